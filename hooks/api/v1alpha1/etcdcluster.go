@@ -1,0 +1,392 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdCluster is an etcd cluster: its members, their volumes and the Services that lead to them.
+//
+// Applications in the same Kubernetes cluster reach it at `<name>.<namespace>.svc:2379`.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:shortName=etcd,categories=all
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 48",message="the name is too long: members are named <name>-<n> and Services <name>-peers, which leaves 48 characters; choose a shorter name"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name becomes the name of a Service: use lower-case letters, digits and '-', beginning with a letter"
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.endsWith('-peers')",message="a name that ends in -peers would collide with the peer Service of another cluster; choose another name"
+type EtcdCluster struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the cluster should be.
+	// +required
+	Spec EtcdClusterSpec `json:"spec"`
+
+	// Status is what Quorate last observed, and what it is doing about it.
+	// +optional
+	Status EtcdClusterStatus `json:"status,omitzero"`
+}
+
+// EtcdClusterList is a list of EtcdClusters.
+//
+// +kubebuilder:object:root=true
+type EtcdClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EtcdCluster `json:"items"`
+}
+
+// EtcdClusterSpec is what an etcd cluster should be.
+//
+// +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
+// +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+type EtcdClusterSpec struct {
+	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everybody: an even one
+	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it
+	// back brings the same cluster back.
+	// +optional
+	// +default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Version is the etcd release, such as 3.6.16: 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7.
+	// +required
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,4}$')",message="version must be x.y.z, such as 3.6.16, without a leading v"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]{1,3}[.][0-9]{1,3}[.][0-9]{1,4}$') || (self.split('.')[0] == '3' && self.split('.')[1] in ['5', '6', '7'])",message="Quorate runs etcd 3.5, 3.6 and 3.7; choose a release of one of these"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^3[.]5[.][0-9]{1,4}$') || int(self.split('.')[2]) >= 26",message="etcd 3.5 before 3.5.26 has membership bugs that lose members on upgrade; use 3.5.26 or later"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^3[.]6[.][0-9]{1,4}$') || int(self.split('.')[2]) >= 4",message="etcd 3.6.0 to 3.6.3 has membership bugs that lose members; use 3.6.4 or later"
+	Version string `json:"version"`
+
+	// Image says where the etcd image comes from.
+	// +optional
+	Image ImageSpec `json:"image,omitzero"`
+
+	// Storage says where the members keep their data.
+	// +optional
+	// +default={}
+	Storage StorageSpec `json:"storage,omitzero"`
+
+	// Resources of the etcd container. Unset requests default to 100m of CPU and 256Mi of memory. On the medium
+	// Memory the size of the tmpfs is added to the memory request and limit.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// Affinity of the pods. Unset, members prefer to be on different nodes.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// NodeSelector of the pods.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations of the pods.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// TopologySpreadConstraints of the pods. Unset, members are spread over zones where possible. A constraint
+	// without a labelSelector gets the one of this cluster's members.
+	// +optional
+	// +listType=atomic
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// PriorityClassName of the pods.
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
+	// Quorate's own win.
+	// +optional
+	AdditionalMetadata Metadata `json:"additionalMetadata,omitzero"`
+
+	// Options of etcd itself.
+	// +optional
+	Options Options `json:"options,omitzero"`
+
+	// Suspend stops all changes: members keep running as they are, and the condition Suspended is True until it is
+	// set back. A pod that disappears meanwhile is not brought back.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
+type ImageSpec struct {
+	// Repository of the image, without a tag.
+	// +optional
+	// +default="gcr.io/etcd-development/etcd"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Repository string `json:"repository,omitempty"`
+
+	// PullPolicy of the image.
+	// +optional
+	// +default="IfNotPresent"
+	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
+	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`
+
+	// PullSecrets name Secrets of the cluster's namespace.
+	// +optional
+	// +listType=atomic
+	PullSecrets []corev1.LocalObjectReference `json:"pullSecrets,omitempty"`
+}
+
+// Medium is the kind of storage that holds a member's data.
+// +kubebuilder:validation:Enum=Persistent;Memory
+type Medium string
+
+const (
+	// Persistent keeps each member's data on a PersistentVolumeClaim of its own.
+	Persistent Medium = "Persistent"
+	// Memory keeps each member's data on a tmpfs that lives as long as its pod. A pod that is gone is a lost member,
+	// which is replaced while the rest has quorum; when a majority is lost, the data is lost.
+	Memory Medium = "Memory"
+)
+
+// StorageSpec says where the members keep their data.
+//
+// +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
+// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",message="storage.size can't shrink: a volume can't be made smaller without losing data; keep the size, or create a new EtcdCluster and move the data"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName has no meaning on the medium Memory; remove it"
+type StorageSpec struct {
+	// Medium is Persistent or Memory. It can't be changed later.
+	// +optional
+	// +default="Persistent"
+	Medium Medium `json:"medium,omitempty"`
+
+	// Size of each member's volume or tmpfs. It can't shrink.
+	// +optional
+	// +default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi: etcd's write-ahead log alone takes that much"
+	Size resource.Quantity `json:"size,omitzero"`
+
+	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// Metadata is labels and annotations.
+type Metadata struct {
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Options are etcd's own settings. Each is one flag of etcd; what is unset has the default named here.
+//
+// +kubebuilder:validation:XValidation:rule="self.electionTimeout >= 5 * self.heartbeatInterval",message="options.electionTimeout must be at least 5 times options.heartbeatInterval, or members call elections on every hiccup; raise it"
+type Options struct {
+	// QuotaBackendBytes is the size of the database at which etcd stops taking writes (alarm NOSPACE), in bytes. Unset, three quarters
+	// of the volume, at most 8 GiB. It can't be more than 95 % of the volume.
+	// +optional
+	// +kubebuilder:validation:Minimum=16777216
+	QuotaBackendBytes *int64 `json:"quotaBackendBytes,omitempty"`
+
+	// AutoCompaction drops old revisions by itself.
+	// +optional
+	AutoCompaction AutoCompaction `json:"autoCompaction,omitzero"`
+
+	// SnapshotCount is the number of applied entries after which etcd writes a raft snapshot. Unset, etcd's own default.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
+
+	// HeartbeatInterval of the leader, in milliseconds. About the round trip between members.
+	// +optional
+	// +default=100
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=10000
+	HeartbeatInterval int32 `json:"heartbeatInterval,omitempty"`
+
+	// ElectionTimeout after which a follower that hears nothing calls an election, in milliseconds.
+	// +optional
+	// +default=1000
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=50000
+	ElectionTimeout int32 `json:"electionTimeout,omitempty"`
+
+	// MaxRequestBytes is the largest request that etcd accepts, in bytes. Unset, etcd's own default of 1.5 MiB.
+	// +optional
+	// +kubebuilder:validation:Minimum=1024
+	// +kubebuilder:validation:Maximum=104857600
+	MaxRequestBytes *int64 `json:"maxRequestBytes,omitempty"`
+
+	// MaxTxnOps is the largest number of operations in a transaction. Unset, etcd's own default of 128.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxTxnOps *int64 `json:"maxTxnOps,omitempty"`
+
+	// LogLevel of etcd.
+	// +optional
+	// +default="info"
+	// +kubebuilder:validation:Enum=debug;info;warn;error
+	LogLevel string `json:"logLevel,omitempty"`
+}
+
+// AutoCompaction drops old revisions by itself.
+//
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Revision' || !has(self.retention) || self.retention.matches('^[0-9]+$')",message="with autoCompaction.mode Revision, retention is a number of revisions, such as \"10000\""
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Periodic' || !has(self.retention) || self.retention.matches('^([0-9]+(h|m|s))+$')",message="with autoCompaction.mode Periodic, retention is a duration, such as 1h or 30m"
+type AutoCompaction struct {
+	// Mode is Periodic (keep the revisions of the last while), Revision (keep the last so many), or Off.
+	// +optional
+	// +default="Periodic"
+	// +kubebuilder:validation:Enum=Periodic;Revision;Off
+	Mode AutoCompactionMode `json:"mode,omitempty"`
+
+	// Retention is a duration such as 1h for Periodic (unset: 1h), a number of revisions for Revision (unset: 10000).
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	Retention string `json:"retention,omitempty"`
+}
+
+// AutoCompactionMode says what old revisions are kept by.
+type AutoCompactionMode string
+
+const (
+	// CompactPeriodic keeps the revisions of the last while.
+	CompactPeriodic AutoCompactionMode = "Periodic"
+	// CompactRevision keeps the last so many revisions.
+	CompactRevision AutoCompactionMode = "Revision"
+	// CompactOff keeps every revision until somebody compacts.
+	CompactOff AutoCompactionMode = "Off"
+)
+
+// The condition types of an EtcdCluster. In each, reason is the name of the rule that fired and message its words.
+const (
+	// Available is True while etcd answered a linearizable read in the last call: the cluster serves.
+	Available = "Available"
+	// Progressing is True while Quorate is changing something or waiting for a change to finish.
+	Progressing = "Progressing"
+	// Degraded is True while a member is missing, not serving, or has an alarm.
+	Degraded = "Degraded"
+	// Suspended is True while spec.suspend holds every change back.
+	Suspended = "Suspended"
+	// Advised is True while the spec works but is not what we would run, such as an even number of members.
+	Advised = "Advised"
+)
+
+// EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
+type EtcdClusterStatus struct {
+	// ObservedGeneration is the generation of the spec that this status was made for.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Available, Progressing, Degraded, Suspended, Advised.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Phase is the one word for a table: the reason of the condition that matters most now.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// ClusterID of etcd, in hexadecimal. It stays the same for the life of an epoch.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// Epoch counts the incarnations of the raft cluster; 1 is the first.
+	// +optional
+	Epoch int64 `json:"epoch,omitempty"`
+
+	// Version of etcd that the members run.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Leader is the name of the member that leads.
+	// +optional
+	Leader string `json:"leader,omitempty"`
+
+	// Replicas is the number of members that etcd knows, voters and learners.
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// ReadyReplicas is the number of voters that answered.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// Ready is ReadyReplicas and the wanted number, such as 3/3.
+	// +optional
+	Ready string `json:"ready,omitempty"`
+
+	// Selector of the pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Members as etcd lists them, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Members []MemberStatus `json:"members,omitempty"`
+}
+
+// Role of a member.
+// +kubebuilder:validation:Enum=Voter;Learner
+type Role string
+
+const (
+	// Voter is a member that counts for quorum.
+	Voter Role = "Voter"
+	// Learner is a member that receives the log and does not vote.
+	Learner Role = "Learner"
+)
+
+// MemberStatus is one member as last observed.
+type MemberStatus struct {
+	// Name of the member, its pod and its claim.
+	Name string `json:"name"`
+
+	// ID of the member, in hexadecimal.
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// Role is Voter or Learner.
+	// +optional
+	Role Role `json:"role,omitempty"`
+
+	// Leader is true for the member that leads.
+	// +optional
+	Leader bool `json:"leader,omitempty"`
+
+	// Version of etcd that the member runs.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Ready is true when the member answered and knows a leader.
+	// +optional
+	Ready bool `json:"ready"`
+
+	// DBSize is the size of the member's database file, rounded up to two digits so that the status is quiet.
+	// +optional
+	DBSize *resource.Quantity `json:"dbSize,omitempty"`
+
+	// DBSizeInUse is the part of DBSize that is in use, rounded alike.
+	// +optional
+	DBSizeInUse *resource.Quantity `json:"dbSizeInUse,omitempty"`
+
+	// Alarms that the member has raised, such as NOSPACE.
+	// +optional
+	// +listType=atomic
+	Alarms []string `json:"alarms,omitempty"`
+
+	// Since is when Ready last changed.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+
+	// Message says why the member is not ready.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,20 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind is the kind of an etcd cluster.
+const Kind = "EtcdCluster"
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1alpha1"}
+
+// AddToScheme registers the types of this package with a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

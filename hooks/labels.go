@@ -1,0 +1,63 @@
+package hooks
+
+// Labels and annotations that Quorate puts on a cluster's objects.
+const (
+	domain = "etcd.quorate.dev/"
+
+	// LabelCluster is the cluster's name, on everything.
+	LabelCluster = domain + "cluster"
+	// LabelMember is the member's name, on its pod and claim.
+	LabelMember = domain + "member"
+	// LabelRole is voter or learner, on pods. It is for people; no decision reads it.
+	LabelRole = domain + "role"
+
+	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
+	AnnotationStart = domain + "start"
+	// AnnotationTemplate is a hash of the template that a pod was made from.
+	AnnotationTemplate = domain + "template"
+	// AnnotationInitialCluster is the membership that a joining pod was made for.
+	AnnotationInitialCluster = domain + "initial-cluster"
+
+	// AnnotationFounded is "true" on an epoch record once no initial claim or memory pod may be made any more.
+	AnnotationFounded = domain + "founded"
+	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
+	AnnotationClusterID = domain + "cluster-id"
+	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had.
+	AnnotationNextMember = domain + "next-member"
+	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
+	AnnotationVersion = domain + "version"
+)
+
+// How a pod starts its member; `quorate prepare` gets it as --start.
+const (
+	// StartBootstrap starts an initial member of an epoch: its data directory may be empty.
+	StartBootstrap = "bootstrap"
+	// StartJoin starts a learner that has never run: its data directory may be empty.
+	StartJoin = "join"
+	// StartResume starts a member that has run before: an empty data directory is refused (S10).
+	StartResume = "resume"
+)
+
+// Names inside a member's pod.
+const (
+	// ContainerEtcd is the container that runs etcd.
+	ContainerEtcd = "etcd"
+	// ContainerPrepare is the init container that guards the data directory.
+	ContainerPrepare = "prepare"
+	// DataDir is etcd's data directory in the pod; its parent is the volume.
+	DataDir = "/var/lib/etcd/data"
+	// MarkerFile is where prepare notes, on the node's disk, that this pod has started before.
+	MarkerFile = "/var/run/quorate/started"
+	// ExitDataLost is prepare's exit code when a data directory that must hold data is empty.
+	ExitDataLost = 66
+)
+
+// Keys of an epoch record's data, which never change.
+const (
+	EpochKeySource         = "source"
+	EpochKeyToken          = "token"
+	EpochKeyInitialCluster = "initial-cluster"
+)
+
+// SourceEmpty is the source of an epoch that begins without data.
+const SourceEmpty = "Empty"

@@ -1,0 +1,68 @@
+package hooks
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Ports of a member.
+const (
+	ClientPort  = 2379
+	PeerPort    = 2380
+	MetricsPort = 2381
+)
+
+// MemberName names member n of a cluster: its pod, its claim, its etcd name. Numbers count up and are never reused (S9).
+func MemberName(cluster string, n int) string { return fmt.Sprintf("%s-%d", cluster, n) }
+
+// ordinal is the number in a member's name; false for a name that is not a member's of this cluster.
+func ordinal(cluster, name string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, cluster+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || strconv.Itoa(n) != digits {
+		return 0, false
+	}
+	return n, true
+}
+
+// ClientService names the Service for applications.
+func ClientService(cluster string) string { return cluster }
+
+// PeerService names the headless Service that gives members their stable names.
+func PeerService(cluster string) string { return cluster + "-peers" }
+
+// EpochName names the record of an epoch.
+func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-%d", cluster, epoch) }
+
+// PeerURL of a member: a name that stays the same wherever the pod runs. It has no cluster domain, so that it works in
+// every Kubernetes cluster; the pods' search list completes it.
+func PeerURL(c *v1alpha1.EtcdCluster, member string) string {
+	return fmt.Sprintf("http://%s.%s.%s.svc:%d", member, PeerService(c.Name), c.Namespace, PeerPort)
+}
+
+// ClientURL that a member advertises.
+func ClientURL(c *v1alpha1.EtcdCluster, member string) string {
+	return fmt.Sprintf("http://%s.%s.%s.svc:%d", member, PeerService(c.Name), c.Namespace, ClientPort)
+}
+
+// memberAt is the name of the member of this cluster that has one of these peer URLs; false for a stranger.
+func memberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
+	for _, raw := range peerURLs {
+		u, err := url.Parse(raw)
+		if err != nil {
+			continue
+		}
+		name, rest, _ := strings.Cut(u.Hostname(), ".")
+		if _, ok := ordinal(c.Name, name); ok && rest == PeerService(c.Name)+"."+c.Namespace+".svc" {
+			return name, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,161 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Observation is everything that a decision may depend on. Decide reads it and never changes it.
+type Observation struct {
+	// Cluster is the parent as Metacontroller sent it. Its cache may lag behind the API server.
+	Cluster *v1alpha1.EtcdCluster
+	// Children are the parent's children as Metacontroller sent them. Each kind may lag on its own.
+	Children Children
+	// Etcd is the member list, read linearizably in this very call. Nil means blind: no quorum answered us.
+	Etcd *Membership
+	// Health is what single members answered in this call, by member name. A member that is not in it was not asked
+	// (it has no pod with an address); one that did not answer has an Err.
+	Health map[string]Health
+	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
+	Taken *Outcome
+	// Now is the time of the call.
+	Now time.Time
+	// Settings of the installation.
+	Settings Settings
+}
+
+// Settings are the facts about the installation that the children depend on.
+type Settings struct {
+	// Image is the image of Quorate itself: its `prepare` runs in every member's pod before etcd.
+	Image string
+	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
+	ImagePullPolicy corev1.PullPolicy
+}
+
+// Children are the observed objects by name.
+type Children struct {
+	Pods       map[string]*corev1.Pod
+	Claims     map[string]*corev1.PersistentVolumeClaim
+	ConfigMaps map[string]*corev1.ConfigMap
+	Services   map[string]*corev1.Service
+	Budgets    map[string]*policyv1.PodDisruptionBudget
+}
+
+// Membership is etcd's member list, read linearizably.
+type Membership struct {
+	ClusterID uint64
+	// Leader is the leader's member ID; 0 while nobody knows one.
+	Leader  uint64
+	Members []Member
+}
+
+// Member is one entry of etcd's member list.
+type Member struct {
+	ID uint64
+	// Name is empty until the member has started and published itself.
+	Name     string
+	PeerURLs []string
+	// ClientURLs are empty until the member has started and published itself.
+	ClientURLs []string
+	Learner    bool
+}
+
+// Started reports whether the member has ever published itself: its data directory then matters (rule S10).
+func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
+
+// Health is one member's own answer to etcd's Status call, which is local and needs no quorum.
+type Health struct {
+	// ClusterID and MemberID are who answered.
+	ClusterID, MemberID uint64
+	// Leader is whom the member takes for the leader; 0 for nobody.
+	Leader uint64
+	// Learner is the member's own view of its role.
+	Learner bool
+	Version string
+	// RaftTerm and RaftIndex (of the last committed entry that the member knows).
+	RaftTerm, RaftIndex uint64
+	// DBSize and DBSizeInUse in bytes.
+	DBSize, DBSizeInUse int64
+	// Alarms that this member has raised, such as "NOSPACE" or "CORRUPT".
+	Alarms []string
+	// Err says why there is no answer; everything else is zero then.
+	Err string
+}
+
+// Serving reports whether the member answered and follows a leader.
+func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
+
+// A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
+// MoveLeader. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
+type Step interface {
+	fmt.Stringer
+	// Verb names the kind of step for metrics: add-learner, promote, remove, move-leader.
+	Verb() string
+	step()
+}
+
+type (
+	// AddLearner adds a member that does not vote yet, under a name and peer URL that were never used.
+	AddLearner struct{ Name, PeerURL string }
+	// Promote makes a learner a voter.
+	Promote struct {
+		ID   uint64
+		Name string
+	}
+	// Remove takes a member out of the cluster for good.
+	Remove struct {
+		ID   uint64
+		Name string
+	}
+	// MoveLeader hands the leadership to a voter.
+	MoveLeader struct {
+		To   uint64
+		Name string
+	}
+)
+
+func (s AddLearner) String() string { return "add learner " + s.Name }
+func (s Promote) String() string    { return "promote " + s.Name }
+func (s Remove) String() string     { return "remove " + s.Name }
+func (s MoveLeader) String() string { return "move leader to " + s.Name }
+
+// Verb implements Step.
+func (AddLearner) Verb() string { return "add-learner" }
+
+// Verb implements Step.
+func (Promote) Verb() string { return "promote" }
+
+// Verb implements Step.
+func (Remove) Verb() string { return "remove" }
+
+// Verb implements Step.
+func (MoveLeader) Verb() string { return "move-leader" }
+
+func (AddLearner) step() {}
+func (Promote) step()    {}
+func (Remove) step()     {}
+func (MoveLeader) step() {}
+
+// Outcome is what became of a step.
+type Outcome struct {
+	Step Step
+	// Because is the name of the rule that asked for it.
+	Because string
+	// Err is empty when etcd carried the step out, else why it did not.
+	Err string
+}
+
+// member returns the entry with this ID, or nil.
+func (m *Membership) member(id uint64) *Member {
+	i := slices.IndexFunc(m.Members, func(e Member) bool { return e.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &m.Members[i]
+}

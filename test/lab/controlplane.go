@@ -1,0 +1,91 @@
+//go:build linux
+
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+const nodeAPIPort = 6443 // of the API server, inside node1
+
+// startAPIServer starts the cluster's own etcd and the API server, which waits
+// for it. They are on node1; etcd does not sync to disk, as nothing of it needs
+// to outlive the machine.
+func (l *lab) startAPIServer() error {
+	n := l.node(1)
+	if err := n.start("etcd", l.etcdArgs()...); err != nil {
+		return err
+	}
+	return n.start("kube-apiserver", l.apiServerArgs()...)
+}
+
+// startManagers starts what acts on the API's objects.
+func (l *lab) startManagers() error {
+	n := l.node(1)
+	if err := n.start("kube-controller-manager", l.controllerManagerArgs()...); err != nil {
+		return err
+	}
+	return n.start("kube-scheduler", l.schedulerArgs()...)
+}
+
+func (l *lab) etcdArgs() []string {
+	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
+	return []string{
+		filepath.Join(l.bin, "etcd-"+controlPlaneEtcd, "etcd"),
+		"--name=control-plane", "--data-dir=" + l.node(1).disk("etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=control-plane=" + peer,
+		"--unsafe-no-fsync", "--log-level=warn",
+	}
+}
+
+func (l *lab) apiServerArgs() []string {
+	return []string{
+		"kube-apiserver",
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort), "--advertise-address=" + l.node(1).ip().String(),
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--client-ca-file=" + l.pki("ca.crt"),
+		"--tls-cert-file=" + l.pki("apiserver.crt"), "--tls-private-key-file=" + l.pki("apiserver.key"),
+		"--kubelet-client-certificate=" + l.pki("apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + l.pki("apiserver-kubelet-client.key"),
+		"--kubelet-certificate-authority=" + l.pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + l.pki("sa.pub"), "--service-account-signing-key-file=" + l.pki("sa.key"),
+		"--requestheader-client-ca-file=" + l.pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + l.pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + l.pki("front-proxy-client.key"),
+	}
+}
+
+func (l *lab) controllerManagerArgs() []string {
+	return append(l.asUser("kube-controller-manager"),
+		"--use-service-account-credentials=true",
+		"--root-ca-file="+l.pki("ca.crt"), "--client-ca-file="+l.pki("ca.crt"),
+		"--requestheader-client-ca-file="+l.pki("front-proxy-ca.crt"),
+		"--service-account-private-key-file="+l.pki("sa.key"),
+		"--cluster-signing-cert-file="+l.pki("ca.crt"), "--cluster-signing-key-file="+l.pki("ca.key"),
+		"--allocate-node-cidrs=false", // each node's bridge plugin has its range in its own file
+	)
+}
+
+func (l *lab) schedulerArgs() []string { return l.asUser("kube-scheduler") }
+
+// asUser is how both managers are told who they are. There is one of each, so
+// they need not elect a leader, which costs 2 s at start and up to 15 s after
+// a kill.
+func (l *lab) asUser(name string) []string {
+	config := l.pki(name + ".kubeconfig")
+	return []string{
+		name, "--kubeconfig=" + config, "--authentication-kubeconfig=" + config, "--authorization-kubeconfig=" + config,
+		"--bind-address=127.0.0.1", "--leader-elect=false",
+	}
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// The addresses exist only inside the lab's network namespaces, so that two
+// labs may have the same. The host sees nothing but a port on 127.0.0.1.
+const (
+	serviceCIDR  = "10.96.0.0/16"
+	apiServiceIP = "10.96.0.1"
+	dnsServiceIP = "10.96.0.10"
+	podsCIDR     = "10.244.0.0/16"
+	nodesPrefix  = 24
+)
+
+// startSwitch boots node 0 with the bridge.
+func (l *lab) startSwitch() error {
+	if err := l.netSwitch().boot(); err != nil {
+		return err
+	}
+	return l.netSwitch().setNetwork("link add bridge0 type bridge", "link set lo up", "link set bridge0 up")
+}
+
+// plugIn joins a node that has booted to the switch.
+func (n node) plugIn() error {
+	pid, err := n.initPID()
+	if err != nil {
+		return err
+	}
+	// Only the network of the switch: the pid is meant as this machine sees it.
+	err = n.lab.netSwitch().setNetwork(
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.port(), pid),
+		fmt.Sprintf("link set %s master bridge0 up", n.port()))
+	if err != nil {
+		return err
+	}
+	setup := []string{
+		"link set lo up",
+		fmt.Sprintf("addr add %s/%d dev eth0", n.ip(), nodesPrefix),
+		"link set eth0 up",
+		// A host process's packet to a Service needs some route, to get as far
+		// as kube-proxy's translation.
+		"route add " + serviceCIDR + " dev eth0",
+	}
+	for id := 1; id <= n.lab.nodes; id++ {
+		if other := n.lab.node(id); id != n.id {
+			setup = append(setup, fmt.Sprintf("route add %s via %s", other.podCIDR(), other.ip()))
+		}
+	}
+	return n.setNetwork(setup...)
+}
+
+// port is the switch's end of the node's cable.
+func (n node) port() string { return "port" + strconv.Itoa(n.id) }
+
+// partition cuts the node off all others; heal joins it again.
+func (n node) partition() error { return n.lab.netSwitch().setNetwork("link set " + n.port() + " down") }
+func (n node) heal() error      { return n.lab.netSwitch().setNetwork("link set " + n.port() + " up") }
+
+// setNetwork runs ip(8) once, with these commands, in the node's network namespace.
+func (n node) setNetwork(commands ...string) error {
+	pid, err := n.initPID()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := insideNetwork(pid, cmd.Start); err != nil {
+		return fmt.Errorf("network of %s: %w", n, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("network of %s: ip: %w: %s", n, err, strings.TrimSpace(output.String()))
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// debianPackage is a package that the lab needs, and how to see that what it
+// brings is there, whichever way this machine got it.
+type debianPackage struct {
+	name  string
+	there func() bool
+}
+
+var debianPackages = []debianPackage{
+	{"iptables", command("iptables")},
+	{"nftables", command("nft")},
+	{"conntrack", command("conntrack")},
+	{"busybox-static", staticBusybox},
+	{"iproute2", command("ip")},
+	{"util-linux", command("setpriv")},
+	{"mount", command("mount")},
+	{"procps", command("ps")},
+	// For runc alone.
+	{"gcc", command("gcc")},
+	{"libc6-dev", staticLibc},
+	{"libseccomp-dev", file("/usr/include/seccomp.h")},
+	{"pkg-config", command("pkg-config")},
+}
+
+func command(name string) func() bool {
+	return func() bool { _, err := exec.LookPath(name); return err == nil }
+}
+
+func file(path string) func() bool {
+	return func() bool { _, err := os.Stat(path); return err == nil }
+}
+
+// staticBusybox: an image of a dynamic busybox would lack its libraries.
+func staticBusybox() bool {
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		return false
+	}
+	binary, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer binary.Close()
+	return binary.Section(".interp") == nil
+}
+
+func staticLibc() bool {
+	path, err := exec.Command("gcc", "-print-file-name=libc.a").Output()
+	return err == nil && strings.HasPrefix(string(path), "/")
+}
+
+// needPackages installs what is missing.
+func needPackages() error {
+	if runtime.GOOS != "linux" {
+		return errNotLinux
+	}
+	missing := missingPackages()
+	if len(missing) == 0 {
+		return nil
+	}
+	install := "apt-get update && apt-get install --no-install-recommends " + strings.Join(missing, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("this machine lacks what these Debian packages bring: %s; install its own packages for them", strings.Join(missing, " "))
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("Debian packages are missing; as root: %s", install)
+	}
+	fmt.Fprintln(os.Stderr, "installing Debian packages:", strings.Join(missing, " "))
+	if err := apt("update", "-qq"); err != nil {
+		return err
+	}
+	if err := apt(append([]string{"install", "-y", "-qq", "--no-install-recommends"}, missing...)...); err != nil {
+		return err
+	}
+	if still := missingPackages(); len(still) > 0 {
+		return fmt.Errorf("still missing after apt-get install: %s", strings.Join(still, " "))
+	}
+	return nil
+}
+
+func missingPackages() []string {
+	var missing []string
+	for _, p := range debianPackages {
+		if !p.there() {
+			missing = append(missing, p.name)
+		}
+	}
+	return missing
+}
+
+func apt(args ...string) error {
+	cmd := exec.Command("apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, lastLines(string(output), 12))
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+module quorate.lab/pause
+
+go 1.26.0
