@@ -40,8 +40,11 @@ func newLab() (*lab, error) {
 	if l.apiPort, err = envNumber("QUORATE_LAB_API_PORT", 6443, 1, 65535); err != nil {
 		return nil, err
 	}
-	l.nodes, err = envNumber("NODES", 0, 1, maxNodes)
-	return l, err
+	if l.nodes, err = envNumber("NODES", 0, 1, maxNodes); err != nil {
+		return nil, err
+	}
+	// What the lab starts finds the lab's own binaries before the machine's.
+	return l, os.Setenv("PATH", l.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // stateFolder is where everything built is kept: outside the repository, since

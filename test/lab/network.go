@@ -9,16 +9,6 @@ import (
 	"strings"
 )
 
-// The addresses exist only inside the lab's network namespaces, so that two
-// labs may have the same. The host sees nothing but a port on 127.0.0.1.
-const (
-	serviceCIDR  = "10.96.0.0/16"
-	apiServiceIP = "10.96.0.1"
-	dnsServiceIP = "10.96.0.10"
-	podsCIDR     = "10.244.0.0/16"
-	nodesPrefix  = 24
-)
-
 // startSwitch boots node 0 with the bridge.
 func (l *lab) startSwitch() error {
 	if err := l.netSwitch().boot(); err != nil {
@@ -60,8 +50,10 @@ func (n node) plugIn() error {
 func (n node) port() string { return "port" + strconv.Itoa(n.id) }
 
 // partition cuts the node off all others; heal joins it again.
-func (n node) partition() error { return n.lab.netSwitch().setNetwork("link set " + n.port() + " down") }
-func (n node) heal() error      { return n.lab.netSwitch().setNetwork("link set " + n.port() + " up") }
+func (n node) partition() error {
+	return n.lab.netSwitch().setNetwork("link set " + n.port() + " down")
+}
+func (n node) heal() error { return n.lab.netSwitch().setNetwork("link set " + n.port() + " up") }
 
 // setNetwork runs ip(8) once, with these commands, in the node's network namespace.
 func (n node) setNetwork(commands ...string) error {

@@ -103,6 +103,9 @@ func (n node) writeFiles() error {
 	if err := os.WriteFile(n.path("hosts"), []byte(hosts), 0o644); err != nil {
 		return err
 	}
+	if err := n.writeConf(); err != nil {
+		return err
+	}
 	resolv := "nameserver " + dnsServiceIP + "\nsearch svc.cluster.local cluster.local\noptions ndots:5\n"
 	return os.WriteFile(n.path("resolv.conf"), []byte(resolv), 0o644)
 }

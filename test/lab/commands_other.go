@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+func init() {
+	for _, c := range []string{"up", "down", "env", "ps", "metacontroller", "load", "exec", "start", "stop", "again", "logs", "partition", "heal", "poweroff", "poweron"} {
+		commands = append(commands, labCommand{c, "", "(on Linux alone)", func(*lab, []string) error { return errNotLinux }})
+	}
+}

@@ -1,0 +1,37 @@
+//go:build linux
+
+package main
+
+import "fmt"
+
+// powerOn boots a node that was powered off, with what is on its disk. What was
+// in memory, such as emptyDirs of medium Memory, is gone, and so are processes
+// that were started by `lab start`.
+func (n node) powerOn() error {
+	if n.poweredOn() {
+		return fmt.Errorf("%s runs", n)
+	}
+	// Its network went with its power, but the kernel may take its time over that.
+	n.lab.netSwitch().setNetwork("link del " + n.port())
+	if err := n.boot(); err != nil {
+		return err
+	}
+	if err := n.plugIn(); err != nil {
+		return err
+	}
+	if n.id == 1 {
+		if err := n.lab.startControlPlane(); err != nil {
+			return err
+		}
+		if err := n.lab.startAddons(); err != nil {
+			return err
+		}
+	}
+	if err := n.startContainerd(); err != nil {
+		return err
+	}
+	if err := n.startKubelet(); err != nil {
+		return err
+	}
+	return n.startProxy()
+}
