@@ -1,0 +1,415 @@
+package hooks
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// children are everything that should exist now. Where pods and claims come from depends on how much is known: etcd's list
+// when a quorum answered, what is visible while blind, the epoch record before there is a cluster.
+func children(v *view, said *verdict) Desired {
+	d := Desired{Services: services(v.Cluster), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, ConfigMaps: records(v)}
+	switch {
+	case v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil || v.epoch == nil:
+		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
+	case v.replicas == 0:
+		d.Claims = v.keptClaims(v.names)
+	case v.epoch.founded == nil:
+		d.Claims, d.Pods = v.foundingClaims(), v.foundingPods()
+	case v.Etcd == nil:
+		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods()
+	default:
+		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said.roll)
+	}
+	d.Pods = append(d.Pods, v.strangePods()...)
+	return d
+}
+
+// ---- what every cluster has
+
+func services(c *v1alpha1.EtcdCluster) []*corev1.Service {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Labels: labels(c, nil), Annotations: annotations(c, nil)}
+	}
+	client := corev1.ServicePort{Name: "client", Port: ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
+	peer := corev1.ServicePort{Name: "peer", Port: PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
+	return []*corev1.Service{
+		{
+			ObjectMeta: meta(ClientService(c.Name)),
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector(c), Ports: []corev1.ServicePort{client}},
+		},
+		{
+			ObjectMeta: meta(PeerService(c.Name)),
+			// Members must find each other before they are ready: a quorum is what makes them ready.
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
+				Selector: selector(c), Ports: []corev1.ServicePort{client, peer},
+			},
+		},
+	}
+}
+
+// budget lets Kubernetes evict as many serving members as quorum can spare, and any member that does not serve.
+func budget(v *view) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil), Annotations: annotations(v.Cluster, nil)},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector:                   &metav1.LabelSelector{MatchLabels: selector(v.Cluster)},
+			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters()))))),
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
+		},
+	}
+	if old := v.Children.Budgets[v.Cluster.Name]; v.Etcd == nil && old != nil && old.Spec.MinAvailable != nil {
+		b.Spec.MinAvailable = old.Spec.MinAvailable // blind, the number of voters is not known
+	}
+	return b
+}
+
+// records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
+func records(v *view) []*corev1.ConfigMap {
+	var list []*corev1.ConfigMap
+	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
+		if v.epoch == nil || v.epoch.record.Name != name {
+			list = append(list, kept(v.Children.ConfigMaps[name]))
+		}
+	}
+	var current *corev1.ConfigMap
+	switch {
+	case v.epoch != nil:
+		current = v.advance()
+	case v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil || v.replicas == 0 && !v.relics():
+		return list
+	case v.relics():
+		current = v.relicRecord()
+	default:
+		current = newRecord(v.Cluster, v.replicas)
+	}
+	current.Labels = labels(v.Cluster, nil)
+	current.Annotations = annotations(v.Cluster, current.Annotations)
+	return append(list, current)
+}
+
+// advance is the observed record with what has become known since.
+func (v *view) advance() *corev1.ConfigMap {
+	old := v.epoch.record
+	ann := map[string]string{}
+	for _, key := range []string{AnnotationFounded, AnnotationClusterID, AnnotationNextMember, AnnotationVersion} {
+		if value := old.Annotations[key]; value != "" {
+			ann[key] = value
+		}
+	}
+	ann[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.epoch.next))
+	if v.epoch.founded == nil && !v.Cluster.Spec.Suspend {
+		if uids, all := v.foundingUIDs(); all {
+			ann[AnnotationFounded] = formatPairs(uids, ":")
+		}
+	}
+	if v.Etcd != nil {
+		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
+	}
+	if !v.epoch.quorate() && v.Etcd == nil && validate(&v.Cluster.Spec) == nil {
+		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+	}
+	record := kept(old)
+	record.Annotations = ann
+	return record
+}
+
+// relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
+func (v *view) relicRecord() *corev1.ConfigMap {
+	record := newRecord(v.Cluster, v.replicas)
+	record.Annotations[AnnotationFounded] = foundedUnknown
+	record.Annotations[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.replicas))
+	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	if id := v.Cluster.Status.ClusterID; id != "" {
+		record.Annotations[AnnotationClusterID] = id
+	}
+	return record
+}
+
+// ---- before there is a cluster
+
+// foundingUIDs are the UIDs of what the initial members will start on; false until all of it is observed.
+func (v *view) foundingUIDs() (map[string]types.UID, bool) {
+	uids := map[string]types.UID{}
+	for _, name := range v.epoch.initialNames() {
+		if v.memory() {
+			if pod := v.Children.Pods[name]; pod != nil && pod.DeletionTimestamp == nil {
+				uids[name] = pod.UID
+			}
+		} else if claim := v.Children.Claims[name]; v.usable(claim) {
+			uids[name] = claim.UID
+		}
+	}
+	return uids, len(uids) == len(v.epoch.initial)
+}
+
+func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
+	if v.memory() {
+		return v.keptClaims(v.names)
+	}
+	return v.claims(union(v.names, v.epoch.initialNames()), func(name string) bool { return v.epoch.initial[name] != "" })
+}
+
+// foundingPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
+// Until then they have not run, so making one twice does no harm; afterwards none is made again.
+func (v *view) foundingPods() []*corev1.Pod {
+	pods := v.keptPods(v.names)
+	if !v.memory() {
+		return pods
+	}
+	for _, name := range v.epoch.initialNames() {
+		if v.Children.Pods[name] == nil {
+			pod := v.bootstrapPod(name)
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}}
+			pods = append(pods, pod)
+		}
+	}
+	return sortPods(pods)
+}
+
+func (v *view) bootstrapPod(name string) *corev1.Pod {
+	return v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
+}
+
+// ---- blind
+
+// blindPods keep or bring back the pod of every claim that we see (S11). Whether the member has ever run is not known now, so
+// a new pod insists on finding data, except where the record still allows the member to begin.
+func (v *view) blindPods() []*corev1.Pod {
+	pods := v.keptPods(v.names)
+	for _, name := range v.names {
+		claim := v.Children.Claims[name]
+		switch {
+		case v.memory() || v.Children.Pods[name] != nil || !v.usable(claim):
+		case !v.epoch.quorate() && v.epoch.mayStartEmpty(name, claim.UID):
+			pods = append(pods, v.bootstrapPod(name))
+		default:
+			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
+		}
+	}
+	return sortPods(pods)
+}
+
+// ---- with etcd's list
+
+// listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are not yet
+// recorded as used (S7, S9).
+func (v *view) listedClaims() []*corev1.PersistentVolumeClaim {
+	stay := filter(v.names, func(name string) bool {
+		return v.find(name) != nil || !v.pastMark(name) || !v.ours(v.Children.Claims[name])
+	})
+	return v.claims(stay, func(name string) bool {
+		m := v.find(name)
+		return !v.memory() && m != nil && m.Learner && !m.Started()
+	})
+}
+
+// listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
+// as ours.
+func (v *view) listedPods(roll string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, m := range v.members {
+		switch {
+		case m.name == "" || m.name == roll:
+		case m.pod != nil:
+			pods = append(pods, v.keptListed(m)...)
+		case v.memory() && m.Learner && !m.Started(), !v.memory() && v.usable(m.claim):
+			pods = append(pods, v.podOf(m))
+		}
+	}
+	return sortPods(pods)
+}
+
+func (v *view) keptListed(m member) []*corev1.Pod {
+	pods := v.keptPods([]string{m.name})
+	for _, pod := range pods {
+		pod.Labels[LabelRole] = role(m.Member)
+	}
+	return pods
+}
+
+// podOf is a new pod for a listed member.
+func (v *view) podOf(m member) *corev1.Pod {
+	var pod *corev1.Pod
+	switch start := v.startOf(m); start {
+	case StartJoin:
+		pod = v.pod(m.name, start, joinEnv(v.joinCluster(m)))
+		pod.Annotations[AnnotationInitialCluster] = v.joinCluster(m)
+	case StartBootstrap:
+		pod = v.bootstrapPod(m.name)
+	default:
+		pod = v.pod(m.name, StartResume, resumeEnv())
+	}
+	pod.Labels[LabelRole] = role(m.Member)
+	return pod
+}
+
+// joinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
+func (v *view) joinCluster(joining member) string {
+	var fields []string
+	for _, m := range v.members {
+		name := or(m.Name, m.name)
+		if m.ID == joining.ID {
+			name = joining.name
+		}
+		for _, u := range m.PeerURLs {
+			fields = append(fields, name+"="+u)
+		}
+	}
+	return strings.Join(fields, ",")
+}
+
+func role(m Member) string {
+	if m.Learner {
+		return strings.ToLower(string(v1alpha1.Learner))
+	}
+	return strings.ToLower(string(v1alpha1.Voter))
+}
+
+// ---- one object
+
+func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
+	volume := storageSize(&v.Cluster.Spec)
+	if claim := v.Children.Claims[name]; claim != nil {
+		if size, set := claim.Spec.Resources.Requests[corev1.ResourceStorage]; set {
+			volume = size
+		}
+	}
+	pod := newPod(v.Observation, name, v.epoch.version, start, volume, env)
+	pod.Annotations[AnnotationTemplate] = v.template
+	return pod
+}
+
+// keptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory, replaced).
+func (v *view) keptPods(names []string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, name := range names {
+		if pod := v.Children.Pods[name]; pod != nil && (!finished(pod) || v.Cluster.Spec.Suspend) {
+			pods = append(pods, v.keptPod(pod))
+		}
+	}
+	return pods
+}
+
+// keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the gate of a
+// founded memory pod may differ.
+func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
+	pod := *old
+	own := map[string]string{LabelMember: old.Name}
+	if r := old.Labels[LabelRole]; r != "" {
+		own[LabelRole] = r
+	}
+	pod.Labels = labels(v.Cluster, own)
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster))
+	if v.epoch == nil || v.Cluster.Spec.Suspend {
+		return &pod
+	}
+	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
+		pod.Spec.SchedulingGates = nil
+	}
+	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && v.epoch.version != "" {
+		pod.Spec.Containers = slices.Clone(old.Spec.Containers)
+		for i := range pod.Spec.Containers {
+			if pod.Spec.Containers[i].Name == ContainerEtcd {
+				pod.Spec.Containers[i].Image = wanted
+			}
+		}
+	}
+	return &pod
+}
+
+// strangePods carry our labels but no member's name: not ours to delete.
+func (v *view) strangePods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
+		if _, ours := ordinal(v.Cluster.Name, name); !ours {
+			pods = append(pods, kept(v.Children.Pods[name]))
+		}
+	}
+	return pods
+}
+
+func (v *view) keptClaims(names []string) []*corev1.PersistentVolumeClaim {
+	return v.claims(names, func(string) bool { return false })
+}
+
+// claims are the observed claims of these names, and new ones where create says so.
+func (v *view) claims(names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
+	var list []*corev1.PersistentVolumeClaim
+	for _, name := range names {
+		if old := v.Children.Claims[name]; old != nil {
+			claim := *old
+			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: name})
+			claim.Annotations = annotations(v.Cluster, nil)
+			list = append(list, &claim)
+		} else if create(name) {
+			list = append(list, v.newClaim(name))
+		}
+	}
+	return list
+}
+
+func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: name}), Annotations: annotations(v.Cluster, nil)},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName: v.Cluster.Spec.Storage.StorageClassName,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: canonical(storageSize(&v.Cluster.Spec))},
+			},
+		},
+	}
+}
+
+// kept is an observed object as it is, without what belongs to Kubernetes and Metacontroller.
+func kept[T any, P interface {
+	*T
+	metav1.Object
+}](old P) P {
+	object := *old
+	p := P(&object)
+	p.SetAnnotations(ownAnnotations(old.GetAnnotations()))
+	return p
+}
+
+// LastApplied is where Metacontroller notes what it applied last; it is never part of an answer.
+const LastApplied = "metacontroller.k8s.io/last-applied-configuration"
+
+func ownAnnotations(all map[string]string) map[string]string {
+	own := maps.Clone(all)
+	delete(own, LastApplied)
+	return own
+}
+
+func keep(all map[string]string, keys ...string) map[string]string {
+	some := map[string]string{}
+	for _, k := range keys {
+		if value, set := all[k]; set {
+			some[k] = value
+		}
+	}
+	return some
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, byOrdinal)
+	return slices.Compact(all)
+}
+
+func sortPods(pods []*corev1.Pod) []*corev1.Pod {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return byOrdinal(a.Name, b.Name) })
+	return pods
+}

@@ -1,0 +1,299 @@
+package hooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const (
+	userID          = 10001
+	gracePeriod     = 30 // seconds; etcd hands its leadership on within one of them
+	foundingGate    = domain + "founding"
+	volumeData      = "data"
+	volumeState     = "state"
+	defaultEtcdRepo = "gcr.io/etcd-development/etcd"
+)
+
+// image of etcd.
+func image(s *v1alpha1.EtcdClusterSpec, version string) string {
+	return or(s.Image.Repository, defaultEtcdRepo) + ":v" + version
+}
+
+// newPod is the pod of a member that has none, on a volume of this size. env says how etcd is to begin without data.
+func newPod(o Observation, name, version, start string, volume resource.Quantity, env []corev1.EnvVar) *corev1.Pod {
+	c := o.Cluster
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: labels(c, map[string]string{LabelMember: name}),
+			Annotations: annotations(c, map[string]string{
+				AnnotationStart: start,
+			}),
+		},
+		Spec: podSpec(o, name, version, volume),
+	}
+	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
+	etcd.Env = append(etcd.Env, env...)
+	prepare.Args = append(prepare.Args, "--start="+start)
+	return pod
+}
+
+// podSpec is the template that every member of the cluster is made from.
+func podSpec(o Observation, name, version string, volume resource.Quantity) corev1.PodSpec {
+	s := &o.Cluster.Spec
+	return corev1.PodSpec{
+		Hostname:                      name,
+		Subdomain:                     PeerService(o.Cluster.Name),
+		RestartPolicy:                 corev1.RestartPolicyAlways,
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot:        new(true),
+			RunAsUser:           new(int64(userID)),
+			RunAsGroup:          new(int64(userID)),
+			FSGroup:             new(int64(userID)),
+			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		ImagePullSecrets:          s.Image.PullSecrets,
+		Affinity:                  affinity(o.Cluster),
+		NodeSelector:              s.NodeSelector,
+		Tolerations:               s.Tolerations,
+		TopologySpreadConstraints: spread(o.Cluster),
+		PriorityClassName:         s.PriorityClassName,
+		InitContainers:            []corev1.Container{prepareContainer(o)},
+		Containers:                []corev1.Container{etcdContainer(o.Cluster, name, version, volume)},
+		Volumes: []corev1.Volume{
+			dataVolume(s, name),
+			// On the node's disk even when the data is in memory: prepare's memory of having started here.
+			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		},
+	}
+}
+
+func dataVolume(s *v1alpha1.EtcdClusterSpec, name string) corev1.Volume {
+	if s.Storage.Medium == v1alpha1.Memory {
+		size := canonical(storageSize(s))
+		return corev1.Volume{Name: volumeData, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size},
+		}}
+	}
+	return corev1.Volume{Name: volumeData, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+	}}
+}
+
+func prepareContainer(o Observation) corev1.Container {
+	return corev1.Container{
+		Name:            ContainerPrepare,
+		Image:           o.Settings.Image,
+		ImagePullPolicy: o.Settings.ImagePullPolicy,
+		Args:            []string{"prepare", "--data-dir=" + DataDir, "--marker=" + MarkerFile},
+		SecurityContext: restricted(),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: volumeData, MountPath: "/var/lib/etcd"},
+			{Name: volumeState, MountPath: "/var/run/quorate"},
+		},
+	}
+}
+
+func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resource.Quantity) corev1.Container {
+	s := &c.Spec
+	return corev1.Container{
+		Name:            ContainerEtcd,
+		Image:           image(s, version),
+		ImagePullPolicy: s.Image.PullPolicy,
+		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume)...),
+		Env:             environment(s),
+		Ports: []corev1.ContainerPort{
+			{Name: "client", ContainerPort: ClientPort},
+			{Name: "peer", ContainerPort: PeerPort},
+			{Name: "metrics", ContainerPort: MetricsPort},
+		},
+		Resources:       containerResources(s),
+		SecurityContext: restricted(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}},
+		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
+		// clients to the wrong place nor empties the Service.
+		ReadinessProbe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(MetricsPort)}},
+			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
+		},
+		// Never /livez: it blocks while etcd defragments, and a restart then makes an outage of it.
+		LivenessProbe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(PeerPort)}},
+			PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 6,
+		},
+	}
+}
+
+func restricted() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// environment makes etcdctl work without flags, and tells the Go runtime its limits.
+func environment(s *v1alpha1.EtcdClusterSpec) []corev1.EnvVar {
+	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: fmt.Sprintf("http://127.0.0.1:%d", ClientPort)}}
+	if cpu, ok := s.Resources.Limits[corev1.ResourceCPU]; ok {
+		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", Value: fmt.Sprint(max(1, (cpu.MilliValue()+999)/1000))})
+	}
+	if memory, ok := s.Resources.Limits[corev1.ResourceMemory]; ok {
+		// A tenth is left for what Go does not count: the mapped database's page tables, stacks of the kernel.
+		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
+	}
+	return env
+}
+
+// containerResources are the spec's with defaults for requests. On Memory the tmpfs counts against the container's memory, so
+// its size is added.
+func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
+	r := corev1.ResourceRequirements{Requests: maps.Clone(s.Resources.Requests), Limits: maps.Clone(s.Resources.Limits), Claims: s.Resources.Claims}
+	if r.Requests == nil {
+		r.Requests = corev1.ResourceList{}
+	}
+	for name, fallback := range map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.ResourceMemory: "256Mi"} {
+		if _, set := r.Requests[name]; set {
+			continue
+		}
+		r.Requests[name] = resource.MustParse(fallback)
+		if limit, limited := r.Limits[name]; limited && limit.Cmp(resource.MustParse(fallback)) < 0 {
+			r.Requests[name] = limit
+		}
+	}
+	if s.Storage.Medium == v1alpha1.Memory {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+			if memory, set := list[corev1.ResourceMemory]; set {
+				memory.Add(storageSize(s))
+				list[corev1.ResourceMemory] = memory
+			}
+		}
+	}
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name, q := range list {
+			list[name] = canonical(q)
+		}
+	}
+	return r
+}
+
+// canonical is the quantity as the API server writes it, so that our answer never differs from what is stored.
+func canonical(q resource.Quantity) resource.Quantity {
+	return resource.MustParse(q.String())
+}
+
+func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
+	if c.Spec.Affinity != nil {
+		return c.Spec.Affinity
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				TopologyKey:   corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: selector(c)},
+			},
+		}},
+	}}
+}
+
+func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
+	if len(c.Spec.TopologySpreadConstraints) == 0 {
+		return []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: selector(c)},
+		}}
+	}
+	var list []corev1.TopologySpreadConstraint
+	for _, t := range c.Spec.TopologySpreadConstraints {
+		if t.LabelSelector == nil {
+			t.LabelSelector = &metav1.LabelSelector{MatchLabels: selector(c)}
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// selector matches the cluster's pods.
+func selector(c *v1alpha1.EtcdCluster) map[string]string {
+	return map[string]string{LabelCluster: c.Name}
+}
+
+// labels of an object of the cluster: the user's, then ours.
+func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, c.Spec.AdditionalMetadata.Labels)
+	maps.Copy(all, own)
+	all[LabelCluster] = c.Name
+	all["app.kubernetes.io/name"] = "etcd"
+	all["app.kubernetes.io/instance"] = c.Name
+	all["app.kubernetes.io/managed-by"] = "quorate"
+	return all
+}
+
+func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, c.Spec.AdditionalMetadata.Annotations)
+	maps.Copy(all, own)
+	return all
+}
+
+// templateHash changes when pods would be made differently. The image is left out: it is changed in place.
+func templateHash(o Observation) string {
+	spec := podSpec(o, "", "3.6.0", storageSize(&o.Cluster.Spec))
+	spec.Containers[0].Image, spec.InitContainers[0].Image = "", ""
+	raw, err := json.Marshal(spec)
+	if err != nil { // a PodSpec of plain data always encodes
+		return "unknown"
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(raw)
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// bootstrapEnv lets etcd read the initial cluster from the epoch record itself.
+func bootstrapEnv(record string) []corev1.EnvVar {
+	from := func(key string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record}, Key: key}}
+	}
+	return []corev1.EnvVar{
+		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "new"},
+		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: from(EpochKeyInitialCluster)},
+		{Name: "ETCD_INITIAL_CLUSTER_TOKEN", ValueFrom: from(EpochKeyToken)},
+	}
+}
+
+func joinEnv(initialCluster string) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"},
+		{Name: "ETCD_INITIAL_CLUSTER", Value: initialCluster},
+	}
+}
+
+func resumeEnv() []corev1.EnvVar {
+	return []corev1.EnvVar{{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"}}
+}
+
+func urlOn(ip string, port int) string {
+	if strings.Contains(ip, ":") {
+		ip = "[" + ip + "]"
+	}
+	return fmt.Sprintf("http://%s:%d", ip, port)
+}

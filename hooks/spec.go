@@ -1,0 +1,177 @@
+package hooks
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// release is an etcd version.
+type release struct{ major, minor, patch int }
+
+func parseRelease(s string) (release, error) {
+	parts := strings.Split(s, ".")
+	if len(parts) != 3 {
+		return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
+	}
+	var n [3]int
+	for i, p := range parts {
+		v, err := strconv.ParseUint(p, 10, 16)
+		if err != nil {
+			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
+		}
+		n[i] = int(v)
+	}
+	return release{n[0], n[1], n[2]}, nil
+}
+
+func (r release) less(o release) bool {
+	if r.major != o.major {
+		return r.major < o.major
+	}
+	if r.minor != o.minor {
+		return r.minor < o.minor
+	}
+	return r.patch < o.patch
+}
+
+// validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules); this is
+// for what slips through, as in a Kubernetes without them.
+func validate(s *v1alpha1.EtcdClusterSpec) error {
+	r, err := parseRelease(s.Version)
+	switch {
+	case err != nil:
+		return err
+	case r.less(release{3, 5, 26}), r.major == 3 && r.minor == 6 && r.patch < 4, release{3, 8, 0}.less(r), r == release{3, 8, 0}:
+		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7", s.Version)
+	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
+		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
+	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
+		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
+	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
+		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
+	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
+		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
+	}
+	return nil
+}
+
+// advice is what we would tell somebody who runs this spec although it works; empty for nothing.
+func advice(v *view) string {
+	var all []string
+	if v.replicas > 0 && v.replicas%2 == 0 {
+		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d, and are slower; use an odd number", v.replicas, v.replicas-1))
+	}
+	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
+		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
+	}
+	return strings.Join(all, "; ")
+}
+
+// fixes are the first releases of each minor that are free of a known hole.
+var fixes = []struct {
+	why   string
+	fixed [3]release
+}{
+	{"lets requests past its authentication: use 3.5.28, 3.6.9 or 3.7 or later", [3]release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
+	{"lets a watch see keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later", [3]release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
+}
+
+func vulnerable(version string) string {
+	r, err := parseRelease(version)
+	if err != nil {
+		return ""
+	}
+	for _, f := range fixes {
+		for _, fixed := range f.fixed {
+			if r.minor == fixed.minor && r.less(fixed) {
+				return f.why
+			}
+		}
+	}
+	return ""
+}
+
+func heartbeatMillis(o v1alpha1.Options) int32 { return or(o.HeartbeatInterval, 100) }
+func electionMillis(o v1alpha1.Options) int32  { return or(o.ElectionTimeout, 1000) }
+
+// storageSize of each member.
+func storageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
+	if s.Storage.Size.IsZero() {
+		return resource.MustParse("1Gi")
+	}
+	return s.Storage.Size
+}
+
+const maxDefaultQuota = 8 << 30 // etcd's own advice for the largest database
+
+// quotaBytes is etcd's database quota: what is asked for, else three quarters of the volume (the rest is for the write-ahead
+// log and a snapshot being received), at most 8 GiB.
+func quotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
+	if o.QuotaBackendBytes != nil {
+		return *o.QuotaBackendBytes
+	}
+	return min(volume.Value()/4*3, maxDefaultQuota)
+}
+
+// flags are etcd's flags for one member, for the member's own version and volume.
+func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quantity) []string {
+	o := c.Spec.Options
+	list := []string{
+		"--name=" + member,
+		"--data-dir=" + DataDir,
+		fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", ClientPort),
+		"--advertise-client-urls=" + ClientURL(c, member),
+		fmt.Sprintf("--listen-peer-urls=http://0.0.0.0:%d", PeerPort),
+		"--initial-advertise-peer-urls=" + PeerURL(c, member),
+		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", MetricsPort),
+		fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes(o, volume)),
+		fmt.Sprintf("--heartbeat-interval=%d", heartbeatMillis(o)),
+		fmt.Sprintf("--election-timeout=%d", electionMillis(o)),
+		"--log-level=" + or(o.LogLevel, "info"),
+	}
+	list = append(list, compactionFlags(o.AutoCompaction)...)
+	list = append(list, corruptionFlags(version)...)
+	for _, optional := range []struct {
+		flag  string
+		value *int64
+	}{{"snapshot-count", o.SnapshotCount}, {"max-request-bytes", o.MaxRequestBytes}, {"max-txn-ops", o.MaxTxnOps}} {
+		if optional.value != nil {
+			list = append(list, fmt.Sprintf("--%s=%d", optional.flag, *optional.value))
+		}
+	}
+	return list
+}
+
+func compactionFlags(c v1alpha1.AutoCompaction) []string {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		return nil
+	case v1alpha1.CompactRevision:
+		return []string{"--auto-compaction-mode=revision", "--auto-compaction-retention=" + or(c.Retention, "10000")}
+	default:
+		return []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + or(c.Retention, "1h")}
+	}
+}
+
+// corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates since 3.6
+// (3.7 knows no --experimental flag any more).
+func corruptionFlags(version string) []string {
+	if r, err := parseRelease(version); err == nil && r.less(release{3, 6, 0}) {
+		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
+	}
+	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
+}
+
+// or is the value, or the fallback when the value is zero.
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,153 @@
+package hooks
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
+func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
+	old := &v.Cluster.Status
+	s := v1alpha1.EtcdClusterStatus{
+		ObservedGeneration: v.Cluster.Generation,
+		ClusterID:          old.ClusterID,
+		Epoch:              old.Epoch,
+		Version:            old.Version,
+		Selector:           LabelCluster + "=" + v.Cluster.Name,
+		Phase:              because.Rule,
+		Members:            members(v),
+	}
+	if v.epoch != nil {
+		s.Epoch, s.Version = int64(v.epoch.n), v.epoch.version
+		if v.epoch.quorate() {
+			s.ClusterID = hex(v.epoch.clusterID)
+		}
+	}
+	if v.Etcd != nil {
+		s.ClusterID, s.Leader = hex(v.Etcd.ClusterID), v.nameOf(v.Etcd.Leader)
+	}
+	s.Replicas = int32(len(s.Members))
+	for _, m := range s.Members {
+		if m.Ready && m.Role == v1alpha1.Voter {
+			s.ReadyReplicas++
+		}
+	}
+	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
+	s.Conditions = conditions(v, because, settled)
+	return s
+}
+
+// members are etcd's list, or the last known one while blind.
+func members(v *view) []v1alpha1.MemberStatus {
+	var list []v1alpha1.MemberStatus
+	if v.Etcd == nil {
+		for _, m := range v.Cluster.Status.Members {
+			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role}, false))
+		}
+		return list
+	}
+	for _, m := range v.members {
+		s := v1alpha1.MemberStatus{Name: or(m.name, or(m.Name, hex(m.ID))), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		if m.Learner {
+			s.Role = v1alpha1.Learner
+		}
+		list = append(list, v.memberStatus(s, m.serving()))
+	}
+	return list
+}
+
+func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.MemberStatus {
+	h, asked := v.Health[s.Name]
+	switch {
+	case !asked:
+		s.Message = "its pod has no address"
+	case h.Err != "":
+		s.Message = h.Err
+	default:
+		s.Version, s.Alarms = h.Version, h.Alarms
+		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
+	}
+	s.Ready = ready
+	s.Since = metav1.NewTime(v.Now.Truncate(1e9))
+	i := slices.IndexFunc(v.Cluster.Status.Members, func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
+	if i >= 0 && v.Cluster.Status.Members[i].Ready == ready && !v.Cluster.Status.Members[i].Since.IsZero() {
+		s.Since = v.Cluster.Status.Members[i].Since
+	}
+	return s
+}
+
+// rounded is a size, rounded up to the next eighth of a power of two and to whole MiB, so that a database under load does not
+// change the status with every call.
+func rounded(n int64) *resource.Quantity {
+	if n <= 0 {
+		return nil
+	}
+	step := int64(1) << max(20, bits.Len64(uint64(n))-4)
+	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
+}
+
+func conditions(v *view, because Because, settled bool) []metav1.Condition {
+	list := slices.Clone(v.Cluster.Status.Conditions)
+	set := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
+			LastTransitionTime: metav1.NewTime(v.Now.Truncate(1e9))}
+		if is {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&list, c)
+	}
+	voters := v.voters()
+	if v.Etcd != nil {
+		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve", serving(voters), len(voters)))
+	} else {
+		set(v1alpha1.Available, false, because.Rule, because.Message)
+	}
+	set(v1alpha1.Progressing, !settled, because.Rule, because.Message)
+	if trouble := troubles(v, because); len(trouble) > 0 {
+		set(v1alpha1.Degraded, true, "MembersInTrouble", strings.Join(trouble, "; "))
+	} else {
+		set(v1alpha1.Degraded, false, "AllWell", "no member is in trouble")
+	}
+	if v.Cluster.Spec.Suspend {
+		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false")
+	} else {
+		set(v1alpha1.Suspended, false, "NotSuspended", "spec.suspend is false")
+	}
+	if a := advice(v); a != "" {
+		set(v1alpha1.Advised, true, "SpecAdvice", a)
+	} else {
+		set(v1alpha1.Advised, false, "NoAdvice", "nothing to advise")
+	}
+	return list
+}
+
+// troubles are what is wrong with the members, in words that stay the same while nothing changes.
+func troubles(v *view, because Because) []string {
+	var list []string
+	if v.Etcd == nil {
+		if v.replicas > 0 && v.epoch != nil && v.epoch.quorate() {
+			list = append(list, because.Message)
+		}
+		return list
+	}
+	for _, m := range v.members {
+		who := or(m.name, "stranger "+hex(m.ID))
+		if reason, lost := v.dataLost(m); lost {
+			list = append(list, fmt.Sprintf("%s: %s", who, reason))
+		} else if !m.serving() && (!m.Learner || m.Started()) {
+			list = append(list, who+" does not serve")
+		}
+		if len(m.health.Alarms) > 0 {
+			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.health.Alarms, " and ")))
+		}
+	}
+	return list
+}

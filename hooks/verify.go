@@ -1,0 +1,223 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
+// the oracle of the stories, the model and the fuzzers, and runs on every call when QUORATE_VERIFY=1. The error names every
+// rule that is broken; nil is the only acceptable answer.
+//
+// It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the model.
+func Verify(o Observation, d Decision) error {
+	j := judgement{v: newView(o), o: o, d: d}
+	if validate(&o.Cluster.Spec) != nil || o.Cluster.Spec.Suspend {
+		j.nothingChanges()
+		return errors.Join(j.broken...)
+	}
+	j.step()
+	j.claims()
+	j.pods()
+	j.record()
+	return errors.Join(j.broken...)
+}
+
+type judgement struct {
+	v      *view
+	o      Observation
+	d      Decision
+	broken []error
+}
+
+func (j *judgement) require(ok bool, rule, format string, args ...any) {
+	if !ok {
+		j.broken = append(j.broken, fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (j *judgement) nothingChanges() {
+	j.require(j.d.Step == nil, "S1", "a step although everything is held back")
+	for name := range j.o.Children.Claims {
+		j.require(j.hasClaim(name), "S12", "held back, but the claim %s is gone from the answer", name)
+	}
+	for name := range j.o.Children.Pods {
+		j.require(j.pod(name) != nil || finished(j.o.Children.Pods[name]), "S12", "held back, but the pod %s is gone from the answer", name)
+	}
+}
+
+// step checks the one change of etcd's membership.
+func (j *judgement) step() {
+	if j.d.Step == nil {
+		return
+	}
+	j.require(j.v.Etcd != nil, "S11", "%s while blind", j.d.Step)
+	j.require(j.o.Taken == nil, "S3", "a second step in one call: %s", j.d.Step)
+	if j.v.Etcd == nil {
+		return
+	}
+	switch s := j.d.Step.(type) {
+	case AddLearner:
+		j.addLearner(s)
+	case Promote:
+		j.promote(s)
+	case Remove:
+		j.remove(s)
+	case MoveLeader:
+		to := j.v.find(s.Name)
+		j.require(to != nil && !to.Learner && to.serving(), "S1", "%s, which is no serving voter", s)
+	}
+}
+
+func (j *judgement) addLearner(s AddLearner) {
+	n, ours := ordinal(j.o.Cluster.Name, s.Name)
+	j.require(ours && s.PeerURL == PeerURL(j.o.Cluster, s.Name), "S9", "%s under a name or URL that is not ours", s)
+	j.require(j.v.epoch != nil && n >= j.v.epoch.next, "S9", "%s: the number is below the mark", s)
+	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
+	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+	j.require(len(j.v.voters()) < j.v.replicas, "S6", "%s although there are enough voters", s)
+}
+
+func (j *judgement) promote(s Promote) {
+	m := j.v.find(s.Name)
+	if m == nil || m.ID != s.ID {
+		j.require(false, "S5", "%s, which etcd does not list", s)
+		return
+	}
+	lead := j.v.Health[j.v.nameOf(j.v.Etcd.Leader)]
+	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
+	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
+	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && m.claim.DeletionTimestamp == nil), "S5", "%s, which has no volume", s)
+	voters := j.v.voters()
+	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
+}
+
+func (j *judgement) remove(s Remove) {
+	m := j.v.find(s.Name)
+	if m == nil || m.ID != s.ID {
+		j.require(false, "S6", "%s, which etcd does not list", s)
+		return
+	}
+	if n, _ := ordinal(j.o.Cluster.Name, s.Name); j.v.memory() {
+		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
+	}
+	if m.Learner {
+		return
+	}
+	voters := j.v.voters()
+	others := filter(voters, func(o member) bool { return o.ID != m.ID })
+	_, lost := j.v.dataLost(*m)
+	j.require(lost || len(voters) > j.v.replicas, "S6", "%s, which is neither lost nor above the wanted number", s)
+	j.require(len(others) > 0, "S6", "%s, the last voter", s)
+	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
+	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
+	j.require(!m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
+	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// claims checks what becomes of the data.
+func (j *judgement) claims() {
+	for name, claim := range j.o.Children.Claims {
+		n, ours := ordinal(j.o.Cluster.Name, name)
+		if j.hasClaim(name) || claim.DeletionTimestamp != nil || !ours {
+			continue
+		}
+		j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
+		j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
+		j.require(j.v.epoch != nil && n < j.v.epoch.next, "S9", "the claim %s goes before its number is recorded", name)
+	}
+	for _, claim := range j.d.Children.Claims {
+		if j.o.Children.Claims[claim.Name] != nil {
+			continue
+		}
+		m := j.v.find(claim.Name)
+		founding := j.v.epoch != nil && j.v.epoch.founded == nil && j.v.epoch.initial[claim.Name] != ""
+		j.require(founding || m != nil && m.Learner && !m.Started(), "S10", "a new claim for %s, which may have had one", claim.Name)
+		j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", claim.Name)
+	}
+}
+
+// pods checks what runs.
+func (j *judgement) pods() {
+	if j.v.replicas == 0 {
+		return // a pause stops everything, as asked
+	}
+	var rolled []string
+	for name, pod := range j.o.Children.Pods {
+		_, ours := ordinal(j.o.Cluster.Name, name)
+		if j.pod(name) != nil || pod.DeletionTimestamp != nil || finished(pod) || !ours {
+			continue
+		}
+		j.require(j.v.Etcd != nil, "S11", "the pod %s goes while blind", name)
+		if m := j.v.find(name); m != nil {
+			rolled = append(rolled, name)
+			j.require(!m.serving(), "S1", "the pod %s goes, which serves", name)
+		}
+	}
+	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)
+	for _, m := range j.v.members {
+		kept := j.pod(m.name) != nil || slices.Contains(rolled, m.name)
+		j.require(m.name == "" || kept || finished(m.pod) || j.v.memory() && m.pod == nil || !j.v.memory() && !j.v.usable(m.claim),
+			"S12", "the member %s has no pod in the answer", m.name)
+		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
+	}
+	for _, pod := range j.d.Children.Pods {
+		if j.o.Children.Pods[pod.Name] == nil {
+			j.newPod(pod)
+		}
+	}
+}
+
+func (j *judgement) newPod(pod *corev1.Pod) {
+	start, m, claim := podStart(pod), j.v.find(pod.Name), j.o.Children.Claims[pod.Name]
+	gate := j.v.memory() && gated(pod) && j.v.epoch.founded == nil
+	j.require(gate || j.v.memory() || j.v.usable(claim), "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
+	switch start {
+	case StartBootstrap:
+		j.require(gate || j.v.epoch.mayStartEmpty(pod.Name, uidOf(claim)), "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
+		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
+	case StartJoin:
+		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
+	case StartResume:
+		j.require(!j.v.memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
+	default:
+		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
+	}
+}
+
+// record checks the epoch record and what every answer must hold.
+func (j *judgement) record() {
+	if old := j.v.epoch; old != nil {
+		i := slices.IndexFunc(j.d.Children.ConfigMaps, func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
+		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
+		if i >= 0 {
+			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
+			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
+			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
+			j.require(old.founded == nil || formatPairs(now.founded, ":") == formatPairs(old.founded, ":"), "S8", "what the epoch was founded on changes")
+		}
+	} else {
+		for _, cm := range j.d.Children.ConfigMaps {
+			bootstraps := cm.Annotations[AnnotationFounded] == "" && cm.Data[EpochKeyToken] != ""
+			j.require(!bootstraps || !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
+		}
+	}
+	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+}
+
+func (j *judgement) hasClaim(name string) bool {
+	return slices.ContainsFunc(j.d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
+}
+
+func (j *judgement) pod(name string) *corev1.Pod {
+	i := slices.IndexFunc(j.d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return j.d.Children.Pods[i]
+}

@@ -1,0 +1,275 @@
+package hooks
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// view is an observation put together: what the rules look at.
+type view struct {
+	Observation
+	replicas int
+	epoch    *epoch
+	// members are etcd's list, ours by number, then strangers. Empty while blind.
+	members []member
+	// names are all members that left any trace, sorted: in etcd's list, as a pod or as a claim.
+	names []string
+	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
+	foreign  bool
+	template string // hash of the pod template that the spec asks for
+}
+
+// member is one entry of etcd's list with what belongs to it.
+type member struct {
+	Member
+	name   string // our name for it; empty for a stranger
+	pod    *corev1.Pod
+	claim  *corev1.PersistentVolumeClaim
+	health Health
+	heard  bool // its pod has an address and was asked
+}
+
+func newView(o Observation) *view {
+	v := &view{Observation: o, replicas: replicas(o.Cluster), epoch: readEpoch(o)}
+	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
+		v.foreign, v.Etcd = true, nil
+	}
+	traces := map[string]bool{}
+	for name := range o.Children.Pods {
+		traces[name] = true
+	}
+	for name := range o.Children.Claims {
+		traces[name] = true
+	}
+	if v.Etcd != nil {
+		for _, m := range v.Etcd.Members {
+			v.members = append(v.members, v.member(m))
+			if name, ours := memberAt(o.Cluster, m.PeerURLs); ours {
+				traces[name] = true
+			}
+		}
+	}
+	for name := range traces {
+		if _, ours := ordinal(o.Cluster.Name, name); ours {
+			v.names = append(v.names, name)
+		}
+	}
+	slices.SortFunc(v.names, byOrdinal)
+	slices.SortFunc(v.members, func(a, b member) int {
+		if (a.name == "") != (b.name == "") {
+			return len(b.name) - len(a.name)
+		}
+		if c := byOrdinal(a.name, b.name); c != 0 {
+			return c
+		}
+		return strings.Compare(hex(a.ID), hex(b.ID))
+	})
+	v.template = templateHash(o)
+	return v
+}
+
+func (v *view) member(m Member) member {
+	e := member{Member: m}
+	name, ours := memberAt(v.Cluster, m.PeerURLs)
+	if !ours {
+		return e
+	}
+	e.name, e.pod, e.claim = name, v.Children.Pods[name], v.Children.Claims[name]
+	e.health, e.heard = v.Health[name]
+	if e.health.Err == "" && e.health.MemberID != m.ID {
+		e.health = Health{Err: "the address was answered by another member"}
+	}
+	return e
+}
+
+func replicas(c *v1alpha1.EtcdCluster) int {
+	if c.Spec.Replicas == nil {
+		return 3
+	}
+	return int(*c.Spec.Replicas)
+}
+
+func (v *view) memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.Memory }
+
+// find is the listed member with our name; nil when the list omits it.
+func (v *view) find(name string) *member {
+	i := slices.IndexFunc(v.members, func(m member) bool { return m.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &v.members[i]
+}
+
+// next is the number of the next new member: above the recorded mark and above every trace (S9).
+func (v *view) next() int {
+	n := 0
+	if v.epoch != nil {
+		n = v.epoch.next
+	}
+	for _, name := range v.names {
+		if i, _ := ordinal(v.Cluster.Name, name); i >= n {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// pastMark reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
+func (v *view) pastMark(name string) bool {
+	n, _ := ordinal(v.Cluster.Name, name)
+	return v.epoch != nil && n < v.epoch.next
+}
+
+// ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
+func (v *view) ours(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
+}
+
+// usable reports whether a pod may be started on the claim.
+func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
+	return v.ours(claim) && claim.DeletionTimestamp == nil
+}
+
+func (v *view) voters() []member {
+	return filter(v.members, func(m member) bool { return !m.Learner })
+}
+
+// learner is the first learner that etcd lists; nil without one.
+func (v *view) learner() *member {
+	i := slices.IndexFunc(v.members, func(m member) bool { return m.Learner })
+	if i < 0 {
+		return nil
+	}
+	return &v.members[i]
+}
+
+// departing are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has passed
+// without its node confirming is not waited for: etcd refuses a removed member in any case.
+func (v *view) departing() []string {
+	if v.Etcd == nil {
+		return nil
+	}
+	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
+		_, ours := ordinal(v.Cluster.Name, name)
+		return ours && v.find(name) == nil && !graceOver(v.Children.Pods[name], v.Now)
+	})
+}
+
+func graceOver(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
+}
+
+func (m member) serving() bool { return m.heard && m.health.Serving() }
+
+// dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is gone, or
+// prepare found its data directory empty. A member that has never run has no data to lose. A view without its claim is not
+// believed while the member answers or its pod runs: that view is stale.
+func (v *view) dataLost(m member) (string, bool) {
+	if m.name == "" {
+		return "", false
+	}
+	if prepareRefused(m.pod) {
+		return "its data directory was found empty", !v.misstarted(m)
+	}
+	mayBeMade := m.Learner && !m.Started()
+	if v.memory() {
+		return "its memory pod is gone", !mayBeMade && !m.serving() && (m.pod == nil || finished(m.pod))
+	}
+	if v.ours(m.claim) && m.claim.DeletionTimestamp != nil {
+		return "its claim is being deleted", true
+	}
+	return "its claim is gone", !mayBeMade && !m.serving() && m.claim == nil && !running(m.pod)
+}
+
+// prepareRefused reports whether the pod's init container found the data directory empty that must not be.
+func prepareRefused(pod *corev1.Pod) bool {
+	if pod == nil {
+		return false
+	}
+	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
+		refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == ExitDataLost }
+		return s.Name == ContainerPrepare && (refused(s.State.Terminated) || refused(s.LastTerminationState.Terminated))
+	})
+}
+
+// startOf is how a new pod of a listed member is to start it.
+func (v *view) startOf(m member) string {
+	switch {
+	case m.Started():
+		return StartResume
+	case m.Learner:
+		return StartJoin
+	case v.epoch.mayStartEmpty(m.name, uidOf(m.claim)):
+		return StartBootstrap
+	default:
+		return StartResume
+	}
+}
+
+// misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
+func (v *view) misstarted(m member) bool {
+	return m.pod != nil && podStart(m.pod) == StartResume && v.startOf(m) != StartResume
+}
+
+func podStart(pod *corev1.Pod) string { return pod.Annotations[AnnotationStart] }
+
+// finished reports whether the pod has ended for good, as an evicted one has. Kubernetes never takes that back.
+func finished(pod *corev1.Pod) bool {
+	return pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded)
+}
+
+// running reports whether a container of the pod runs, as last observed.
+func running(pod *corev1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+}
+
+// neverRan reports whether the pod's etcd has not run yet, as when its image can't be pulled.
+func neverRan(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil || s.RestartCount > 0
+	})
+}
+
+func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
+
+func uidOf(claim *corev1.PersistentVolumeClaim) types.UID {
+	if claim == nil {
+		return ""
+	}
+	return claim.UID
+}
+
+// Endpoints are the pods of an observation that can be asked, by name.
+func Endpoints(o Observation) []Endpoint {
+	var list []Endpoint
+	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), byOrdinal) {
+		pod := o.Children.Pods[name]
+		_, ours := ordinal(o.Cluster.Name, name)
+		if !ours || pod.Status.PodIP == "" || finished(pod) {
+			continue
+		}
+		list = append(list, Endpoint{Name: name, ClientURL: urlOn(pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)})
+	}
+	return list
+}
+
+// quorum is the number of voters that must agree among n.
+func quorum(n int) int { return n/2 + 1 }
+
+func filter[T any](list []T, keep func(T) bool) []T {
+	var kept []T
+	for _, e := range list {
+		if keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
