@@ -30,8 +30,5 @@ func (n node) powerOn() error {
 	if err := n.startContainerd(); err != nil {
 		return err
 	}
-	if err := n.startKubelet(); err != nil {
-		return err
-	}
-	return n.startProxy()
+	return n.startAgents()
 }

@@ -169,10 +169,18 @@ func (l *lab) startAll() error {
 		},
 		func() error {
 			return each(nodes, func(n node) error {
-				if err := n.startContainerd(); err != nil || !api.await() {
+				if err := n.startContainerd(); err != nil {
 					return err
 				}
-				return n.startAgents()
+				return all(
+					n.loadImages,
+					func() error {
+						if !api.await() {
+							return nil
+						}
+						return n.startAgents()
+					},
+				)
 			})
 		},
 	)
@@ -257,28 +265,28 @@ func (l *lab) applyBase() error {
 	return l.startAddons()
 }
 
-// startAgents starts what makes a node out of a machine with containerd, and
-// loads the images.
+// startAgents starts what makes a node out of a machine with containerd.
 func (n node) startAgents() error {
 	if err := n.startKubelet(); err != nil {
 		return err
 	}
-	if err := n.startProxy(); err != nil {
-		return err
-	}
+	return n.startProxy()
+}
+
+// loadImages imports what a pod may want. An import waits for the disk more
+// than for a processor, so it is done while the API server starts.
+func (n node) loadImages() error {
 	images, err := n.lab.labImages()
 	if err != nil {
 		return err
 	}
+	var tars []string
 	for _, i := range images {
-		if i.optional {
-			continue
-		}
-		if err := n.load(n.lab.tarOf(i)); err != nil {
-			return err
+		if !i.optional {
+			tars = append(tars, n.lab.tarOf(i))
 		}
 	}
-	return nil
+	return n.load(tars...)
 }
 
 func (l *lab) awaitNodes(nodes []node) error {
