@@ -1,0 +1,314 @@
+package hooks
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// learnerAt lists demo-3 as a learner at this raft index, beside three voters at 1000, with five voters wanted.
+func learnerAt(index uint64) Observation {
+	o := serve(3)
+	o.Cluster.Spec.Replicas = new(int32(5))
+	addMember(&o, 3, true)
+	h := o.Health["demo-3"]
+	h.RaftIndex = index
+	o.Health["demo-3"] = h
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "4"
+	return o
+}
+
+func TestDecideFiresTheRightRule(t *testing.T) {
+	cases := []struct {
+		name   string
+		reason string
+		given  func() Observation
+		rule   string
+		step   Step
+	}{
+		{"fresh", "the record comes before everything else", func() Observation { return fresh(3) }, "Record", nil},
+		{"fresh with replicas 0", "nothing is made for a cluster that is to be paused", func() Observation { return fresh(0) }, "Empty", nil},
+		{"converged", "nothing is left to do", func() Observation { return serve(3) }, "Converged", nil},
+		{"nine converged", "the largest size is no exception", func() Observation { return serve(9) }, "Converged", nil},
+		{"suspend", "the user's stop comes before everything", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Suspend, o.Cluster.Spec.Replicas = true, new(int32(5))
+			return o
+		}, "Suspended", nil},
+		{"unsupported version", "nothing is changed for a spec that can't be run", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Version = "3.4.1"
+			return o
+		}, "Unsupported", nil},
+		{"pause", "replicas 0 stops the members", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Replicas = new(int32(0))
+			return o
+		}, "Pause", nil},
+		{"blind", "without an answer there is no step", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Replicas = new(int32(5))
+			o.Etcd = nil
+			return o
+		}, "Blind", nil},
+		{"another cluster answers", "its list is not ours to act on", func() Observation {
+			o := serve(3)
+			o.Etcd.ClusterID = 0xbad
+			return o
+		}, "Foreign", nil},
+		{"grow", "a missing voter joins as a learner under a new name", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Replicas = new(int32(5))
+			return o
+		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "http://demo-3.demo-peers.default.svc:2380"}},
+		{"grow with a voter down", "all others must serve before anybody is added", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Replicas = new(int32(5))
+			silence(&o, "demo-2")
+			return o
+		}, "Grow", nil},
+		{"grow after a shrink", "a number is never used twice", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Replicas = new(int32(5))
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "7"
+			return o
+		}, "Grow", AddLearner{Name: "demo-7", PeerURL: "http://demo-7.demo-peers.default.svc:2380"}},
+		{"learner caught up", "it answered, is in sync and has its volume", func() Observation { return learnerAt(990) }, "Promote", Promote{ID: 4, Name: "demo-3"}},
+		{"learner behind", "below 90 % of the leader's index", func() Observation { return learnerAt(899) }, "Learner", nil},
+		{"learner caught up and silent", "etcd would promote it, but it did not answer in this call", func() Observation {
+			o := learnerAt(1000)
+			silence(&o, "demo-3")
+			return o
+		}, "Learner", nil},
+		{"learner without its claim", "a volume that is going can't become a voter's", func() Observation {
+			o := learnerAt(1000)
+			o.Children.Claims["demo-3"].DeletionTimestamp = &metav1.Time{Time: now}
+			return o
+		}, "LearnerLost", Remove{ID: 4, Name: "demo-3"}},
+		{"learner that is no longer wanted", "the target was lowered meanwhile", func() Observation {
+			o := learnerAt(990)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			return o
+		}, "LearnerSurplus", Remove{ID: 4, Name: "demo-3"}},
+		{"promotion that would cost quorum", "2 of 4 voters are no quorum", func() Observation {
+			o := learnerAt(990)
+			silence(&o, "demo-1")
+			silence(&o, "demo-2")
+			return o
+		}, "Learner", nil},
+		{"number not recorded yet", "the mark is written before anything can go", func() Observation {
+			o := learnerAt(990)
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "3"
+			return o
+		}, "Mark", nil},
+		{"claim lost", "the member's data is gone", func() Observation {
+			o := serve(3)
+			lose(&o, "demo-1")
+			return o
+		}, "Replace", Remove{ID: 2, Name: "demo-1"}},
+		{"claim lost in a stale view", "the member answers, so its volume is there", func() Observation {
+			o := serve(3)
+			delete(o.Children.Claims, "demo-1")
+			return o
+		}, "Converged", nil},
+		{"claim of the leader being deleted", "leadership is handed on before the leader goes", func() Observation {
+			o := serve(3)
+			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
+			return o
+		}, "Replace", MoveLeader{To: 2, Name: "demo-1"}},
+		{"claim of the only voter being deleted", "the last voter is never removed", func() Observation {
+			o := serve(1)
+			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
+			return o
+		}, "Replace", nil},
+		{"two lost of five", "one at a time, while the rest has quorum", func() Observation {
+			o := serve(5)
+			lose(&o, "demo-3")
+			lose(&o, "demo-4")
+			return o
+		}, "Replace", Remove{ID: 4, Name: "demo-3"}},
+		{"shrink", "the highest follower goes first", func() Observation {
+			o := serve(5)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			return o
+		}, "Shrink", Remove{ID: 5, Name: "demo-4"}},
+		{"shrink with one down", "the one that does not serve goes first", func() Observation {
+			o := serve(5)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			silence(&o, "demo-1")
+			return o
+		}, "Shrink", Remove{ID: 2, Name: "demo-1"}},
+		{"removed member's pod still runs", "no further change before it is gone", func() Observation {
+			o := serve(5)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			o.Etcd.Members = o.Etcd.Members[:4]
+			return o
+		}, "Depart", nil},
+		{"member down", "it may come back by itself", func() Observation {
+			o := serve(3)
+			silence(&o, "demo-2")
+			return o
+		}, "Heal", nil},
+		{"another version is asked for", "running members stay as they are in this release", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Version = "3.7.3"
+			return o
+		}, "VersionPending", nil},
+		{"another template is asked for", "running members stay as they are in this release", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.PriorityClassName = "high"
+			return o
+		}, "TemplatePending", nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.given()
+			d := Decide(o)
+			assert.Equal(t, c.rule, d.Because.Rule, "%s: %s", c.reason, d.Because.Message)
+			assert.Equal(t, c.step, d.Step, c.reason)
+			assert.NoError(t, Verify(o, d))
+			again := o
+			again.Taken = &Outcome{Step: Remove{}}
+			assert.Nil(t, Decide(again).Step, "one step in a call")
+		})
+	}
+}
+
+func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
+	o := fresh(3)
+	d := Decide(o)
+	require.Len(t, d.Children.ConfigMaps, 1)
+	assert.Empty(t, d.Children.Claims, "the record decides whose claims there are")
+
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
+	d = Decide(o)
+	assert.Len(t, d.Children.Claims, 3)
+	assert.Empty(t, d.Children.Pods, "a pod needs its claim to be observed as ours")
+
+	for i := range 3 {
+		addClaim(&o, i)
+	}
+	d = Decide(o)
+	assert.Equal(t, "Found", d.Because.Rule)
+	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[AnnotationFounded])
+	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
+
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
+	d = Decide(o)
+	assert.Equal(t, "Start", d.Because.Rule)
+	require.Len(t, d.Children.Pods, 3)
+	for _, p := range d.Children.Pods {
+		assert.Equal(t, StartBootstrap, p.Annotations[AnnotationStart])
+	}
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestAFoundedMemberNeverGetsANewClaim(t *testing.T) {
+	o := serve(3)
+	lose(&o, "demo-1")
+	o.Etcd = nil
+	d := Decide(o)
+	for _, c := range d.Children.Claims {
+		assert.NotEqual(t, "demo-1", c.Name, "its data is lost, and an empty volume would not bring it back")
+	}
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestBlindBringsPodsBack(t *testing.T) {
+	o := serve(3)
+	o.Etcd = nil
+	clear(o.Children.Pods)
+	clear(o.Health)
+	d := Decide(o)
+	require.Len(t, d.Children.Pods, 3)
+	for _, p := range d.Children.Pods {
+		assert.Equal(t, StartResume, p.Annotations[AnnotationStart], "a cluster that was quorate never starts a member empty")
+	}
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestMemoryPodsAreHeldBackUntilRecorded(t *testing.T) {
+	o := fresh(3)
+	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 3)
+	d := Decide(o)
+	require.Len(t, d.Children.Pods, 3)
+	for _, p := range d.Children.Pods {
+		assert.NotEmpty(t, p.Spec.SchedulingGates)
+		p.UID = "uid-" + "pod-" + "x"
+		o.Children.Pods[p.Name] = p
+	}
+	d = Decide(o)
+	assert.Contains(t, d.Children.ConfigMaps[0].Annotations[AnnotationFounded], "demo-0:uid-pod-x")
+	assert.NotEmpty(t, d.Children.Pods[0].Spec.SchedulingGates, "held back until the record is observed")
+
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
+	d = Decide(o)
+	assert.Empty(t, d.Children.Pods[0].Spec.SchedulingGates)
+
+	delete(o.Children.Pods, "demo-2")
+	d = Decide(o)
+	assert.Len(t, d.Children.Pods, 2, "a founded memory pod that is gone took its data along")
+}
+
+func TestSteadyStateIsQuiet(t *testing.T) {
+	o := serve(3)
+	first := Decide(o)
+	observe(&o, first)
+	o.Now = o.Now.Add(30_000_000_000)
+	second := Decide(o)
+	assert.Equal(t, first.Children, second.Children)
+	assert.Equal(t, first.Status, second.Status)
+	assert.Zero(t, second.ResyncAfter)
+}
+
+func TestFinalizeWaitsForNobody(t *testing.T) {
+	o := serve(3)
+	o.Etcd = nil
+	remaining, done := Finalize(o)
+	assert.Empty(t, remaining.Pods)
+	assert.False(t, done, "Kubernetes has not been told yet")
+	gone := &metav1.Time{Time: now}
+	for _, p := range o.Children.Pods {
+		p.DeletionTimestamp = gone
+	}
+	clear(o.Children.Claims)
+	clear(o.Children.ConfigMaps)
+	clear(o.Children.Services)
+	clear(o.Children.Budgets)
+	_, done = Finalize(o)
+	assert.True(t, done, "a pod that hangs on a dead node is Kubernetes' to clean up")
+
+	o = serve(3)
+	o.Cluster.Finalizers = []string{"orphan"}
+	remaining, done = Finalize(o)
+	assert.Len(t, remaining.Pods, 3)
+	assert.True(t, done)
+}
+
+func TestPodsAreMadeForProduction(t *testing.T) {
+	o := serve(1)
+	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"), corev1.ResourceMemory: *quantity("1Gi")}
+	pod := newPod(o, "demo-0", "3.5.35", StartBootstrap, *quantity("10Gi"), bootstrapEnv("demo-epoch-1"))
+	etcd := pod.Spec.Containers[0]
+	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
+	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMAXPROCS", Value: "2"})
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"})
+	assert.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)
+	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+	assert.True(t, *etcd.SecurityContext.ReadOnlyRootFilesystem)
+
+	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
+	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
+	pod = newPod(o, "demo-0", "3.7.3", StartBootstrap, *quantity("512Mi"), nil)
+	etcd = pod.Spec.Containers[0]
+	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")
+	assert.Contains(t, etcd.Command, "--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true")
+}

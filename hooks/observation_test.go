@@ -1,0 +1,128 @@
+package hooks
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// fresh is a cluster that was created a moment ago.
+func fresh(replicas int) Observation {
+	return Observation{
+		Cluster: &v1alpha1.EtcdCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1},
+			Spec: v1alpha1.EtcdClusterSpec{
+				Replicas: new(int32(replicas)), Version: "3.6.16",
+				Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("1Gi")},
+			},
+		},
+		Children: Children{
+			Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
+			Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		},
+		Health:   map[string]Health{},
+		Now:      now,
+		Settings: Settings{Image: "quorate:test"},
+	}
+}
+
+// serve is a cluster of n voters that serves, converged, led by demo-0.
+func serve(n int) Observation {
+	o := fresh(n)
+	observeRecord(&o, n)
+	o.Etcd = &Membership{ClusterID: 0xc1, Leader: 1}
+	for i := range n {
+		addMember(&o, i, false)
+	}
+	observe(&o, Decide(o))
+	return o
+}
+
+func observeRecord(o *Observation, n int) {
+	record := newRecord(o.Cluster, n)
+	record.UID = "uid-record"
+	uids := map[string]types.UID{}
+	for i := range n {
+		name := MemberName("demo", i)
+		uids[name] = types.UID("uid-claim-" + strconv.Itoa(i))
+	}
+	record.Annotations[AnnotationFounded] = formatPairs(uids, ":")
+	record.Annotations[AnnotationClusterID] = "c1"
+	o.Children.ConfigMaps[record.Name] = record
+}
+
+// addMember lists member i and lets it run on its claim.
+func addMember(o *Observation, i int, learner bool) {
+	name := MemberName("demo", i)
+	o.Etcd.Members = append(o.Etcd.Members, Member{
+		ID: uint64(i + 1), Name: name, PeerURLs: []string{PeerURL(o.Cluster, name)}, ClientURLs: []string{ClientURL(o.Cluster, name)}, Learner: learner,
+	})
+	addClaim(o, i)
+	addPod(o, i, StartBootstrap)
+	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}
+}
+
+func addClaim(o *Observation, i int) {
+	v := newView(*o)
+	claim := v.newClaim(MemberName("demo", i))
+	claim.UID = types.UID("uid-claim-" + strconv.Itoa(i))
+	claim.OwnerReferences = []metav1.OwnerReference{{UID: o.Cluster.UID}}
+	o.Children.Claims[claim.Name] = claim
+}
+
+func addPod(o *Observation, i int, start string) {
+	v := newView(*o)
+	pod := v.pod(MemberName("demo", i), start, nil)
+	pod.UID = types.UID(fmt.Sprintf("uid-pod-%d", i))
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1), ContainerStatuses: []corev1.ContainerStatus{
+		{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}}
+	o.Children.Pods[pod.Name] = pod
+}
+
+// observe makes an answer the next observation, as a cluster at rest would.
+func observe(o *Observation, d Decision) {
+	next := Children{
+		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
+		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+	}
+	for _, p := range d.Children.Pods {
+		next.Pods[p.Name] = p
+	}
+	for _, c := range d.Children.Claims {
+		next.Claims[c.Name] = c
+	}
+	for _, c := range d.Children.ConfigMaps {
+		next.ConfigMaps[c.Name] = c
+	}
+	for _, s := range d.Children.Services {
+		next.Services[s.Name] = s
+	}
+	for _, b := range d.Children.Budgets {
+		next.Budgets[b.Name] = b
+	}
+	o.Children, o.Cluster.Status = next, d.Status
+}
+
+// silence makes a member unreachable.
+func silence(o *Observation, name string) { o.Health[name] = Health{Err: "connection refused"} }
+
+// lose deletes a member's claim, data and pod.
+func lose(o *Observation, name string) {
+	silence(o, name)
+	delete(o.Children.Claims, name)
+	delete(o.Children.Pods, name)
+	delete(o.Health, name)
+}
+
+func quantity(s string) *resource.Quantity { return new(resource.MustParse(s)) }
