@@ -65,7 +65,7 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil), Annotations: annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters()))))),
+			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters))))),
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
@@ -231,7 +231,7 @@ func (v *view) listedPods(roll string) []*corev1.Pod {
 	return sortPods(pods)
 }
 
-func (v *view) keptListed(m member) []*corev1.Pod {
+func (v *view) keptListed(m *member) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
 		pod.Labels[LabelRole] = role(m.Member)
@@ -240,7 +240,7 @@ func (v *view) keptListed(m member) []*corev1.Pod {
 }
 
 // podOf is a new pod for a listed member.
-func (v *view) podOf(m member) *corev1.Pod {
+func (v *view) podOf(m *member) *corev1.Pod {
 	var pod *corev1.Pod
 	switch start := v.startOf(m); start {
 	case StartJoin:
@@ -256,7 +256,7 @@ func (v *view) podOf(m member) *corev1.Pod {
 }
 
 // joinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
-func (v *view) joinCluster(joining member) string {
+func (v *view) joinCluster(joining *member) string {
 	var fields []string
 	for _, m := range v.members {
 		name := or(m.Name, m.name)

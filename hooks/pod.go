@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -255,17 +256,22 @@ func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]stri
 	return all
 }
 
-// templateHash changes when pods would be made differently. The image is left out: it is changed in place.
-func templateHash(o Observation) string {
-	spec := podSpec(o, "", "3.6.0", storageSize(&o.Cluster.Spec))
-	spec.Containers[0].Image, spec.InitContainers[0].Image = "", ""
-	raw, err := json.Marshal(spec)
-	if err != nil { // a PodSpec of plain data always encodes
+// templateRevision is raised by a change of podSpec that running members should get. It stays when only new pods need it, so
+// that a new Quorate does not mean new pods.
+const templateRevision = 1
+
+// templateHash changes when the spec asks for another pod. The image is left out: it is changed in place.
+func templateHash(s *v1alpha1.EtcdClusterSpec) string {
+	raw, err := json.Marshal([]any{
+		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, s.Storage.Medium, s.Resources, s.Affinity, s.NodeSelector,
+		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, s.Options,
+	})
+	if err != nil { // plain data always encodes
 		return "unknown"
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(raw)
-	return fmt.Sprintf("%016x", h.Sum64())
+	return strconv.FormatUint(h.Sum64(), 16)
 }
 
 // bootstrapEnv lets etcd read the initial cluster from the epoch record itself.

@@ -161,7 +161,7 @@ func learnerLost(v *view) *verdict {
 	if l == nil || l.name == "" {
 		return nil
 	}
-	reason, lost := v.dataLost(*l)
+	reason, lost := v.dataLost(l)
 	if !lost {
 		return nil
 	}
@@ -170,18 +170,18 @@ func learnerLost(v *view) *verdict {
 
 func learnerSurplus(v *view) *verdict {
 	l := v.learner()
-	if l == nil || l.name == "" || len(v.voters()) < v.replicas {
+	if l == nil || l.name == "" || len(v.voters) < v.replicas {
 		return nil
 	}
-	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters())))
+	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
 }
 
 func promote(v *view) *verdict {
 	l := v.learner()
-	if l == nil || l.name == "" || !v.caughtUp(*l) {
+	if l == nil || l.name == "" || !v.caughtUp(l) {
 		return nil
 	}
-	voters := v.voters()
+	voters := v.voters
 	if serving(voters)+1 < quorum(len(voters)+1) {
 		return nil
 	}
@@ -190,7 +190,7 @@ func promote(v *view) *verdict {
 
 // caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the leader's index
 // or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
-func (v *view) caughtUp(l member) bool {
+func (v *view) caughtUp(l *member) bool {
 	lead := v.find(v.nameOf(v.Etcd.Leader))
 	hasVolume := l.pod != nil && l.pod.DeletionTimestamp == nil && (v.memory() || v.usable(l.claim))
 	return lead != nil && lead.serving() && l.serving() && l.health.Learner && hasVolume &&
@@ -211,7 +211,7 @@ func remake(v *view) *verdict {
 		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() || finished(m.pod) {
 			continue
 		}
-		voters := v.voters()
+		voters := v.voters
 		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && serving(voters) >= quorum(len(voters))
 		if reason, stale := v.outdated(m); stale && disposable {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
@@ -221,7 +221,7 @@ func remake(v *view) *verdict {
 }
 
 // outdated reports whether the member's pod should be another one than it is, and why.
-func (v *view) outdated(m member) (string, bool) {
+func (v *view) outdated(m *member) (string, bool) {
 	switch {
 	case v.misstarted(m):
 		return "it waits for data that the member never had", true
@@ -264,9 +264,9 @@ func mark(v *view) *verdict {
 
 // lostVoter is the first voter whose data is lost, and why; nil when there is none.
 func (v *view) lostVoter() (*member, string) {
-	for _, m := range v.voters() {
+	for _, m := range v.voters {
 		if reason, lost := v.dataLost(m); lost {
-			return &m, reason
+			return m, reason
 		}
 	}
 	return nil, ""
@@ -277,14 +277,14 @@ func replace(v *view) *verdict {
 	if lost == nil {
 		return nil
 	}
-	if len(v.voters()) == 1 {
+	if len(v.voters) == 1 {
 		return &verdict{message: fmt.Sprintf("%s is the only voter and can't be removed, but %s: take a snapshot now", lost.name, reason), resync: patience}
 	}
-	return v.retire(*lost, fmt.Sprintf("%s is replaced: %s", lost.name, reason))
+	return v.retire(lost, fmt.Sprintf("%s is replaced: %s", lost.name, reason))
 }
 
 func shrink(v *view) *verdict {
-	voters := v.voters()
+	voters := v.voters
 	if len(voters) <= v.replicas {
 		return nil
 	}
@@ -293,8 +293,8 @@ func shrink(v *view) *verdict {
 
 // victim is the voter of ours that a shrink takes next: not serving before serving, followers before the leader, the highest
 // number first.
-func (v *view) victim() member {
-	rank := func(m member) int {
+func (v *view) victim() *member {
+	rank := func(m *member) int {
 		switch {
 		case m.name == "":
 			return 3 // a stranger is never ours to remove
@@ -305,15 +305,15 @@ func (v *view) victim() member {
 		}
 		return 2
 	}
-	voters := v.voters()
+	voters := slices.Clone(v.voters)
 	slices.Reverse(voters)
-	slices.SortStableFunc(voters, func(a, b member) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(voters, func(a, b *member) int { return rank(a) - rank(b) })
 	return voters[0]
 }
 
 // retire removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
-func (v *view) retire(m member, why string) *verdict {
-	others := filter(v.voters(), func(o member) bool { return o.ID != m.ID })
+func (v *view) retire(m *member, why string) *verdict {
+	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
 	switch {
 	case m.name == "":
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
@@ -322,20 +322,20 @@ func (v *view) retire(m member, why string) *verdict {
 	case m.serving() && serving(others) < len(others):
 		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
 	case m.ID == v.Etcd.Leader:
-		heir := slices.MaxFunc(filter(others, member.serving), func(a, b member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
+		heir := slices.MaxFunc(filter(others, (*member).serving), func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
 		return v.change(MoveLeader{To: heir.ID, Name: heir.name}, fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
 	}
 	return v.change(Remove{ID: m.ID, Name: m.name}, fmt.Sprintf("%s: removing %s", why, m.name))
 }
 
 func grow(v *view) *verdict {
-	voters := v.voters()
+	voters := v.voters
 	if len(voters) >= v.replicas {
 		return nil
 	}
 	name := MemberName(v.Cluster.Name, v.next())
 	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.replicas, "voter"))
-	if silent := names(filter(voters, func(m member) bool { return !m.serving() })); len(silent) > 0 {
+	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
 	}
 	return v.change(AddLearner{Name: name, PeerURL: PeerURL(v.Cluster, name)}, fmt.Sprintf("%s: adding %s", why, name))
@@ -344,7 +344,7 @@ func grow(v *view) *verdict {
 // ---- nothing to change
 
 func heal(v *view) *verdict {
-	silent := names(filter(v.members, func(m member) bool { return !m.serving() }))
+	silent := names(filter(v.members, func(m *member) bool { return !m.serving() }))
 	if len(silent) == 0 {
 		return nil
 	}
@@ -360,7 +360,7 @@ func versionPending(v *view) *verdict {
 
 func volumePending(v *view) *verdict {
 	want := storageSize(&v.Cluster.Spec)
-	small := names(filter(v.members, func(m member) bool {
+	small := names(filter(v.members, func(m *member) bool {
 		return m.claim != nil && m.claim.Spec.Resources.Requests.Storage().Cmp(want) < 0
 	}))
 	if len(small) == 0 {
@@ -370,7 +370,7 @@ func volumePending(v *view) *verdict {
 }
 
 func templatePending(v *view) *verdict {
-	old := names(filter(v.members, func(m member) bool { return m.pod != nil && m.pod.Annotations[AnnotationTemplate] != v.template }))
+	old := names(filter(v.members, func(m *member) bool { return m.pod != nil && m.pod.Annotations[AnnotationTemplate] != v.template }))
 	if len(old) == 0 {
 		return nil
 	}
@@ -378,7 +378,7 @@ func templatePending(v *view) *verdict {
 }
 
 func converged(v *view) *verdict {
-	return &verdict{message: fmt.Sprintf("%s serve as the spec wants", count(len(v.voters()), "member")), settled: true}
+	return &verdict{message: fmt.Sprintf("%s serve as the spec wants", count(len(v.voters), "member")), settled: true}
 }
 
 // ---- words
@@ -394,9 +394,9 @@ func (v *view) change(s Step, message string) *verdict {
 	return &verdict{message: message, resync: soon}
 }
 
-func serving(list []member) int { return len(filter(list, member.serving)) }
+func serving(list []*member) int { return len(filter(list, (*member).serving)) }
 
-func names(list []member) []string {
+func names(list []*member) []string {
 	var all []string
 	for _, m := range list {
 		if m.name == "" {

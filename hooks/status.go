@@ -104,7 +104,7 @@ func conditions(v *view, because Because, settled bool) []metav1.Condition {
 		}
 		meta.SetStatusCondition(&list, c)
 	}
-	voters := v.voters()
+	voters := v.voters
 	if v.Etcd != nil {
 		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve", serving(voters), len(voters)))
 	} else {

@@ -79,7 +79,7 @@ func (j *judgement) addLearner(s AddLearner) {
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
-	j.require(len(j.v.voters()) < j.v.replicas, "S6", "%s although there are enough voters", s)
+	j.require(len(j.v.voters) < j.v.replicas, "S6", "%s although there are enough voters", s)
 }
 
 func (j *judgement) promote(s Promote) {
@@ -92,7 +92,7 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && m.claim.DeletionTimestamp == nil), "S5", "%s, which has no volume", s)
-	voters := j.v.voters()
+	voters := j.v.voters
 	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
 }
 
@@ -108,9 +108,9 @@ func (j *judgement) remove(s Remove) {
 	if m.Learner {
 		return
 	}
-	voters := j.v.voters()
-	others := filter(voters, func(o member) bool { return o.ID != m.ID })
-	_, lost := j.v.dataLost(*m)
+	voters := j.v.voters
+	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
+	_, lost := j.v.dataLost(m)
 	j.require(lost || len(voters) > j.v.replicas, "S6", "%s, which is neither lost nor above the wanted number", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)

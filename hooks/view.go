@@ -19,7 +19,8 @@ type view struct {
 	replicas int
 	epoch    *epoch
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
-	members []member
+	members []*member
+	voters  []*member // those of members that vote
 	// names are all members that left any trace, sorted: in etcd's list, as a pod or as a claim.
 	names []string
 	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
@@ -63,7 +64,7 @@ func newView(o Observation) *view {
 		}
 	}
 	slices.SortFunc(v.names, byOrdinal)
-	slices.SortFunc(v.members, func(a, b member) int {
+	slices.SortFunc(v.members, func(a, b *member) int {
 		if (a.name == "") != (b.name == "") {
 			return len(b.name) - len(a.name)
 		}
@@ -72,12 +73,13 @@ func newView(o Observation) *view {
 		}
 		return strings.Compare(hex(a.ID), hex(b.ID))
 	})
-	v.template = templateHash(o)
+	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
+	v.template = templateHash(&o.Cluster.Spec)
 	return v
 }
 
-func (v *view) member(m Member) member {
-	e := member{Member: m}
+func (v *view) member(m Member) *member {
+	e := &member{Member: m}
 	name, ours := memberAt(v.Cluster, m.PeerURLs)
 	if !ours {
 		return e
@@ -101,11 +103,11 @@ func (v *view) memory() bool { return v.Cluster.Spec.Storage.Medium == v1alpha1.
 
 // find is the listed member with our name; nil when the list omits it.
 func (v *view) find(name string) *member {
-	i := slices.IndexFunc(v.members, func(m member) bool { return m.name == name })
+	i := slices.IndexFunc(v.members, func(m *member) bool { return m.name == name })
 	if i < 0 {
 		return nil
 	}
-	return &v.members[i]
+	return v.members[i]
 }
 
 // next is the number of the next new member: above the recorded mark and above every trace (S9).
@@ -138,17 +140,13 @@ func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
 	return v.ours(claim) && claim.DeletionTimestamp == nil
 }
 
-func (v *view) voters() []member {
-	return filter(v.members, func(m member) bool { return !m.Learner })
-}
-
 // learner is the first learner that etcd lists; nil without one.
 func (v *view) learner() *member {
-	i := slices.IndexFunc(v.members, func(m member) bool { return m.Learner })
+	i := slices.IndexFunc(v.members, func(m *member) bool { return m.Learner })
 	if i < 0 {
 		return nil
 	}
-	return &v.members[i]
+	return v.members[i]
 }
 
 // departing are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has passed
@@ -167,12 +165,12 @@ func graceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
 }
 
-func (m member) serving() bool { return m.heard && m.health.Serving() }
+func (m *member) serving() bool { return m.heard && m.health.Serving() }
 
 // dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is gone, or
 // prepare found its data directory empty. A member that has never run has no data to lose. A view without its claim is not
 // believed while the member answers or its pod runs: that view is stale.
-func (v *view) dataLost(m member) (string, bool) {
+func (v *view) dataLost(m *member) (string, bool) {
 	if m.name == "" {
 		return "", false
 	}
@@ -201,7 +199,7 @@ func prepareRefused(pod *corev1.Pod) bool {
 }
 
 // startOf is how a new pod of a listed member is to start it.
-func (v *view) startOf(m member) string {
+func (v *view) startOf(m *member) string {
 	switch {
 	case m.Started():
 		return StartResume
@@ -215,7 +213,7 @@ func (v *view) startOf(m member) string {
 }
 
 // misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
-func (v *view) misstarted(m member) bool {
+func (v *view) misstarted(m *member) bool {
 	return m.pod != nil && podStart(m.pod) == StartResume && v.startOf(m) != StartResume
 }
 

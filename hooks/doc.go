@@ -1,0 +1,52 @@
+// Package hooks is Quorate's judgement: pure functions from what was observed to what should be.
+//
+// # How a decision is made
+//
+// Metacontroller calls the server whenever an EtcdCluster or one of its children changes, and every so often. Each call is one
+// run of [Sync]:
+//
+//	observe -> Decide -> (if there is a step: carry it out, observe again, Decide again) -> answer
+//
+// [Decide] asks the [Rules] in order, and the first that applies says what to do: at most one [Step] in etcd, and by what it knows
+// the children that should exist. Its name and words are the [Because] that reaches the log, the status conditions and the metric.
+// To understand Quorate, read the list in rules.go from top to bottom; [Verify] says the safety rules a second time.
+//
+// The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the interface [Etcd].
+// The unit tests, the stories in test/scenario and the server run the very same code.
+//
+// # Where things are
+//
+//	observation.go  what a decision may depend on, and the closed set of steps
+//	decision.go     what a decision is
+//	rules.go        the ordered rules: start here
+//	view.go         an observation put together: members with their pods, claims and health
+//	epoch.go        the record of where a cluster's data comes from
+//	children.go     which pods, claims and records should exist
+//	pod.go, spec.go how they look: pod template, etcd's flags, versions
+//	status.go       what people see
+//	verify.go       the safety rules as an oracle
+//	sync.go         one call, with the interface to etcd
+//
+// # Safety rules
+//
+// S1 to S18 are the rules that code, tests and messages cite. In short:
+//
+//	S1   no step or deletion of ours takes a quorate cluster below quorum
+//	S2   at most one voter is unavailable because of us
+//	S3   one membership change at a time
+//	S4   members join as learners; never as voters, after the bootstrap
+//	S5   only a learner that answered in this call, has caught up and has its volume is promoted
+//	S6   a member is removed only when the target is smaller, its data is lost, or it is dead for too long; never the last voter; the leader last
+//	S7   a claim is deleted only with a linearizable member list in hand that omits its member, and only if it is ours
+//	S8   one bootstrap per epoch; the cluster ID never changes within one
+//	S9   member names, peer URLs and IDs are never reused
+//	S10  a member whose data is lost never runs under its old identity again
+//	S11  blind: no step, no new name, no claim deleted, no running pod touched; pods are kept or brought back
+//	S12  every current member's pod and claim is in the answer, but for the one that is being rolled
+//	S13  an answer is complete, or it is an error
+//	S14  a stale view may delay, never violate
+//	S15  a decision made twice, or two at once, changes nothing about S1 to S14
+//	S16  at rest there are no writes
+//	S17  deletion touches nothing of another cluster and never waits for etcd
+//	S18  versions move one minor up at a time, over safe patch levels only
+package hooks
