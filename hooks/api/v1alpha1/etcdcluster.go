@@ -75,7 +75,7 @@ type EtcdClusterSpec struct {
 
 	// Storage says where the members keep their data.
 	// +optional
-	// +default={}
+	// +default={"medium": "Persistent", "size": "1Gi"}
 	Storage StorageSpec `json:"storage,omitzero"`
 
 	// Resources of the etcd container. Unset requests default to 100m of CPU and 256Mi of memory. On the medium

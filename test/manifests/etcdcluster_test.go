@@ -1,0 +1,183 @@
+package manifests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// cluster is an EtcdCluster of this name with this spec, in YAML's flow style.
+func cluster(t *testing.T, name, spec string) map[string]any {
+	t.Helper()
+	return parse(t, fmt.Sprintf(`{apiVersion: etcd.quorate.dev/v1alpha1, kind: EtcdCluster, metadata: {name: %q, namespace: default}, spec: %s}`, name, spec))
+}
+
+func TestRefused(t *testing.T) {
+	k := etcdCluster(t)
+	for _, c := range []struct{ reason, name, spec, want string }{
+		{"no version", "", `{}`, "spec.version: Required"},
+		{"no size is a size of 0", "", `{version: 3.6.16, storage: {size: 0}}`, "storage.size must be at least 64Mi"},
+		{"size 0", "", `{version: 3.6.16, storage: {size: "0"}}`, "storage.size must be at least 64Mi"},
+		{"negative size", "", `{version: 3.6.16, storage: {size: -1Gi}}`, "storage.size must be at least 64Mi"},
+		{"size of megabytes in plain digits", "", `{version: 3.6.16, storage: {size: 1024}}`, "storage.size must be at least 64Mi"},
+		{"size that is no quantity", "", `{version: 3.6.16, storage: {size: 1GB}}`, "spec.storage.size"},
+		{"unknown medium", "", `{version: 3.6.16, storage: {medium: Disk}}`, `supported values: "Persistent", "Memory"`},
+		{"class for a tmpfs", "", `{version: 3.6.16, storage: {medium: Memory, storageClassName: ssd}}`, "storageClassName has no meaning on the medium Memory"},
+		{"paused tmpfs", "", `{version: 3.6.16, replicas: 0, storage: {medium: Memory}}`, "it can't be paused with replicas 0"},
+
+		{"leading v", "", `{version: v3.6.16}`, "version must be x.y.z, such as 3.6.16, without a leading v"},
+		{"no patch level", "", `{version: "3.6"}`, "version must be x.y.z"},
+		{"YAML number", "", `{version: 3.6}`, "spec.version: Invalid value"},
+		{"suffix", "", `{version: 3.6.16-rc.0}`, "version must be x.y.z"},
+		{"empty", "", `{version: ""}`, "version must be x.y.z"},
+		{"too long to be one", "", `{version: 3.6.16000000000000000}`, "may not be more than 16"},
+		{"too old", "", `{version: 3.4.30}`, "Quorate runs etcd 3.5, 3.6 and 3.7"},
+		{"too new", "", `{version: 3.8.0}`, "Quorate runs etcd 3.5, 3.6 and 3.7"},
+		{"4", "", `{version: 4.6.16}`, "Quorate runs etcd 3.5, 3.6 and 3.7"},
+		{"3.5 with membership bugs", "", `{version: 3.5.25}`, "use 3.5.26 or later"},
+		{"3.6 with membership bugs", "", `{version: 3.6.3}`, "use 3.6.4 or later"},
+
+		{"fewer than none", "", `{version: 3.6.16, replicas: -1}`, "greater than or equal to 0"},
+		{"more than nine", "", `{version: 3.6.16, replicas: 10}`, "less than or equal to 9"},
+
+		{"election timeout below five heartbeats", "", `{version: 3.6.16, options: {heartbeatInterval: 300}}`, "options.electionTimeout must be at least 5 times"},
+		{"one millisecond below", "", `{version: 3.6.16, options: {electionTimeout: 499}}`, "options.electionTimeout must be at least 5 times"},
+		{"quota above 95 % of the volume", "", `{version: 3.6.16, storage: {size: 1Gi}, options: {quotaBackendBytes: 1020054734}}`, "more than 95 % of storage.size"},
+		{"quota above 95 % of the default volume", "", `{version: 3.6.16, options: {quotaBackendBytes: 1073741824}}`, "more than 95 % of storage.size"},
+		{"compaction by a duration of revisions", "", `{version: 3.6.16, options: {autoCompaction: {mode: Revision, retention: 1h}}}`, "a number of revisions"},
+		{"compaction by a number of hours", "", `{version: 3.6.16, options: {autoCompaction: {retention: "5"}}}`, "retention is a duration"},
+		{"log level", "", `{version: 3.6.16, options: {logLevel: trace}}`, `supported values: "debug"`},
+		{"empty repository", "", `{version: 3.6.16, image: {repository: ""}}`, "spec.image.repository"},
+		{"pull policy", "", `{version: 3.6.16, image: {pullPolicy: Sometimes}}`, "spec.image.pullPolicy"},
+
+		{"name of 49", strings.Repeat("n", 49), `{version: 3.6.16}`, "the name is too long"},
+		{"name of another cluster's peer Service", "demo-peers", `{version: 3.6.16}`, "would collide with the peer Service"},
+		{"name that is no Service name: digit", "3etcd", `{version: 3.6.16}`, "the name becomes the name of a Service"},
+		{"name that is no Service name: dot", "a.b", `{version: 3.6.16}`, "the name becomes the name of a Service"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			if c.name == "" {
+				c.name = "demo"
+			}
+			errs := k.admit(cluster(t, c.name, c.spec), nil)
+			if len(errs) == 0 {
+				t.Fatalf("admitted: %s", c.spec)
+			}
+			if text := errs.ToAggregate().Error(); !strings.Contains(text, c.want) {
+				t.Errorf("refused with\n\t%s\nwant\n\t%s", text, c.want)
+			}
+		})
+	}
+}
+
+func TestAdmitted(t *testing.T) {
+	k := etcdCluster(t)
+	for _, c := range []struct{ reason, name, spec, want string }{
+		{"a version is enough", "", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}}`},
+		{"null is unset", "", `{version: 3.6.16, replicas: null, storage: {size: null}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}}`},
+		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, image: {repository: gcr.io/etcd-development/etcd, pullPolicy: IfNotPresent}}`},
+		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`, `{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
+		{"smallest versions", "", `{version: 3.6.4}`, ""},
+		{"3.7.0", "", `{version: 3.7.0}`, ""},
+		{"paused", "", `{version: 3.6.16, replicas: 0}`, ""},
+		{"nine", "", `{version: 3.6.16, replicas: 9}`, ""},
+		{"smallest size", "", `{version: 3.6.16, storage: {size: 64Mi}}`, ""},
+		{"size in plain digits", "", `{version: 3.6.16, storage: {size: 1073741824}}`, ""},
+		{"quota of 95 %", "", `{version: 3.6.16, storage: {size: 1Gi}, options: {quotaBackendBytes: 1020054732}}`, ""},
+		{"exactly five heartbeats", "", `{version: 3.6.16, options: {heartbeatInterval: 200}}`, ""},
+		{"compaction by revisions", "", `{version: 3.6.16, options: {autoCompaction: {mode: Revision, retention: "10000"}}}`, ""},
+		{"compaction by a duration in parts", "", `{version: 3.6.16, options: {autoCompaction: {retention: 1h30m}}}`, ""},
+		{"name of 48", strings.Repeat("n", 48), `{version: 3.6.16}`, ""},
+		{"name with peers in it", "demo-peers-2", `{version: 3.6.16}`, ""},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			if c.name == "" {
+				c.name = "demo"
+			}
+			object := cluster(t, c.name, c.spec)
+			if fields := k.unknown(object); len(fields) > 0 {
+				t.Errorf("unknown fields: %v", fields)
+			}
+			if errs := k.admit(object, nil); len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			if c.want == "" {
+				return
+			}
+			if want := parse(t, c.want); !equality.Semantic.DeepEqual(object["spec"], any(want)) {
+				t.Errorf("defaulted to\n\t%v\nwant\n\t%v", object["spec"], want)
+			}
+			if errs := k.admit(object, object); len(errs) > 0 {
+				t.Errorf("an update without a change is refused: %v", errs.ToAggregate())
+			}
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	k := etcdCluster(t)
+	for _, c := range []struct{ reason, old, new, want string }{
+		{"medium", `{version: 3.6.16}`, `{version: 3.6.16, storage: {medium: Memory}}`, "storage.medium can't be changed"},
+		{"medium back", `{version: 3.6.16, storage: {medium: Memory}}`, `{version: 3.6.16}`, "storage.medium can't be changed"},
+		{"smaller claim", `{version: 3.6.16, storage: {size: 2Gi}}`, `{version: 3.6.16, storage: {size: 1Gi}}`, "storage.size can't shrink"},
+		{"smaller claim by leaving it out", `{version: 3.6.16, storage: {size: 2Gi}}`, `{version: 3.6.16}`, "storage.size can't shrink"},
+		{"smaller claim in other units", `{version: 3.6.16, storage: {size: 2Gi}}`, `{version: 3.6.16, storage: {size: 2G}}`, "storage.size can't shrink"},
+		{"larger claim", `{version: 3.6.16}`, `{version: 3.6.16, storage: {size: 2Gi}}`, ""},
+		{"same claim in other units", `{version: 3.6.16}`, `{version: 3.6.16, storage: {size: 1024Mi}}`, ""},
+		{"pause", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 0}`, ""},
+		{"pause a tmpfs", `{version: 3.6.16, storage: {medium: Memory}}`, `{version: 3.6.16, replicas: 0, storage: {medium: Memory}}`, "it can't be paused with replicas 0"},
+		{"upgrade", `{version: 3.5.26}`, `{version: 3.6.16}`, ""},
+		{"downgrade", `{version: 3.6.16}`, `{version: 3.5.30}`, ""},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			before, after := cluster(t, "demo", c.old), cluster(t, "demo", c.new)
+			if errs := k.admit(before, nil); len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			errs := k.admit(after, before)
+			switch {
+			case c.want == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs.ToAggregate())
+			case c.want != "" && len(errs) == 0:
+				t.Errorf("admitted, want: %s", c.want)
+			case c.want != "" && !strings.Contains(errs.ToAggregate().Error(), c.want):
+				t.Errorf("refused with\n\t%v\nwant\n\t%s", errs.ToAggregate(), c.want)
+			}
+		})
+	}
+}
+
+func TestSamples(t *testing.T) {
+	k := etcdCluster(t)
+	files, err := filepath.Glob("../../manifests/samples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no samples", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(string(text), "# ") {
+				t.Error("does not begin with a comment that says what it is for")
+			}
+			for _, document := range strings.Split(string(text), "\n---\n") {
+				object := parse(t, document)
+				if object["kind"] != "EtcdCluster" {
+					continue
+				}
+				if fields := k.unknown(object); len(fields) > 0 {
+					t.Errorf("unknown fields: %v", fields)
+				}
+				if errs := k.admit(object, nil); len(errs) > 0 {
+					t.Error(errs.ToAggregate())
+				}
+			}
+		})
+	}
+}
