@@ -1,0 +1,141 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// cluster is one EtcdCluster named demo in a namespace of its own.
+type cluster struct {
+	t  *testing.T
+	ns string
+}
+
+const name = "demo"
+
+// newCluster applies an EtcdCluster with this spec (YAML, indented by two) in a namespace named after the test.
+func newCluster(t *testing.T, spec string) *cluster {
+	t.Helper()
+	c := inNamespace(t)
+	c.apply(spec)
+	return c
+}
+
+func inNamespace(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, ns: "e2e-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-").Replace(t.Name()))}
+	kube(t, "create", "namespace", c.ns)
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.dump()
+		}
+		kube(t, "delete", "namespace", c.ns, "--wait=false")
+	})
+	return c
+}
+
+func (c *cluster) manifest(spec string) string {
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: %s}\nspec:\n%s\n", name, c.ns, spec)
+}
+
+func (c *cluster) apply(spec string) {
+	c.t.Helper()
+	_, err := kubectl(c.manifest(spec), "apply", "-f", "-")
+	require.NoError(c.t, err)
+}
+
+// edit merges a JSON patch into the spec.
+func (c *cluster) edit(patch string) {
+	c.t.Helper()
+	kube(c.t, "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":`+patch+`}`)
+}
+
+func (c *cluster) object() *v1alpha1.EtcdCluster {
+	c.t.Helper()
+	o, found := get[v1alpha1.EtcdCluster](c.t, c.ns, "etcdcluster", name)
+	require.True(c.t, found, "the EtcdCluster is gone")
+	return o
+}
+
+func (c *cluster) pods() []corev1.Pod {
+	c.t.Helper()
+	return list[corev1.Pod](c.t, c.ns, "pods")
+}
+
+// converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
+func (c *cluster) converges(n int, within time.Duration) time.Duration {
+	c.t.Helper()
+	return eventually(c.t, within, fmt.Sprintf("%d voters converged", n), func() string { return c.notConverged(n) })
+}
+
+func (c *cluster) notConverged(n int) string {
+	o := c.object()
+	s := o.Status
+	switch {
+	case s.ObservedGeneration != o.Generation:
+		return "the status is of an older spec"
+	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n, s.Phase != "Converged":
+		p := meta.FindStatusCondition(s.Conditions, v1alpha1.Progressing)
+		if p == nil {
+			return "there is no status"
+		}
+		return fmt.Sprintf("%s, %s: %s", s.Ready, p.Reason, p.Message)
+	case len(c.pods()) != n:
+		return fmt.Sprintf("%d pods", len(c.pods()))
+	}
+	return ""
+}
+
+// ids are the member IDs by name.
+func (c *cluster) ids() map[string]string {
+	all := map[string]string{}
+	for _, m := range c.object().Status.Members {
+		all[m.Name] = m.ID
+	}
+	return all
+}
+
+// service is the address of the client Service.
+func (c *cluster) service() string {
+	c.t.Helper()
+	s, found := get[corev1.Service](c.t, c.ns, "service", name)
+	require.True(c.t, found, "there is no client Service")
+	return fmt.Sprintf("%s:2379", s.Spec.ClusterIP)
+}
+
+// exec runs etcdctl in a member's pod, without any flag.
+func (c *cluster) etcdctl(pod string, args ...string) (string, error) {
+	return kubectl("", append([]string{"-n", c.ns, "exec", pod, "-c", "etcd", "--", "etcdctl"}, args...)...)
+}
+
+// dump prints what one would look at first.
+func (c *cluster) dump() {
+	for _, args := range [][]string{
+		{"get", "etcdcluster,pods,pvc,cm", "-o", "wide"},
+		{"get", "etcdcluster", "-o", "yaml"},
+		{"describe", "pods"},
+		{"logs", "-l", "etcd.quorate.dev/cluster=" + name, "-c", "etcd", "--tail=15", "--prefix"},
+		{"get", "events", "--sort-by=.lastTimestamp"},
+	} {
+		out, err := kubectl("", append([]string{"-n", c.ns}, args...)...)
+		c.t.Logf("--- %s\n%s%v", strings.Join(args, " "), out, err)
+	}
+	out, err := kubectl("", "-n", "quorate-system", "logs", "-l", "app.kubernetes.io/name=quorate", "--prefix", "--tail=200")
+	var mine []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, c.ns) {
+			mine = append(mine, line)
+		}
+	}
+	c.t.Logf("--- quorate's log of this cluster\n%s%v", strings.Join(mine, ""), err)
+}

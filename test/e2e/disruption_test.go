@@ -1,0 +1,82 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// These stories disturb the whole lab, so they are told one at a time, before the parallel ones.
+
+func TestQuorateAndMetacontrollerRestartInTheMiddleOfAChange(t *testing.T) {
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	c.edit(`{"replicas":5}`)
+	eventually(t, 30*time.Second, "the change is under way", func() string {
+		if len(c.object().Status.Members) < 4 {
+			return "three members"
+		}
+		return ""
+	})
+	kube(t, "-n", "quorate-system", "delete", "pods", "--all", "--grace-period=0", "--force")
+	kube(t, "-n", "metacontroller", "delete", "pods", "--all", "--grace-period=0", "--force")
+	c.converges(5, 180*time.Second)
+	w.losesNothing()
+}
+
+func TestDrainNodesOneAfterTheOther(t *testing.T) {
+	nodes := list[corev1.Node](t, "default", "nodes")
+	if len(nodes) < 3 {
+		t.Fatalf("this story needs 3 nodes, the lab has %d: NODES=3 make lab-up", len(nodes))
+	}
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
+	c.converges(3, 60*time.Second)
+	on := map[string]bool{}
+	for _, pod := range c.pods() {
+		on[pod.Spec.NodeName] = true
+	}
+	assert.Len(t, on, 3, "members are spread over the nodes")
+	w := c.writes()
+	// Node 1 carries the control plane of the lab; the others are drained as an administrator would, one after the other.
+	for _, node := range nodes[1:] {
+		kube(t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=etcd.quorate.dev/cluster="+name, "--timeout=120s")
+		c.converges(3, 120*time.Second)
+		kube(t, "uncordon", node.Name)
+	}
+	w.losesNothing()
+}
+
+func TestSteadyStateWritesNothing(t *testing.T) {
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	versions := func() map[string]string {
+		all := map[string]string{}
+		for _, kind := range []string{"etcdcluster", "pods", "pvc", "svc", "pdb", "cm"} {
+			for _, o := range list[struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}](t, c.ns, kind) {
+				all[kind+"/"+o.Metadata.Name] = o.Metadata.ResourceVersion
+			}
+		}
+		return all
+	}
+	// Pods become Ready and the budget counts them: that is Kubernetes' writing. Then nobody writes.
+	var before map[string]string
+	eventually(t, 60*time.Second, "Kubernetes has settled", func() string {
+		last := before
+		before = versions()
+		if len(last) == 0 || fmt.Sprint(last) != fmt.Sprint(before) {
+			<-time.After(5 * time.Second)
+			return "objects still change"
+		}
+		return ""
+	})
+	<-time.After(40 * time.Second) // a whole resync period of the controller, and more
+	assert.Equal(t, before, versions(), "somebody writes although nothing has changed")
+}

@@ -1,0 +1,79 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// writer is an application that writes through the client Service, one key after the other, and remembers what etcd acknowledged.
+type writer struct {
+	t       *testing.T
+	client  *clientv3.Client
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	acked   []string
+	retried int
+	stall   time.Duration // the longest time between two acknowledgements
+}
+
+// writes starts writing to the cluster.
+func (c *cluster) writes() *writer {
+	c.t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	w := &writer{t: c.t, client: etcdAt(c.t, c.service()), stop: stop}
+	w.put(ctx, "first")
+	w.done.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			w.put(ctx, fmt.Sprintf("key-%06d", i))
+			select { // about a hundred writes in a second, as a real application has
+			case <-time.After(10 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	})
+	c.t.Cleanup(func() { stop(); w.done.Wait() })
+	return w
+}
+
+// put writes one key until it is acknowledged.
+func (w *writer) put(ctx context.Context, key string) {
+	begin := time.Now()
+	for ctx.Err() == nil {
+		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := w.client.Put(attempt, key, "value of "+key)
+		cancel()
+		if err == nil {
+			w.acked = append(w.acked, key)
+			w.stall = max(w.stall, time.Since(begin))
+			return
+		}
+		w.retried++
+	}
+}
+
+// losesNothing ends the writing and checks that every acknowledged write can be read.
+func (w *writer) losesNothing() {
+	w.t.Helper()
+	w.stop()
+	w.done.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	all, err := w.client.Get(ctx, "", clientv3.WithPrefix())
+	require.NoError(w.t, err)
+	found := map[string]string{}
+	for _, kv := range all.Kvs {
+		found[string(kv.Key)] = string(kv.Value)
+	}
+	for _, key := range w.acked {
+		require.Equal(w.t, "value of "+key, found[key], "an acknowledged write is lost")
+	}
+	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms", len(w.acked), w.retried, w.stall.Milliseconds())
+}
