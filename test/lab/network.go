@@ -24,8 +24,10 @@ func (n node) plugIn() error {
 		return err
 	}
 	// Only the network of the switch: the pid is meant as this machine sees it.
+	// The hardware address is the same at every boot: else the others would send
+	// to the former one till their ARP entries expire, half a minute later.
 	err = n.lab.netSwitch().setNetwork(
-		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", n.port(), pid),
+		fmt.Sprintf("link add %s type veth peer name eth0 address 02:00:00:00:00:%02x netns %d", n.port(), n.id, pid),
 		fmt.Sprintf("link set %s master bridge0 up", n.port()))
 	if err != nil {
 		return err

@@ -30,5 +30,8 @@ func (n node) powerOn() error {
 	if err := n.startContainerd(); err != nil {
 		return err
 	}
-	return n.startAgents()
+	if err := n.startAgents(); err != nil {
+		return err
+	}
+	return n.lab.awaitNodes([]node{n})
 }

@@ -46,23 +46,26 @@ func (p process) alive() bool {
 	if p.PID == 0 {
 		return false
 	}
-	began, state := processState(p.PID)
-	return began != "" && began == p.Began && state != "Z" && state != "X"
+	began, lives := processState(p.PID)
+	return lives && began == p.Began
 }
 
 // processState reads when a process began, in ticks since the machine did, and
-// its state letter. Both are empty when it is not there.
-func processState(pid int) (began, state string) {
+// whether it lives. A process that is killed may look like a zombie while
+// threads of it still end: its ports are taken until the last of them has.
+func processState(pid int) (began string, lives bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return "", ""
+		return "", false
 	}
 	// The second field is the program's name, in brackets, and may hold anything.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
-		return "", ""
+		return "", false
 	}
-	return fields[19], fields[0]
+	state, threads, began := fields[0], fields[17], fields[19]
+	ended := (state == "Z" || state == "X") && (threads == "0" || threads == "1")
+	return began, !ended
 }
 
 func (n node) processFile(name string) string { return n.path("processes", name+".json") }
