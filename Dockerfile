@@ -1,0 +1,29 @@
+# The image of Quorate: one static binary and nothing else. `make image` makes the same without Docker.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY main.go ./
+COPY server server
+COPY etcdops etcdops
+COPY hooks hooks
+ARG VERSION=v0.1.0
+ARG COMMIT=unknown
+ARG TARGETOS
+ARG TARGETARCH
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=false -trimpath \
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /quorate .
+
+FROM scratch
+ARG VERSION=v0.1.0
+ARG COMMIT=unknown
+LABEL org.opencontainers.image.title="Quorate" \
+      org.opencontainers.image.description="etcd clusters on Kubernetes" \
+      org.opencontainers.image.source="https://github.com/quorate-dev/quorate" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$COMMIT"
+COPY --from=build /quorate /quorate
+USER 65532:65532
+ENTRYPOINT ["/quorate"]
+CMD ["serve"]

@@ -1,0 +1,126 @@
+# `make` lists the targets. Go is all that most of them need; lab-up and what builds on it want Linux and root.
+
+SHELL := bash
+export GOFLAGS := -buildvcs=false $(filter-out -buildvcs%,$(GOFLAGS))
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0)
+COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
+# The image that the manifests name. The lab loads it, so nothing is pulled.
+IMAGE := $(shell sed -n 's/^ *image: \(ghcr.*\)/\1/p' manifests/base/deployment.yaml)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+LAB := go run -C test/lab .
+# The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
+IN_LAB := eval "$$($(LAB) env)" &&
+
+RUN ?= .
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^##@/{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## bin/quorate, static
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/quorate .
+
+.PHONY: image
+image: build ## bin/quorate.tar, an OCI image, without Docker
+	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) -entrypoint /quorate -user 65532:65532 $(CURDIR)/bin/quorate=/quorate
+
+.PHONY: generate
+generate: bin/controller-gen bin/crd-ref-docs ## deepcopy functions, CRDs, docs/api.md
+	test/tools/generate.sh
+
+.PHONY: clean
+clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
+	rm -rf bin
+
+##@ Test
+
+.PHONY: test
+test: bin/steps ## everything that needs Go alone: lint, generated files, all tests; V=1 shows all of it
+	@bin/steps \
+	  "lint: $(MAKE) -s lint" \
+	  "generated files: $(MAKE) -s generate-check" \
+	  "etcd binaries: $(MAKE) -s etcd-binaries" \
+	  "tests: QUORATE_VERIFY=1 go test -json ./..." \
+	  "manifests: go test -C test/manifests -json ./..." \
+	  "lab: go test -C test/lab -json -short ./..."
+
+.PHONY: unit
+unit: ## the decisions alone, in seconds
+	QUORATE_VERIFY=1 go test ./hooks/...
+
+.PHONY: scenario
+scenario: ## the stories without etcd or Kubernetes
+	QUORATE_VERIFY=1 go test ./test/scenario/...
+
+.PHONY: conformance
+conformance: etcd-binaries ## the same code against real etcd processes
+	QUORATE_VERIFY=1 go test ./test/conformance/...
+
+.PHONY: etcd-binaries
+etcd-binaries: ## real etcd of every release, once
+	@$(LAB) build etcd
+
+.PHONY: lint
+lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
+	@for module in . test/lab test/manifests test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+
+.PHONY: generate-check
+generate-check: bin/controller-gen bin/crd-ref-docs ## fail if `make generate` would change anything
+	test/tools/generate.sh --check
+
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME (30s)
+	QUORATE_VERIFY=1 test/tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## benchmarks
+	go test -run '^$$' -bench $(RUN) -benchmem ./...
+
+##@ A real Kubernetes on this machine (Linux, root)
+
+.PHONY: demo
+demo: ## from nothing to a three-member etcd, with the time it takes
+	@test/demo/demo.sh
+
+.PHONY: lab-build
+lab-build: ## build Kubernetes and all the rest from source: some minutes, once
+	$(LAB) build
+
+.PHONY: lab-up
+lab-up: ## start it; NODES=3 for more nodes
+	$(LAB) up
+
+.PHONY: lab-down
+lab-down: ## end it, leaving nothing behind
+	$(LAB) down
+
+.PHONY: install
+install: image lab-up ## Metacontroller and this Quorate, into the running lab
+	$(LAB) metacontroller
+	$(LAB) load $(CURDIR)/bin/quorate.tar
+	$(IN_LAB) test/tools/install.sh
+
+.PHONY: e2e
+e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
+	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/e2e/..."
+
+# The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
+bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum
+	go build -C test/tools -o $(CURDIR)/bin/ sigs.k8s.io/controller-tools/cmd/controller-gen github.com/elastic/crd-ref-docs sigs.k8s.io/kustomize/kustomize/v5
+	@touch bin/controller-gen bin/crd-ref-docs bin/kustomize
+
+bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod
+	@go build -C test/tools -o $(CURDIR)/bin/steps ./steps
+	@touch bin/steps
+
+bin/golangci-lint: test/tools/lint/go.mod test/tools/lint/go.sum
+	@echo "building golangci-lint: two minutes, once" >&2
+	@go build -C test/tools/lint -o $(CURDIR)/bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch bin/golangci-lint

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+)
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action, Package, Test, Output, ImportPath, FailedBuild string
+}
+
+// testLog is written to by a step. It counts tests, and keeps what each said until it is known whether it failed.
+type testLog struct {
+	verbose bool
+	to      io.Writer
+	partial []byte
+	tests   bool              // some line was of go test -json
+	said    map[string]string // by package and test; "" is what did not come from go test
+	ended   map[string]string // how each test ended
+	broken  []string          // packages that failed outside of a test
+	failing map[string]bool   // packages with a failed test
+}
+
+func newTestLog(verbose bool) *testLog {
+	return &testLog{verbose: verbose, to: os.Stdout, said: map[string]string{}, ended: map[string]string{}, failing: map[string]bool{}}
+}
+
+// Write takes whole lines out of what the step prints.
+func (l *testLog) Write(text []byte) (int, error) {
+	l.partial = append(l.partial, text...)
+	for {
+		i := bytes.IndexByte(l.partial, '\n')
+		if i < 0 {
+			return len(text), nil
+		}
+		l.line(string(l.partial[:i+1]))
+		l.partial = l.partial[i+1:]
+	}
+}
+
+func (l *testLog) line(text string) {
+	var e event
+	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &e) != nil || e.Action == "" {
+		e = event{Action: "output", Output: text}
+	} else {
+		l.tests = true
+	}
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output":
+		l.say(key, e.Output)
+	case "build-output":
+		l.say(e.ImportPath+" ", e.Output)
+	case "pass", "fail", "skip":
+		l.end(key, e)
+	}
+}
+
+func (l *testLog) say(key, text string) {
+	l.said[key] += text
+	if l.verbose {
+		show(l.to, text)
+	}
+}
+
+func (l *testLog) end(key string, e event) {
+	if e.Test != "" {
+		l.ended[key] = e.Action
+		if e.Action == "fail" {
+			l.failing[e.Package] = true
+			l.reveal(key)
+		}
+		return
+	}
+	if e.Action == "fail" && !l.failing[e.Package] { // it did not build, or panicked, or ran out of time
+		l.broken = append(l.broken, e.Package)
+		if e.FailedBuild != "" {
+			l.reveal(e.FailedBuild + " ")
+		}
+		l.reveal(key)
+		for test := range l.said {
+			if strings.HasPrefix(test, key) && test != key && l.ended[test] == "" {
+				l.reveal(test)
+			}
+		}
+	}
+}
+
+func (l *testLog) reveal(key string) {
+	if !l.verbose {
+		show(l.to, l.said[key])
+	}
+	delete(l.said, key)
+}
+
+// finish counts; err is how the step's command ended.
+func (l *testLog) finish(err error) result {
+	if len(l.partial) > 0 {
+		l.line(string(l.partial) + "\n")
+	}
+	var r result
+	for key, how := range l.ended {
+		switch {
+		case l.hasChildren(key): // its subtests count
+		case how == "pass":
+			r.passed++
+		case how == "fail":
+			r.failed++
+		default:
+			r.skipped++
+		}
+	}
+	r.failed += len(l.broken)
+	switch {
+	case !l.tests && err == nil:
+		r.passed++
+	case err != nil && r.failed == 0: // the command itself failed
+		r.failed++
+		l.reveal(" ")
+		if err.Error() != "exit status 1" {
+			show(l.to, err.Error()+"\n")
+		}
+	}
+	return r
+}
+
+// hasChildren says whether a test has subtests. A failed one with subtests that all passed counts itself.
+func (l *testLog) hasChildren(key string) bool {
+	found := false
+	for other, how := range l.ended {
+		if strings.HasPrefix(other, key+"/") {
+			found = true
+			if how == "fail" {
+				return true
+			}
+		}
+	}
+	return found && l.ended[key] != "fail"
+}
