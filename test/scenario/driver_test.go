@@ -1,0 +1,367 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/world"
+)
+
+// story is a world and how much of it has been told.
+type story struct {
+	w        *world.World
+	inFlight *world.Call
+	// last is the rule and message told last: stabilize does not repeat them.
+	last   string
+	broken int
+}
+
+func newStory() *story {
+	w := world.New()
+	w.Watch = true
+	return &story{w: w}
+}
+
+// breaches are the rules broken since the last command.
+func (s *story) breaches() []string {
+	fresh := s.w.Oracle.Broken[s.broken:]
+	s.broken = len(s.w.Oracle.Broken)
+	return fresh
+}
+
+// verbs are what a story can say.
+var verbs = map[string]func(*story, args) string{
+	// what people do
+	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16]: kubectl apply
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | image=repository | version=3.6.17: kubectl edit
+	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | cluster [orphan]: kubectl delete
+	"status":  (*story).status,  // status wipe
+	"write":   (*story).write,   // write n=10: clients write
+
+	// what happens
+	"kill":    fault((*world.World).KillPod),                           // kill pod=demo-1: gone at once
+	"restart": fault((*world.World).Restart),                           // restart pod=demo-1: its etcd dies
+	"evict":   fault((*world.World).Evict),                             // evict pod=demo-1: it ends for good
+	"reboot":  fault((*world.World).Reboot),                            // reboot node=demo-1: its memory is empty, the pod object stays
+	"lose":    (*story).lose,                                           // lose claim=demo-1 | node=demo-1: with the data, or without a word
+	"heal":    fault((*world.World).HealNode),                          // heal node=demo-1
+	"image":   (*story).image,                                          // image bad=repository | good=repository
+	"etcd":    (*story).etcd,                                           // etcd down | up | connected=5s | lose-reply | pace=3
+	"network": (*story).network,                                        // network unreachable=demo-1 | isolated=demo-1 | stranger=demo-1 | healed
+	"cache":   (*story).cache,                                          // cache freeze=pod,claim | thaw=pod | thaw
+	"tick":    (*story).tick,                                           // tick 30s: time passes
+	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" }, // Kubernetes and etcd move one step
+
+	// what Quorate does
+	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2]
+	"call":      (*story).call,      // one call whose answer stays in flight
+	"apply":     (*story).apply,     // the answer in flight arrives
+	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
+	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
+	"check":     (*story).check,     // how things are
+}
+
+func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
+	verb, known := verbs[d.Cmd]
+	if !known {
+		t.Fatalf("%s: no such verb: %s", d.Pos, d.Cmd)
+	}
+	a := args{}
+	for _, arg := range d.CmdArgs {
+		a[arg.Key] = strings.Join(arg.Vals, ",")
+	}
+	return verb(s, a)
+}
+
+// args are the words after the verb; those without a value have an empty one.
+type args map[string]string
+
+func (a args) has(key string) bool { _, set := a[key]; return set }
+
+func (a args) number(key string, otherwise int) int {
+	if !a.has(key) {
+		return otherwise
+	}
+	n, err := strconv.Atoi(a[key])
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// only is the value of the only word.
+func (a args) only() string {
+	for _, value := range a {
+		return value
+	}
+	return ""
+}
+
+func fault(do func(*world.World, string)) func(*story, args) string {
+	return func(s *story, a args) string {
+		do(s.w, a.only())
+		return ""
+	}
+}
+
+// ---- people
+
+func (s *story) cluster(a args) string {
+	name := a["name"]
+	if name == "" {
+		name = "demo"
+	}
+	spec := v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("1Gi")}}
+	change(&spec, a)
+	s.w.CreateCluster(name, spec)
+	return ""
+}
+
+func (s *story) edit(a args) string {
+	s.w.EditSpec(func(spec *v1alpha1.EtcdClusterSpec) { change(spec, a) })
+	return ""
+}
+
+func change(spec *v1alpha1.EtcdClusterSpec, a args) {
+	if a.has("replicas") {
+		spec.Replicas = new(int32(a.number("replicas", 3)))
+	}
+	if a.has("medium") {
+		spec.Storage.Medium = v1alpha1.Medium(a["medium"])
+	}
+	if a.has("version") {
+		spec.Version = a["version"]
+	}
+	if a.has("image") {
+		spec.Image.Repository = a["image"]
+	}
+	if a.has("suspend") {
+		spec.Suspend = a["suspend"] == "true"
+	}
+}
+
+func (s *story) delete(a args) string {
+	if a.has("cluster") {
+		s.w.DeleteCluster(a.has("orphan"))
+		return ""
+	}
+	for kind, name := range a {
+		if err := s.w.Delete(world.Kind(kind), name); err != nil {
+			return err.Error() + "\n"
+		}
+	}
+	return ""
+}
+
+func (s *story) status(args) string { s.w.WipeStatus(); return "" }
+
+func (s *story) write(a args) string {
+	if !s.w.Write(a.number("n", 1)) {
+		return "no leader\n"
+	}
+	return ""
+}
+
+// ---- faults
+
+func (s *story) lose(a args) string {
+	if a.has("claim") {
+		s.w.LoseClaim(a["claim"])
+	}
+	if a.has("node") {
+		s.w.LoseNode(a["node"])
+	}
+	return ""
+}
+
+func (s *story) image(a args) string {
+	for _, repository := range slices.Sorted(maps.Values(a)) {
+		s.w.BadImages[repository] = a.has("bad")
+	}
+	return ""
+}
+
+func (s *story) etcd(a args) string {
+	switch {
+	case a.has("down"):
+		s.w.Net.Down = true
+	case a.has("up"):
+		s.w.Net.Down = false
+	case a.has("lose-reply"):
+		s.w.Etcd.LoseReply = true
+	case a.has("pace"):
+		s.w.Etcd.LearnerPace = a.number("pace", 0)
+	case a.has("connected"):
+		s.w.Etcd.ConnectedFor = duration(a["connected"])
+	}
+	return ""
+}
+
+func (s *story) network(a args) string {
+	for what, name := range a {
+		switch what {
+		case "unreachable":
+			s.w.Net.Unreachable[name] = true
+		case "isolated":
+			s.w.Net.Isolated[name] = true
+		case "stranger":
+			s.w.Net.Strangers[s.w.Pod(name).Status.PodIP] = true
+		case "healed":
+			clear(s.w.Net.Unreachable)
+			clear(s.w.Net.Isolated)
+			clear(s.w.Net.Strangers)
+		}
+	}
+	return ""
+}
+
+func (s *story) cache(a args) string {
+	for kind := range strings.SplitSeq(a["freeze"], ",") {
+		if kind != "" {
+			s.w.Freeze(world.Kind(kind))
+		}
+	}
+	for kind := range maps.Keys(maps.Clone(s.w.Frozen)) {
+		if a.has("thaw") && (a["thaw"] == "" || strings.Contains(a["thaw"], string(kind))) {
+			s.w.Thaw(kind)
+		}
+	}
+	return ""
+}
+
+func (s *story) tick(a args) string {
+	for d := range a {
+		s.w.Now = s.w.Now.Add(duration(d))
+	}
+	return ""
+}
+
+func duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// ---- Quorate
+
+func (s *story) sync(a args) string {
+	return s.told(s.w.Sync(world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0)}))
+}
+
+func (s *story) call(args) string {
+	s.inFlight = s.w.Begin(world.Crash{})
+	return s.told(s.inFlight)
+}
+
+func (s *story) apply(args) string {
+	s.w.Apply(s.inFlight)
+	s.inFlight = nil
+	return s.writes()
+}
+
+func (s *story) twoSyncs(args) string {
+	first, second := s.w.BeginTwo()
+	s.w.Apply(second)
+	out := "second: " + s.told(second)
+	s.w.Apply(first)
+	return out + "first: " + s.told(first)
+}
+
+// told is a call in words.
+func (s *story) told(c *world.Call) string {
+	if c == nil {
+		return "no cluster\n"
+	}
+	s.last = verdict(c)
+	return s.last + outcome(c.Outcome) + lost(c) + s.writes()
+}
+
+func verdict(c *world.Call) string {
+	if c.Finalizing {
+		return fmt.Sprintf("finalize: finalized %t\n", c.Finalized)
+	}
+	return fmt.Sprintf("%s: %s\n", c.Decision.Because.Rule, c.Decision.Because.Message)
+}
+
+func outcome(o *hooks.Outcome) string {
+	switch {
+	case o == nil:
+		return ""
+	case o.Err != "":
+		return fmt.Sprintf("  step: %s (%s): %s\n", o.Step, o.Because, o.Err)
+	}
+	return fmt.Sprintf("  step: %s (%s)\n", o.Step, o.Because)
+}
+
+func lost(c *world.Call) string {
+	if c.Lost {
+		return "  the answer is lost\n"
+	}
+	return ""
+}
+
+func (s *story) writes() string {
+	var b strings.Builder
+	for _, line := range s.w.TakeLog() {
+		b.WriteString("  " + line + "\n")
+	}
+	return b.String()
+}
+
+const enough = 300
+
+// stabilize lets everything run until five seconds pass in which nothing happens; after that one more call must be quiet (S16).
+func (s *story) stabilize(a args) string {
+	var b strings.Builder
+	still := 0
+	for n := range a.number("passes", enough) {
+		before := s.w.Changes + s.w.Writes
+		b.WriteString(s.next())
+		s.w.Pass()
+		s.w.Now = s.w.Now.Add(time.Second)
+		if still++; s.w.Changes+s.w.Writes != before {
+			still = 0
+		}
+		if still == 5 {
+			return b.String() + s.quiet()
+		}
+		if n == enough-1 {
+			b.WriteString("VIOLATION S16: still busy\n")
+		}
+	}
+	return b.String()
+}
+
+// next is one call, told only when it does or says something new.
+func (s *story) next() string {
+	last := s.last
+	c := s.w.Sync(world.Crash{})
+	if c == nil {
+		return ""
+	}
+	if s.last = verdict(c); s.last == last && c.Outcome == nil && len(s.w.Log) == 0 {
+		return ""
+	}
+	return s.last + outcome(c.Outcome) + s.writes()
+}
+
+func (s *story) quiet() string {
+	before := s.w.Writes
+	c := s.w.Sync(world.Crash{})
+	if wrote := s.writes(); s.w.Writes != before || c != nil && c.Outcome != nil {
+		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "S16: a call after everything is stable writes "+wrote)
+	}
+	return ""
+}

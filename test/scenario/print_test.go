@@ -1,0 +1,122 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// check is how things are: what the status says first, then what is.
+func (s *story) check(args) string {
+	var b strings.Builder
+	line := func(what string, parts []string) {
+		if len(parts) > 0 {
+			fmt.Fprintf(&b, "%-11s%s\n", what+":", strings.Join(parts, ", "))
+		}
+	}
+	if c := s.w.Cluster(); c != nil {
+		line("status", append([]string{c.Status.Phase, c.Status.Ready}, conditions(c.Status.Conditions)...))
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
+		c := s.w.Etcd.Clusters[id]
+		line("etcd", []string{fmt.Sprintf("cluster %x", c.ID)})
+		line("members", s.members(id))
+	}
+	var pods, claims []string
+	for _, pod := range s.w.Pods() {
+		pods = append(pods, pod.Name+" "+podState(pod))
+	}
+	for _, claim := range s.w.Claims() {
+		claims = append(claims, claim.Name+owner(claim)+going(claim))
+	}
+	line("pods", pods)
+	line("claims", claims)
+	for _, record := range s.records() {
+		line("record", []string{"next " + record.Annotations[hooks.AnnotationNextMember], "cluster " + record.Annotations[hooks.AnnotationClusterID]})
+	}
+	if b.Len() == 0 {
+		return "nothing is left\n"
+	}
+	return b.String()
+}
+
+func (s *story) members(id uint64) []string {
+	var all []string
+	c := s.w.Etcd.Clusters[id]
+	for _, m := range c.Members {
+		words := strings.SplitN(strings.TrimPrefix(m.PeerURLs[0], "http://"), ".", 2)[:1]
+		words = append(words, fmt.Sprintf("%x", m.ID))
+		if m.Learner {
+			words = append(words, "learner")
+		}
+		if m.ID == c.Leader {
+			words = append(words, "leader")
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return all
+}
+
+// conditions are those that are not as in a healthy cluster.
+func conditions(all []metav1.Condition) []string {
+	var odd []string
+	for _, c := range all {
+		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available) {
+			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
+		}
+	}
+	return odd
+}
+
+func podState(p *corev1.Pod) string {
+	state := strings.ToLower(string(p.Status.Phase))
+	if len(p.Spec.SchedulingGates) > 0 {
+		state = "gated"
+	}
+	for _, c := range p.Status.InitContainerStatuses {
+		if c.LastTerminationState.Terminated != nil {
+			state = fmt.Sprintf("prepare exits %d", c.LastTerminationState.Terminated.ExitCode)
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" {
+			state = strings.TrimSpace(w.Reason + " " + w.Message)
+		}
+	}
+	if state == "" {
+		state = "pending"
+	}
+	return state + going(p)
+}
+
+func going(o metav1.Object) string {
+	if o.GetDeletionTimestamp() != nil {
+		return " (being deleted)"
+	}
+	return ""
+}
+
+func owner(o metav1.Object) string {
+	if len(o.GetOwnerReferences()) == 0 {
+		return " (orphan)"
+	}
+	return ""
+}
+
+func (s *story) records() []*corev1.ConfigMap {
+	var all []*corev1.ConfigMap
+	for key, o := range s.w.Objects {
+		if record, ok := o.(*corev1.ConfigMap); ok && strings.Contains(key.Name, "-epoch-") {
+			all = append(all, record)
+		}
+	}
+	slices.SortFunc(all, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

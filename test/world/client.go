@@ -1,0 +1,337 @@
+package world
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Net is what is wrong with the network.
+type Net struct {
+	// Down: the hooks reach no etcd at all. Members and clients don't notice.
+	Down bool
+	// Unreachable members are those that the hooks alone don't reach.
+	Unreachable map[string]bool
+	// Isolated members hear no other member; the hooks reach them.
+	Isolated map[string]bool
+	// Strangers are addresses at which an etcd of another cluster answers.
+	Strangers map[string]bool
+}
+
+// strangeID is the ID of another cluster, and of its only member.
+const strangeID = 0xbad
+
+// client is the hooks' view of etcd during one call. It stands in for package etcdops, and refuses what that refuses.
+type client struct {
+	w     *World
+	crash Crash
+	// seen are the answers of Observe in this call, for the oracle.
+	seen []sight
+	// before runs just before a step is carried out; racing leaves out the second look at the member list, as when two calls
+	// have looked at the same moment.
+	before func()
+	racing bool
+	// dead is set when the process crashed in the middle of the call.
+	dead bool
+}
+
+type sight struct {
+	etcd   *hooks.Membership
+	health map[string]hooks.Health
+}
+
+var (
+	errRefused    = errors.New("connection refused")
+	errChanged    = errors.New("the member list has changed since the decision")
+	errNoExecutor = errors.New("no member to ask")
+	errTimeout    = errors.New("no answer in time")
+
+	errUnhealthy    = errors.New("etcdserver: unhealthy cluster")
+	errNotEnough    = errors.New("etcdserver: re-configuration failed due to not enough started members")
+	errTooMany      = errors.New("etcdserver: too many learner members in cluster")
+	errPeerURL      = errors.New("etcdserver: Peer URLs already exists")
+	errNotFound     = errors.New("etcdserver: member not found")
+	errNotLearner   = errors.New("etcdserver: can only promote a learner member")
+	errLearnerBusy  = errors.New("etcdserver: can only promote a learner member which is in sync with leader")
+	errBadTransfer  = errors.New("etcdserver: bad leader transferee")
+	errNoTransfered = errors.New("etcdserver: request timed out, leader transfer took too long")
+)
+
+// Observe implements hooks.Etcd.
+func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	health := map[string]hooks.Health{}
+	for _, e := range endpoints {
+		health[e.Name] = c.status(e)
+	}
+	list := c.findList(endpoints, health)
+	for _, e := range endpoints {
+		if h := health[e.Name]; list != nil && h.Err == "" && !belongs(list, h, e) {
+			health[e.Name] = hooks.Health{Err: "answered by a stranger"}
+		}
+	}
+	c.seen = append(c.seen, sight{list, health})
+	return list, health
+}
+
+// status is what whoever listens at the endpoint says of itself.
+func (c *client) status(e hooks.Endpoint) hooks.Health {
+	ip := hostOf(e.ClientURL)
+	pod := c.w.podAt(ip)
+	proc, runs := c.w.Procs[pod]
+	switch {
+	case c.w.Net.Down:
+		return hooks.Health{Err: errTimeout.Error()}
+	case c.w.Net.Strangers[ip]:
+		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
+	case !runs, c.w.Net.Unreachable[proc.Pod]:
+		return hooks.Health{Err: errRefused.Error()}
+	}
+	d := c.w.Dirs[proc.Dir]
+	cluster := c.w.Etcd.Clusters[d.Cluster]
+	m, _ := cluster.member(d.Member)
+	h := hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
+		Version: c.w.versionOf(pod), DBSize: 1 << 20, DBSizeInUse: 1 << 19}
+	if m.ID != 0 && c.w.follows(cluster, m) {
+		h.Leader = cluster.Leader
+	}
+	return h
+}
+
+// findList reads the member list, linearizably, from the first voter that can give it: leaders first.
+func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.Health) *hooks.Membership {
+	able := slices.DeleteFunc(slices.Clone(endpoints), func(e hooks.Endpoint) bool {
+		h := health[e.Name]
+		return h.Err != "" || h.Leader == 0 || h.Learner
+	})
+	slices.SortStableFunc(able, func(a, b hooks.Endpoint) int {
+		rank := func(e hooks.Endpoint) int {
+			if h := health[e.Name]; h.Leader == h.MemberID {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	for _, e := range able {
+		if list := c.list(health[e.Name].ClusterID); list != nil && belongs(list, health[e.Name], e) {
+			return list
+		}
+	}
+	return nil
+}
+
+func (c *client) list(clusterID uint64) *hooks.Membership {
+	cluster, known := c.w.Etcd.Clusters[clusterID]
+	if !known { // the stranger's
+		return &hooks.Membership{ClusterID: clusterID, Leader: strangeID, Members: []hooks.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
+	}
+	members := slices.Clone(cluster.Members)
+	slices.SortFunc(members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members}
+}
+
+// belongs reports whether whoever answered is the member that we meant to ask.
+func belongs(list *hooks.Membership, h hooks.Health, e hooks.Endpoint) bool {
+	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m hooks.Member) bool {
+		return m.ID == h.MemberID && slices.Contains(m.PeerURLs, e.PeerURL)
+	})
+}
+
+// Do implements hooks.Etcd.
+func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+	if c.before != nil {
+		c.before()
+	}
+	if c.crash.At == BeforeStep {
+		c.dead = true
+		return errTimeout
+	}
+	err := c.do(step, on, endpoints)
+	if c.crash.At == AfterStep {
+		c.dead = true
+	}
+	if c.w.Etcd.LoseReply {
+		c.w.Etcd.LoseReply = false
+		return errTimeout
+	}
+	return err
+}
+
+func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+	cluster := c.w.Etcd.Clusters[on.ClusterID]
+	if !c.executor(step, on, endpoints) {
+		return errNoExecutor
+	}
+	if !c.racing && !sameMembers(on, c.list(on.ClusterID)) {
+		return errChanged
+	}
+	err := c.carryOut(cluster, step)
+	c.w.Oracle.afterStep(c.w, cluster, step)
+	return err
+}
+
+// executor reports whether there is a member to ask for the step: for some steps only the leader will do, and never the
+// member that goes.
+func (c *client) executor(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) bool {
+	return slices.ContainsFunc(endpoints, func(e hooks.Endpoint) bool {
+		h := c.status(e)
+		remove, removes := step.(hooks.Remove)
+		switch {
+		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID:
+			return false
+		}
+		switch step.(type) {
+		case hooks.Promote, hooks.MoveLeader:
+			return h.MemberID == h.Leader
+		}
+		return true
+	})
+}
+
+func sameMembers(a, b *hooks.Membership) bool {
+	roles := func(m *hooks.Membership) map[uint64]bool {
+		all := map[uint64]bool{}
+		for _, e := range m.Members {
+			all[e.ID] = e.Learner
+		}
+		return all
+	}
+	return maps.Equal(roles(a), roles(b))
+}
+
+// carryOut is etcd's own answer to the change, with the guards of strict-reconfig-check.
+func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
+	var err error
+	switch s := step.(type) {
+	case hooks.AddLearner:
+		cluster, err = c.w.add(cluster, s.PeerURL)
+	case hooks.Promote:
+		cluster, err = c.w.promote(cluster, s.ID)
+	case hooks.Remove:
+		cluster, err = c.w.removeMember(cluster, s.ID)
+	case hooks.MoveLeader:
+		cluster, err = c.w.moveLeader(cluster, s.To)
+	}
+	if err != nil {
+		return err
+	}
+	cluster.Commit++
+	c.w.store(cluster)
+	c.w.replicate(cluster.ID, false)
+	return nil
+}
+
+// add is mayAddMember of etcd's etcdserver/server.go (3.5.30, 3.6.11 and later), then ValidateConfigurationChange.
+func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
+	voters := c.voters()
+	taken := slices.ContainsFunc(c.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
+	switch {
+	case len(voters) > 1 && w.connectedLong(c) < (len(voters)+1)/2+1:
+		return c, errUnhealthy
+	case taken:
+		return c, errPeerURL
+	case len(voters) < len(c.Members):
+		return c, errTooMany
+	}
+	c.Added++
+	fresh := hooks.Member{ID: id(peerURL, "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL}, Learner: true}
+	c.Members = append(slices.Clone(c.Members), fresh)
+	return c, nil
+}
+
+// promote is mayPromote with isLearnerReady: it looks at what the leader has sent, not at whether the learner lives.
+func (w *World) promote(c Cluster, id uint64) (Cluster, error) {
+	m, listed := c.member(id)
+	started := len(slices.DeleteFunc(c.voters(), func(v hooks.Member) bool { return v.Name == "" })) + 1
+	switch {
+	case !listed:
+		return c, errNotFound
+	case !m.Learner:
+		return c, errNotLearner
+	case w.sent(c, id)*10 < c.Commit*9:
+		return c, errLearnerBusy
+	case started < (len(c.voters())+1)/2+1:
+		return c, errNotEnough
+	}
+	m.Learner = false
+	return c.with(m), nil
+}
+
+// sent is how much of the log the leader has sent to the member, dead or alive.
+func (w *World) sent(c Cluster, member uint64) uint64 {
+	for _, d := range w.Dirs {
+		if d.Cluster == c.ID && d.Member == member {
+			return d.Index
+		}
+	}
+	return 0
+}
+
+// removeMember is mayRemoveMember of etcd's etcdserver/server.go.
+func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
+	m, listed := c.member(id)
+	others := slices.DeleteFunc(c.voters(), func(v hooks.Member) bool { return v.ID == id })
+	started := slices.DeleteFunc(slices.Clone(others), func(v hooks.Member) bool { return v.Name == "" })
+	switch {
+	case !listed:
+		return c, errNotFound
+	case m.Learner:
+	case len(started) < len(others)/2+1:
+		return c, errNotEnough
+	case w.connected(c, m) && w.connectedLong(c)-1 < 1+(len(c.voters())-1)/2:
+		return c, errUnhealthy
+	}
+	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o hooks.Member) bool { return o.ID == id })
+	c.Removed = append(slices.Clone(c.Removed), id)
+	return c, nil
+}
+
+func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
+	m, listed := c.member(to)
+	switch {
+	case !listed || m.Learner:
+		return c, errBadTransfer
+	case !w.follows(c, m):
+		return c, errNoTransfered
+	}
+	c.Leader = to
+	c.Term++
+	return c, nil
+}
+
+// connectedLong counts the voters that have been connected for long enough; the leader is always connected to itself.
+func (w *World) connectedLong(c Cluster) int {
+	n := 0
+	for _, m := range w.component(c) {
+		pod, _ := w.running(c.ID, m.ID)
+		if m.ID == c.Leader || !w.Now.Before(w.Procs[pod].Since.Add(w.Etcd.ConnectedFor)) {
+			n++
+		}
+	}
+	return n
+}
+
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// podAt is the UID of the pod that has this address now.
+func (w *World) podAt(ip string) types.UID {
+	for _, pod := range w.Pods() {
+		if pod.Status.PodIP == ip {
+			return pod.UID
+		}
+	}
+	return ""
+}

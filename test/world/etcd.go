@@ -1,0 +1,377 @@
+package world
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Etcd is all raft clusters that ever formed, without raft: what a cluster has agreed on is one value, and each data directory
+// is how much of it one member holds.
+type Etcd struct {
+	Clusters map[uint64]Cluster
+	// LearnerPace is the number of passes that a learner takes to catch up.
+	LearnerPace int
+	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in etcd).
+	ConnectedFor time.Duration
+	// LoseReply lets the next step be carried out, and its answer be lost.
+	LoseReply bool
+}
+
+// Cluster is what a raft cluster has agreed on.
+type Cluster struct {
+	ID      uint64
+	Members []hooks.Member
+	// Removed are the members that may never come back.
+	Removed []uint64
+	Leader  uint64
+	Term    uint64
+	// Commit counts the entries that a majority has acknowledged: they must never be lost.
+	Commit uint64
+	// Added counts members added; etcd hashes the time into their IDs.
+	Added int
+}
+
+// Dir is a data directory. One that is not there is empty.
+type Dir struct {
+	Cluster, Member uint64
+	// Index is how many entries it holds.
+	Index uint64
+	// Behind is how many more passes the learner takes to catch up.
+	Behind int
+}
+
+// Proc is a running etcd.
+type Proc struct {
+	// Pod is the name of its pod, Dir the place of its data.
+	Pod, Dir string
+	Since    time.Time
+}
+
+func volumeOf(claim types.UID) string { return "volume of " + string(claim) }
+func memoryOf(pod types.UID) string   { return "memory of " + string(pod) }
+
+// id is a hash, as etcd makes its IDs.
+func id(parts ...string) uint64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(strings.Join(parts, "\x00")))
+	return uint64(h.Sum32())
+}
+
+// ---- who hears whom
+
+// running is the etcd that runs as this member, if one does.
+func (w *World) running(cluster, member uint64) (types.UID, bool) {
+	for _, pod := range slices.Sorted(maps.Keys(w.Procs)) {
+		if d := w.Dirs[w.Procs[pod].Dir]; d.Cluster == cluster && d.Member == member {
+			return pod, true
+		}
+	}
+	return "", false
+}
+
+// connected reports whether the member runs and hears the others.
+func (w *World) connected(c Cluster, m hooks.Member) bool {
+	pod, runs := w.running(c.ID, m.ID)
+	return runs && !w.Net.Isolated[w.Procs[pod].Pod]
+}
+
+// component is the voters that hear each other; with one voter alone, isolation does not matter.
+func (w *World) component(c Cluster) []hooks.Member {
+	voters := c.voters()
+	return slices.DeleteFunc(slices.Clone(voters), func(m hooks.Member) bool {
+		_, runs := w.running(c.ID, m.ID)
+		return !runs || len(voters) > 1 && !w.connected(c, m)
+	})
+}
+
+// quorate reports whether a majority of voters hear each other.
+func (w *World) quorate(c Cluster) bool {
+	return len(w.component(c)) >= len(c.voters())/2+1
+}
+
+// leads reports whether the cluster has a leader that is heard by a majority now.
+func (w *World) leads(c Cluster) bool {
+	return w.quorate(c) && slices.ContainsFunc(w.component(c), func(m hooks.Member) bool { return m.ID == c.Leader })
+}
+
+// follows reports whether the member follows a leader now.
+func (w *World) follows(c Cluster, m hooks.Member) bool {
+	if !w.leads(c) {
+		return false
+	}
+	if m.Learner {
+		return w.connected(c, m)
+	}
+	return slices.ContainsFunc(w.component(c), func(o hooks.Member) bool { return o.ID == m.ID })
+}
+
+func (c Cluster) voters() []hooks.Member {
+	return slices.DeleteFunc(slices.Clone(c.Members), func(m hooks.Member) bool { return m.Learner })
+}
+
+func (c Cluster) member(id uint64) (hooks.Member, bool) {
+	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
+	if i < 0 {
+		return hooks.Member{}, false
+	}
+	return c.Members[i], true
+}
+
+// with is the cluster with one member changed.
+func (c Cluster) with(m hooks.Member) Cluster {
+	c.Members = slices.Clone(c.Members)
+	for i := range c.Members {
+		if c.Members[i].ID == m.ID {
+			c.Members[i] = m
+		}
+	}
+	return c
+}
+
+// ---- time goes on
+
+// TickEtcd lets every cluster elect, replicate and publish.
+func (w *World) TickEtcd() {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		w.expel(w.Etcd.Clusters[id])
+		w.elect(id)
+		w.replicate(id, true)
+		w.publish(id)
+	}
+}
+
+// expel stops members that learn that they have been removed.
+func (w *World) expel(c Cluster) {
+	for _, id := range c.Removed {
+		if pod, runs := w.running(c.ID, id); runs && w.leads(c) && !w.Net.Isolated[w.Procs[pod].Pod] {
+			w.stop(pod)
+		}
+	}
+}
+
+func (w *World) elect(id uint64) {
+	c := w.Etcd.Clusters[id]
+	if !w.quorate(c) || w.leads(c) {
+		return
+	}
+	best := slices.MaxFunc(w.component(c), func(a, b hooks.Member) int {
+		if x, y := w.index(c, a), w.index(c, b); x != y {
+			return int(x) - int(y)
+		}
+		return strings.Compare(b.PeerURLs[0], a.PeerURLs[0])
+	})
+	if held := w.index(c, best); held < c.Commit {
+		w.violate("S10", "acknowledged writes are lost: the new leader %s holds %d of %d entries", nameAt(best), held, c.Commit)
+	}
+	c.Leader = best.ID
+	c.Term++
+	w.store(c)
+}
+
+func (w *World) index(c Cluster, m hooks.Member) uint64 {
+	pod, runs := w.running(c.ID, m.ID)
+	if !runs {
+		return 0
+	}
+	return w.Dirs[w.Procs[pod].Dir].Index
+}
+
+// replicate brings every member that hears the leader up to what is agreed; learners at their pace.
+func (w *World) replicate(id uint64, pace bool) {
+	c := w.Etcd.Clusters[id]
+	for _, m := range c.Members {
+		pod, runs := w.running(id, m.ID)
+		if !runs || !w.follows(c, m) {
+			continue
+		}
+		place := w.Procs[pod].Dir
+		d := w.Dirs[place]
+		switch {
+		case m.Learner && d.Behind > 0 && pace:
+			d.Behind--
+		case m.Learner && d.Behind > 0:
+		default:
+			d.Index = c.Commit
+		}
+		w.storeDir(place, d)
+	}
+}
+
+// publish lets members that follow a leader for the first time say their names and client URLs.
+func (w *World) publish(id uint64) {
+	for _, m := range w.Etcd.Clusters[id].Members {
+		c := w.Etcd.Clusters[id]
+		if m.Started() || !w.follows(c, m) {
+			continue
+		}
+		pod, _ := w.running(id, m.ID)
+		m.Name, m.ClientURLs = w.Procs[pod].Pod, []string{"http://" + w.Procs[pod].Pod}
+		c = c.with(m)
+		c.Commit++
+		w.store(c)
+		w.replicate(id, false)
+	}
+}
+
+// Write lets clients write n keys; false when there is no leader to take them.
+func (w *World) Write(n int) bool {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		if c := w.Etcd.Clusters[id]; w.leads(c) {
+			c.Commit += uint64(n)
+			w.store(c)
+			w.replicate(id, false)
+			return true
+		}
+	}
+	return false
+}
+
+func (w *World) store(c Cluster) {
+	w.Etcd.Clusters[c.ID] = c
+	w.Changes++
+	w.Oracle.seeMembers(w, c)
+}
+
+func (w *World) storeDir(place string, d Dir) {
+	if w.Dirs[place] != d {
+		w.Dirs[place] = d
+		w.Changes++
+	}
+}
+
+// ---- starting
+
+// startEtcd runs the pod's etcd on its data, or says why it exits.
+func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
+	d := w.Dirs[place]
+	if d.Member == 0 {
+		var err error
+		if d, err = w.begin(pod); err != nil {
+			return err.Error()
+		}
+		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
+			return err.Error()
+		}
+		w.storeDir(place, d)
+	}
+	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
+		return "the member has been permanently removed from the cluster"
+	}
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now}
+	w.Changes++
+	return ""
+}
+
+// begin is what an etcd with an empty data directory makes of its flags.
+func (w *World) begin(pod *corev1.Pod) (Dir, error) {
+	env, err := w.env(pod)
+	if err != nil {
+		return Dir{}, err
+	}
+	initial := pairs(env["ETCD_INITIAL_CLUSTER"])
+	peer, listed := initial[pod.Name]
+	if !listed {
+		return Dir{}, fmt.Errorf("couldn't find local name %q in the initial cluster configuration", pod.Name)
+	}
+	if env["ETCD_INITIAL_CLUSTER_STATE"] == "new" {
+		return w.bootstrap(initial, peer, env["ETCD_INITIAL_CLUSTER_TOKEN"])
+	}
+	return w.join(initial, peer)
+}
+
+// bootstrap makes a cluster of its own: all that are told the same list and token make the same one.
+func (w *World) bootstrap(initial map[string]string, peer, token string) (Dir, error) {
+	c := Cluster{Commit: uint64(len(initial))}
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(initial)) {
+		m := hooks.Member{ID: id(initial[name], token), Name: name, PeerURLs: []string{initial[name]}}
+		c.Members = append(c.Members, m)
+		ids = append(ids, fmt.Sprint(m.ID))
+	}
+	slices.SortFunc(c.Members, func(a, b hooks.Member) int { return strings.Compare(a.Name, b.Name) })
+	c.ID = id(ids...)
+	self := id(peer, token)
+	if known, exists := w.Etcd.Clusters[c.ID]; exists {
+		if m, listed := known.member(self); listed && m.Started() && w.anyPeer(known, self) {
+			return Dir{}, fmt.Errorf("member %x has already been bootstrapped", self)
+		}
+	} else {
+		w.store(c)
+	}
+	return Dir{Cluster: c.ID, Member: self, Index: uint64(len(initial))}, nil
+}
+
+// join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
+func (w *World) join(initial map[string]string, peer string) (Dir, error) {
+	for _, clusterID := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c := w.Etcd.Clusters[clusterID]
+		urls := map[string]uint64{}
+		for _, m := range c.Members {
+			urls[m.PeerURLs[0]] = m.ID
+		}
+		self, listed := urls[peer]
+		if !listed || !w.anyPeer(c, self) {
+			continue
+		}
+		for _, told := range initial {
+			if _, known := urls[told]; !known || len(initial) != len(urls) {
+				return Dir{}, fmt.Errorf("member count is unequal or peer URLs mismatch")
+			}
+		}
+		return Dir{Cluster: c.ID, Member: self, Behind: w.Etcd.LearnerPace}, nil
+	}
+	return Dir{}, fmt.Errorf("cannot fetch cluster info from peer urls")
+}
+
+// anyPeer reports whether another member runs that can be asked.
+func (w *World) anyPeer(c Cluster, self uint64) bool {
+	return slices.ContainsFunc(c.Members, func(m hooks.Member) bool { return m.ID != self && w.connected(c, m) })
+}
+
+// env is the environment of the pod's etcd container.
+func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
+	env := map[string]string{}
+	for _, e := range pod.Spec.Containers[0].Env {
+		env[e.Name] = e.Value
+		if e.ValueFrom == nil {
+			continue
+		}
+		ref := e.ValueFrom.ConfigMapKeyRef
+		record, found := w.Objects[Key{ConfigMapKind, ref.Name}].(*corev1.ConfigMap)
+		if !found {
+			return nil, fmt.Errorf("configmap %q not found", ref.Name)
+		}
+		env[e.Name] = record.Data[ref.Key]
+	}
+	return env, nil
+}
+
+func pairs(s string) map[string]string {
+	all := map[string]string{}
+	for field := range strings.SplitSeq(s, ",") {
+		if k, v, ok := strings.Cut(field, "="); ok {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+// nameAt is the name in a member's peer URL: that of its pod and claim.
+func nameAt(m hooks.Member) string {
+	u, err := url.Parse(m.PeerURLs[0])
+	if err != nil {
+		return m.PeerURLs[0]
+	}
+	name, _, _ := strings.Cut(u.Hostname(), ".")
+	return name
+}

@@ -1,0 +1,112 @@
+package world
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// CreateCluster makes the one cluster of this world.
+func (w *World) CreateCluster(name string, spec v1alpha1.EtcdClusterSpec) {
+	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: spec})
+	w.Oracle.newCluster()
+}
+
+// EditSpec is what kubectl edit does.
+func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
+	w.editCluster(func(c *v1alpha1.EtcdCluster) {
+		change(&c.Spec)
+		c.Generation++
+	})
+}
+
+// DeleteCluster is what kubectl delete does, with --cascade=orphan when asked.
+func (w *World) DeleteCluster(orphan bool) {
+	if orphan {
+		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, metav1.FinalizerOrphanDependents) })
+	}
+	_ = w.remove(ClusterKind, w.Cluster().Name, "")
+}
+
+// WipeStatus loses all of the status.
+func (w *World) WipeStatus() {
+	w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Status = v1alpha1.EtcdClusterStatus{} })
+}
+
+// Delete is kubectl delete: a pod stops within its grace period, a claim in use stays until its pod is gone.
+func (w *World) Delete(kind Kind, name string) error { return w.remove(kind, name, "") }
+
+// KillPod takes the pod away at once, as a forced deletion does.
+func (w *World) KillPod(name string) {
+	if w.Pod(name) != nil {
+		w.drop(Key{PodKind, name})
+	}
+}
+
+// LoseClaim takes a claim away with its data and its pod.
+func (w *World) LoseClaim(name string) {
+	w.KillPod(name)
+	if w.Claim(name) != nil {
+		w.drop(Key{ClaimKind, name})
+	}
+}
+
+// Restart kills the member's etcd; the kubelet starts it again in the same pod.
+func (w *World) Restart(name string) { w.stop(w.Pod(name).UID) }
+
+// Reboot restarts the node under a pod: what was in memory is gone, the pod object stays.
+func (w *World) Reboot(name string) {
+	uid := w.Pod(name).UID
+	w.stop(uid)
+	delete(w.Dirs, memoryOf(uid))
+	w.Changes++
+}
+
+// Evict ends the pod for good, as a node under pressure does.
+func (w *World) Evict(name string) {
+	uid := w.Pod(name).UID
+	w.stop(uid)
+	delete(w.Dirs, memoryOf(uid))
+	w.editPod(name, func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.Reason, p.Status.ContainerStatuses = corev1.PodFailed, "Evicted", nil
+	})
+}
+
+// LoseNode stops the node under a pod; the API server hears no more of it.
+func (w *World) LoseNode(name string) {
+	w.Lost[name] = true
+	w.stop(w.Pod(name).UID)
+}
+
+// HealNode brings the node back, after a reboot.
+func (w *World) HealNode(name string) {
+	delete(w.Lost, name)
+	if pod := w.Pod(name); pod != nil {
+		w.Reboot(name)
+	}
+	w.Changes++
+}
+
+// Freeze stops the caches of a kind at what they show now; frozen again, they catch up to now.
+func (w *World) Freeze(kind Kind) {
+	seen := map[string]metav1.Object{}
+	for key, o := range w.Objects {
+		if key.Kind == kind {
+			seen[key.Name] = o
+		}
+	}
+	w.Frozen[kind] = seen
+}
+
+// Thaw lets the caches of a kind catch up.
+func (w *World) Thaw(kind Kind) { delete(w.Frozen, kind) }
+
+// stop ends a running etcd, if it runs.
+func (w *World) stop(pod types.UID) {
+	if _, runs := w.Procs[pod]; runs {
+		delete(w.Procs, pod)
+		w.Changes++
+	}
+}

@@ -1,0 +1,155 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Kubelets lets the scheduler and every node do what there is to do, pod by pod.
+func (w *World) Kubelets() {
+	for _, pod := range w.Pods() {
+		w.kubelet(pod)
+	}
+}
+
+func (w *World) kubelet(pod *corev1.Pod) {
+	switch {
+	case w.Lost[pod.Name] && pod.Spec.NodeName != "":
+	case pod.DeletionTimestamp != nil:
+		w.drop(Key{PodKind, pod.Name})
+	case pod.Status.Phase == corev1.PodFailed:
+	case w.scheduled(pod):
+		w.setStatus(pod.Name, w.run(w.Pod(pod.Name)))
+	}
+}
+
+// scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. All nodes are named
+// after the member that they run.
+func (w *World) scheduled(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName != "" {
+		return true
+	}
+	claim := claimOf(pod)
+	held := claim != "" && (w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil)
+	if held || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] {
+		return false
+	}
+	ip := w.freeIP()
+	w.editPod(pod.Name, func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Status.PodIP = "node-of-"+pod.Name, ip
+	})
+	return true
+}
+
+// freeIP is the lowest address that no pod has: addresses are reused soon.
+func (w *World) freeIP() string {
+	for n := 1; ; n++ {
+		if ip := fmt.Sprintf("10.0.0.%d", n); w.podAt(ip) == "" {
+			return ip
+		}
+	}
+}
+
+// state is what the kubelet will report of the pod's containers.
+type state struct {
+	refused bool   // prepare found no data where there must be some
+	waiting string // why etcd does not run; empty when it does
+}
+
+// run brings the pod's containers as far as they come: prepare, the image, etcd.
+func (w *World) run(pod *corev1.Pod) state {
+	place := w.placeOf(pod)
+	if _, runs := w.Procs[pod.UID]; runs {
+		return state{}
+	}
+	if !w.prepare(pod, place) {
+		return state{refused: true, waiting: "PodInitializing"}
+	}
+	if image := pod.Spec.Containers[0].Image; w.BadImages[image[:strings.LastIndex(image, ":")]] {
+		return state{waiting: "ErrImagePull"}
+	}
+	if complaint := w.startEtcd(pod, place); complaint != "" {
+		return state{waiting: complaint}
+	}
+	return state{}
+}
+
+// prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
+func (w *World) prepare(pod *corev1.Pod, place string) bool {
+	empty := w.Dirs[place].Member == 0
+	resumes := slices.Contains(pod.Spec.InitContainers[0].Args, "--start="+hooks.StartResume)
+	if empty && (resumes || w.Markers[pod.UID]) {
+		return false
+	}
+	w.Markers[pod.UID] = true
+	return true
+}
+
+func (w *World) placeOf(pod *corev1.Pod) string {
+	if claim := claimOf(pod); claim != "" {
+		return volumeOf(w.Claim(claim).UID)
+	}
+	return memoryOf(pod.UID)
+}
+
+// setStatus reports the state of the pod's containers.
+func (w *World) setStatus(name string, s state) {
+	w.editPod(name, func(p *corev1.Pod) {
+		etcd := containerStatus(p.Status.ContainerStatuses, hooks.ContainerEtcd)
+		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
+		p.Status.Phase = corev1.PodPending
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(s.refused)}
+		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState}
+		switch s.waiting {
+		case "":
+			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{}, corev1.PodRunning
+		case "ErrImagePull", "PodInitializing":
+			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
+		default:
+			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}
+			ran = true
+		}
+		if ran && next.State.Running == nil {
+			p.Status.Phase = corev1.PodRunning
+			next.LastTerminationState.Terminated, next.RestartCount = &corev1.ContainerStateTerminated{ExitCode: 1}, 1
+		}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{next}
+	})
+}
+
+func prepareStatus(refused bool) corev1.ContainerStatus {
+	s := corev1.ContainerStatus{Name: hooks.ContainerPrepare}
+	if !refused {
+		s.State.Terminated = &corev1.ContainerStateTerminated{}
+		return s
+	}
+	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+	s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: hooks.ExitDataLost}
+	return s
+}
+
+func containerStatus(all []corev1.ContainerStatus, name string) corev1.ContainerStatus {
+	for _, s := range all {
+		if s.Name == name {
+			return s
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// versionOf the etcd image of a pod.
+func (w *World) versionOf(uid types.UID) string {
+	for _, pod := range w.Pods() {
+		if pod.UID == uid {
+			_, version, _ := strings.Cut(pod.Spec.Containers[0].Image, ":v")
+			return version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,423 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// childKinds in the order in which Metacontroller is told of them. (Its own order is that of a Go map: any.)
+var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind}
+
+const finalizer = "metacontroller.io/compositecontroller-quorate-etcdcluster"
+
+// Crash is where a call is cut off; the zero value is nowhere.
+type Crash struct {
+	At Point
+	// Writes is after how many creations and updates, for AfterWrites.
+	Writes int
+}
+
+// Point in a call.
+type Point string
+
+// Points at which a call may be cut off: in the hook, or in Metacontroller while it applies the answer.
+const (
+	BeforeStep   Point = "before-step"
+	AfterStep    Point = "step"
+	AfterDeletes Point = "deletes"
+	AfterWrites  Point = "writes"
+	BeforeStatus Point = "before-status"
+)
+
+// Call is one call of the hooks: what Metacontroller sent, and the answer that it will apply.
+type Call struct {
+	parent   *v1alpha1.EtcdCluster
+	observed map[Key]metav1.Object
+	crash    Crash
+	// Lost is set when the answer never reached Metacontroller.
+	Lost bool
+	// Finalizing is set when the finalize hook was called; Finalized is its answer.
+	Finalizing, Finalized bool
+	Decision              hooks.Decision
+	Outcome               *hooks.Outcome
+}
+
+// Sync is one whole sync of Metacontroller. Nil when its cache holds no cluster.
+func (w *World) Sync(crash Crash) *Call {
+	c := w.Begin(crash)
+	w.Apply(c)
+	return c
+}
+
+// Begin calls the hook on what the caches show now. The answer is in flight until Apply.
+func (w *World) Begin(crash Crash) *Call { return w.begin2(&client{w: w, crash: crash}) }
+
+// BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that, and both
+// steps reach etcd, as when both calls have looked at the member list at the same moment.
+func (w *World) BeginTwo() (first, second *Call) {
+	late := &client{w: w, racing: true}
+	late.before = func() { second = w.begin2(&client{w: w, racing: true}) }
+	first = w.begin2(late)
+	if second == nil {
+		second = w.Begin(Crash{})
+	}
+	return first, second
+}
+
+func (w *World) begin2(etcd *client) *Call {
+	parent := w.cachedCluster()
+	if parent == nil {
+		return nil
+	}
+	parent, alive := w.ensureFinalizer(parent)
+	if !alive {
+		return nil
+	}
+	c := &Call{parent: parent, observed: w.childrenOf(parent.UID), crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
+	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Now: w.Now, Settings: w.Settings}
+	if c.Finalizing {
+		c.Decision.Children, c.Finalized = hooks.Finalize(o)
+		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+		return c
+	}
+	before := w.fingerprint(o)
+	c.Decision, c.Outcome = hooks.Sync(context.Background(), o, etcd)
+	if w.fingerprint(o) != before {
+		w.violate("S15", "the hook has changed what it was shown")
+	}
+	c.Lost = etcd.dead || etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+	w.judge(o, c, etcd.seen)
+	return c
+}
+
+// ensureFinalizer is the first thing of every sync. False when the object is gone, or another one has its name.
+func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdCluster, bool) {
+	if slices.Contains(cached.Finalizers, finalizer) || cached.DeletionTimestamp != nil {
+		return cached, true
+	}
+	if live := w.Cluster(); live == nil || live.UID != cached.UID {
+		return nil, false
+	}
+	if !slices.Contains(w.Cluster().Finalizers, finalizer) {
+		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, finalizer) })
+	}
+	return w.Cluster(), true
+}
+
+// ---- the caches
+
+// cached is what Metacontroller's cache of a kind shows.
+func (w *World) cached(kind Kind) map[string]metav1.Object {
+	if seen, frozen := w.Frozen[kind]; frozen {
+		return seen
+	}
+	all := map[string]metav1.Object{}
+	for key, o := range w.Objects {
+		if key.Kind == kind {
+			all[key.Name] = o
+		}
+	}
+	return all
+}
+
+func (w *World) cachedCluster() *v1alpha1.EtcdCluster {
+	for _, o := range w.cached(ClusterKind) {
+		return o.(*v1alpha1.EtcdCluster)
+	}
+	return nil
+}
+
+func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
+	children := map[Key]metav1.Object{}
+	for _, kind := range childKinds {
+		for name, o := range w.cached(kind) {
+			if owned(o, parent) {
+				children[Key{kind, name}] = o
+			}
+		}
+	}
+	return children
+}
+
+func group(all map[Key]metav1.Object) hooks.Children {
+	c := hooks.Children{
+		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
+		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+	}
+	for key, o := range all {
+		switch t := o.(type) {
+		case *corev1.Pod:
+			c.Pods[key.Name] = t
+		case *corev1.PersistentVolumeClaim:
+			c.Claims[key.Name] = t
+		case *corev1.ConfigMap:
+			c.ConfigMaps[key.Name] = t
+		case *corev1.Service:
+			c.Services[key.Name] = t
+		case *policyv1.PodDisruptionBudget:
+			c.Budgets[key.Name] = t
+		}
+	}
+	return c
+}
+
+func ungroup(d hooks.Desired) map[Key]metav1.Object {
+	all := map[Key]metav1.Object{}
+	for _, o := range d.Pods {
+		all[Key{PodKind, o.Name}] = o
+	}
+	for _, o := range d.Claims {
+		all[Key{ClaimKind, o.Name}] = o
+	}
+	for _, o := range d.ConfigMaps {
+		all[Key{ConfigMapKind, o.Name}] = o
+	}
+	for _, o := range d.Services {
+		all[Key{ServiceKind, o.Name}] = o
+	}
+	for _, o := range d.Budgets {
+		all[Key{BudgetKind, o.Name}] = o
+	}
+	return all
+}
+
+// ---- applying the answer
+
+// Apply does with the answer what Metacontroller does: deletions, then creations and updates going on past errors, then the
+// status. A finalized parent loses its finalizer first, and its children are then left to the garbage collector.
+func (w *World) Apply(c *Call) {
+	if c == nil || c.Lost {
+		return
+	}
+	if c.Finalized {
+		if live := w.Cluster(); live != nil && live.UID == c.parent.UID {
+			w.note("finalizer removed")
+			w.dropFinalizer(finalizer)
+		}
+		return
+	}
+	if c.Finalizing && (!slices.Contains(c.parent.Finalizers, finalizer) || slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
+		return
+	}
+	desired := ungroup(c.Decision.Children)
+	w.deleteOmitted(c, desired)
+	if c.crash.At == AfterDeletes {
+		return
+	}
+	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing {
+		return
+	}
+	w.writeStatus(c)
+}
+
+// deleteOmitted deletes the observed children that the answer omits, by UID.
+func (w *World) deleteOmitted(c *Call, desired map[Key]metav1.Object) {
+	before := w.health()
+	for _, key := range inOrder(c.observed) {
+		o := c.observed[key]
+		if o.GetDeletionTimestamp() != nil || desired[key] != nil {
+			continue
+		}
+		w.Oracle.beforeDelete(w, c, key, o)
+		w.written("- %s %s", key, w.remove(key.Kind, key.Name, o.GetUID()))
+	}
+	w.Oracle.afterDeletes(w, c, before)
+}
+
+// writeChildren creates and updates; false when the crash cut it off.
+func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
+	writes := 0
+	for _, key := range inOrder(desired) {
+		if c.crash.At == AfterWrites && writes >= c.crash.Writes {
+			return false
+		}
+		old, exists := c.observed[key]
+		if !exists {
+			w.written("+ %s %s", key, w.create(key.Kind, created(c.parent, desired[key])))
+			writes++
+			continue
+		}
+		merged, changed := merge(old, desired[key])
+		if len(changed) == 0 || old.GetDeletionTimestamp() != nil {
+			continue
+		}
+		w.written("~ %s %s "+strings.ReplaceAll(strings.Join(changed, " "), "%", "%%"), key, w.update(key.Kind, merged))
+		writes++
+	}
+	return true
+}
+
+// written notes a write; format begins with its sign, the kind and the name.
+func (w *World) written(format string, key Key, err error) {
+	w.Writes++
+	line := fmt.Sprintf(format, key.Kind, key.Name)
+	if err != nil {
+		line = "! " + line + ": " + err.Error()
+	}
+	w.note("%s", line)
+}
+
+// writeStatus replaces the status of the live parent, if it is the same object.
+func (w *World) writeStatus(c *Call) {
+	live := w.Cluster()
+	status := c.Decision.Status
+	status.ObservedGeneration = c.parent.Generation
+	if live == nil || live.UID != c.parent.UID || reflect.DeepEqual(live.Status, status) {
+		return
+	}
+	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
+	w.Writes++
+}
+
+func inOrder(objects map[Key]metav1.Object) []Key {
+	return slices.SortedFunc(maps.Keys(objects), func(a, b Key) int {
+		if a.Kind != b.Kind {
+			return slices.Index(childKinds, a.Kind) - slices.Index(childKinds, b.Kind)
+		}
+		if len(a.Name) != len(b.Name) {
+			return len(a.Name) - len(b.Name)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}
+
+// applied is what Metacontroller notes on an object: what it applied last. Only what this world merges is noted.
+type applied struct {
+	Labels, Annotations []string
+}
+
+func appliedOf(o metav1.Object) applied {
+	var a applied
+	_ = json.Unmarshal([]byte(o.GetAnnotations()[hooks.LastApplied]), &a)
+	return a
+}
+
+func (a applied) String() string {
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// created is the object as it is sent to be created, with the parent that the cache showed as its owner.
+func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
+	o := copyOf(answer)
+	labels := clone(o.GetLabels())
+	labels["controller-uid"] = string(parent.UID)
+	note := applied{sorted(labels), sorted(o.GetAnnotations())}
+	annotations := clone(o.GetAnnotations())
+	annotations[hooks.LastApplied] = note.String()
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster", Name: parent.Name, UID: parent.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
+	o.SetUID("")
+	o.SetResourceVersion("")
+	return o
+}
+
+// merge is Metacontroller's three-way merge, and what it changed in words.
+func merge(old, answer metav1.Object) (metav1.Object, []string) {
+	o := copyOf(old)
+	labels := clone(answer.GetLabels())
+	labels["controller-uid"] = old.GetLabels()["controller-uid"]
+	last := appliedOf(old)
+	newLabels, changed := mergeMap("label", old.GetLabels(), last.Labels, labels)
+	own := clone(answer.GetAnnotations())
+	delete(own, hooks.LastApplied)
+	newAnnotations, more := mergeMap("", old.GetAnnotations(), last.Annotations, own)
+	changed = append(changed, more...)
+	newAnnotations[hooks.LastApplied] = applied{sorted(labels), sorted(own)}.String()
+	if newAnnotations[hooks.LastApplied] != old.GetAnnotations()[hooks.LastApplied] && len(changed) == 0 {
+		changed = append(changed, "last-applied")
+	}
+	o.SetLabels(newLabels)
+	o.SetAnnotations(newAnnotations)
+	return o, append(changed, mergeSpec(o, answer)...)
+}
+
+// mergeMap is the three-way merge of labels or annotations.
+func mergeMap(noun string, old map[string]string, last []string, want map[string]string) (map[string]string, []string) {
+	merged := clone(old)
+	var changed []string
+	for _, k := range last {
+		if _, stays := want[k]; !stays && merged[k] != "" {
+			delete(merged, k)
+			changed = append(changed, "-"+noun+short(k))
+		}
+	}
+	for _, k := range sorted(want) {
+		if old[k] == want[k] {
+			continue
+		}
+		merged[k] = want[k]
+		what := short(k)
+		if noun != "" || what == "next-member" {
+			what += "=" + want[k]
+		}
+		changed = append(changed, what)
+	}
+	return merged, changed
+}
+
+func short(key string) string { return key[strings.LastIndex(key, "/")+1:] }
+
+// mergeSpec takes over what the answer says of the spec.
+func mergeSpec(o, answer metav1.Object) []string {
+	var changed []string
+	replace := func(is, want any, what string, set func()) {
+		if !reflect.DeepEqual(is, want) {
+			changed = append(changed, what)
+			set()
+		}
+	}
+	switch t := o.(type) {
+	case *corev1.Pod:
+		want := answer.(*corev1.Pod).Spec
+		if len(t.Spec.SchedulingGates) > 0 && len(want.SchedulingGates) == 0 {
+			changed = append(changed, "gate dropped")
+			t.Spec.SchedulingGates = nil
+		}
+		want.NodeName = t.Spec.NodeName
+		if t.Spec.Containers[0].Image != want.Containers[0].Image {
+			changed = append(changed, "image="+want.Containers[0].Image)
+			t.Spec.Containers = want.Containers
+		}
+		replace(t.Spec, want, "spec", func() { t.Spec = want })
+	case *corev1.ConfigMap:
+		want := answer.(*corev1.ConfigMap)
+		replace(t.Data, want.Data, "data", func() { t.Data = want.Data })
+	case *corev1.PersistentVolumeClaim:
+		want := answer.(*corev1.PersistentVolumeClaim).Spec
+		replace(t.Spec, want, "spec", func() { t.Spec = want })
+	case *corev1.Service:
+		want := answer.(*corev1.Service).Spec
+		replace(t.Spec, want, "spec", func() { t.Spec = want })
+	case *policyv1.PodDisruptionBudget:
+		want := answer.(*policyv1.PodDisruptionBudget).Spec
+		replace(t.Spec, want, "min-available="+want.MinAvailable.String(), func() { t.Spec = want })
+	}
+	return changed
+}
+
+func clone(m map[string]string) map[string]string {
+	if c := maps.Clone(m); c != nil {
+		return c
+	}
+	return map[string]string{}
+}
+
+func sorted(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

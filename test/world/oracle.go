@@ -1,0 +1,173 @@
+package world
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S18).
+type Oracle struct {
+	// Broken are the breaches, in the order in which they happened.
+	Broken []string
+	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
+	cluster uint64
+	// identities are the data directories in which member IDs were first used (S10).
+	identities map[uint64]string
+	// names are the member IDs that member names have had (S9).
+	names map[string]uint64
+	// learned are members that were initial or have been learners: the only ones that may vote (S4).
+	learned map[uint64]bool
+}
+
+func newOracle() Oracle {
+	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}}
+}
+
+func (o Oracle) clone() Oracle {
+	o.Broken = slices.Clone(o.Broken)
+	o.identities, o.names, o.learned = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned)
+	return o
+}
+
+// newCluster forgets the names of an earlier cluster object: a new one begins anew.
+func (o *Oracle) newCluster() {
+	o.cluster = 0
+	o.names = map[string]uint64{}
+}
+
+func (w *World) violate(rule, format string, args ...any) {
+	w.Oracle.Broken = append(w.Oracle.Broken, rule+": "+fmt.Sprintf(format, args...))
+}
+
+// fingerprint is all of what the hook is shown, when somebody wants it watched; the hook must leave it as it is.
+func (w *World) fingerprint(o hooks.Observation) string {
+	if !w.Watch {
+		return ""
+	}
+	raw, err := json.Marshal([]any{o.Cluster, o.Children})
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// judge verifies every decision of a call, and that the answer is the decision on what was last seen.
+func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
+	for i, s := range seen {
+		o.Etcd, o.Health = s.etcd, s.health
+		if i > 0 {
+			o.Taken = c.Outcome
+		}
+		d := hooks.Decide(o)
+		if err := hooks.Verify(o, d); err != nil {
+			for _, line := range strings.Split(errors.Join(err).Error(), "\n") {
+				w.Oracle.Broken = append(w.Oracle.Broken, line)
+			}
+		}
+		if i == len(seen)-1 && !reflect.DeepEqual(d, c.Decision) {
+			w.violate("S15", "two decisions on the same observation differ")
+		}
+	}
+}
+
+// seeMembers looks at a cluster's agreed membership, whenever it changes.
+func (o *Oracle) seeMembers(w *World, c Cluster) {
+	if o.cluster == 0 {
+		o.cluster = c.ID
+		for _, m := range c.Members {
+			o.learned[m.ID] = true
+		}
+	}
+	if o.cluster != c.ID {
+		w.violate("S8", "a second cluster %x has formed beside %x", c.ID, o.cluster)
+		o.cluster = c.ID
+	}
+	learners := 0
+	for _, m := range c.Members {
+		name := nameAt(m)
+		if old, used := o.names[name]; used && old != m.ID {
+			w.violate("S9", "the name %s is used again", name)
+		}
+		o.names[name] = m.ID
+		if m.Learner {
+			learners++
+			o.learned[m.ID] = true
+		} else if !o.learned[m.ID] {
+			w.violate("S4", "%s votes and has never been a learner", name)
+			o.learned[m.ID] = true
+		}
+	}
+	if learners > 1 {
+		w.violate("S3", "%d learners at once", learners)
+	}
+}
+
+var errLogLost = errors.New("tocommit is out of range: was the raft log corrupted, truncated, or lost?")
+
+// takeIdentity notes that a member ID begins in this data directory. An ID that has been used in another one has lost its
+// memory: a voter may then vote twice (S10); a learner does no harm, but etcd panics.
+func (o *Oracle) takeIdentity(w *World, d Dir, place string) error {
+	first, used := o.identities[d.Member]
+	if !used {
+		o.identities[d.Member] = place
+		return nil
+	}
+	m, _ := w.Etcd.Clusters[d.Cluster].member(d.Member)
+	if !m.Learner {
+		w.violate("S10", "%s starts with an empty directory; it had data on the %s", nameAt(m), first)
+		return nil
+	}
+	return errLogLost
+}
+
+// afterStep looks at what a step of ours has done to the quorum.
+func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
+	if w.quorate(before) && !w.quorate(w.Etcd.Clusters[before.ID]) {
+		w.violate("S1", "%s took the quorum away", step)
+	}
+}
+
+// beforeDelete looks at a deletion of ours: no claim of a member that is still one.
+func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object) {
+	live := w.Objects[key]
+	if key.Kind != ClaimKind || c.Finalizing || live == nil || live.GetUID() != observed.GetUID() {
+		return
+	}
+	for _, m := range w.Etcd.Clusters[o.cluster].Members {
+		if nameAt(m) == key.Name {
+			w.violate("S7", "the claim %s is deleted, whose member is in the cluster", key.Name)
+		}
+	}
+}
+
+// health is how many voters of the cluster serve and will go on serving, and how many must.
+type health struct{ serving, quorum int }
+
+func (w *World) health() health {
+	c := w.Etcd.Clusters[w.Oracle.cluster]
+	h := health{quorum: len(c.voters())/2 + 1}
+	for _, m := range w.component(c) {
+		pod, _ := w.running(c.ID, m.ID)
+		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil {
+			h.serving++
+		}
+	}
+	return h
+}
+
+// afterDeletes looks at what deletions of ours have done to the quorum. A pause is asked for, and so is the end.
+func (o *Oracle) afterDeletes(w *World, c *Call, before health) {
+	asked := c.Finalizing || c.parent.Spec.Replicas != nil && *c.parent.Spec.Replicas == 0
+	if after := w.health(); !asked && before.serving >= before.quorum && after.serving < after.quorum {
+		w.violate("S1", "deleting pods leaves %d of %d voters that are needed", after.serving, after.quorum)
+	}
+}

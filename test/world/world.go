@@ -1,0 +1,102 @@
+// Package world is a small Kubernetes with etcd on it, in memory: what the stories (test/scenario) and the exhaustive model
+// drive to see what Quorate's hooks do to a cluster. It has no clock, no goroutines and no chance of its own: the same calls
+// on the same world lead to the same world.
+//
+// The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
+// and the kubelets (kubelet.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
+type World struct {
+	Now      time.Time
+	Settings hooks.Settings
+
+	// Objects is what the API server stores. Version and UIDs count up.
+	Objects map[Key]metav1.Object
+	Version int64
+	UIDs    int
+
+	// Frozen are the kinds whose caches lag: what Metacontroller sees of them. The other kinds it sees as they are.
+	Frozen map[Kind]map[string]metav1.Object
+
+	// Lost are the nodes (by the name of the member that runs there) that no longer answer.
+	Lost map[string]bool
+	// Markers are the pods in which prepare has once let etcd start.
+	Markers map[types.UID]bool
+	// Dirs are the data directories that exist, by place; Procs the running etcds, by the UID of their pod.
+	Dirs  map[string]Dir
+	Procs map[types.UID]Proc
+	// BadImages can't be pulled.
+	BadImages map[string]bool
+
+	Etcd Etcd
+	Net  Net
+
+	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server.
+	Changes, Writes int
+	// Log is what Metacontroller wrote since somebody last took it.
+	Log    []string
+	Oracle Oracle
+	// Watch makes every call prove that it left its input alone; it costs time.
+	Watch bool
+}
+
+// New is an empty world at the beginning of time.
+func New() *World {
+	return &World{
+		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Settings:  hooks.Settings{Image: "quorate"},
+		Objects:   map[Key]metav1.Object{},
+		Frozen:    map[Kind]map[string]metav1.Object{},
+		Lost:      map[string]bool{},
+		Markers:   map[types.UID]bool{},
+		Dirs:      map[string]Dir{},
+		Procs:     map[types.UID]Proc{},
+		BadImages: map[string]bool{},
+		Etcd:      Etcd{Clusters: map[uint64]Cluster{}},
+		Net:       Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
+		Oracle:    newOracle(),
+	}
+}
+
+// Clone is an independent copy.
+func (w *World) Clone() *World {
+	c := *w
+	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
+	c.Lost, c.Markers, c.Dirs, c.Procs, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Markers), maps.Clone(w.Dirs), maps.Clone(w.Procs), maps.Clone(w.BadImages)
+	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
+	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)
+	c.Log = slices.Clone(w.Log)
+	c.Oracle = w.Oracle.clone()
+	return &c
+}
+
+// Pass lets everything but Metacontroller move one step: garbage collection, scheduler and kubelets, etcd.
+func (w *World) Pass() {
+	w.Collect()
+	w.Kubelets()
+	w.TickEtcd()
+}
+
+// TakeLog is what Metacontroller has written since the last call.
+func (w *World) TakeLog() []string {
+	log := w.Log
+	w.Log = nil
+	return log
+}
+
+func (w *World) note(format string, args ...any) {
+	w.Log = append(w.Log, fmt.Sprintf(format, args...))
+}
