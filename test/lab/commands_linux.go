@@ -105,7 +105,7 @@ func stopOn(n node, args []string) error {
 func printLog(n node, args []string) error {
 	file, err := os.Open(n.logFile(args[0]))
 	if err != nil {
-		return err
+		return fmt.Errorf("nothing called %s was started on %s (%w); see lab ps", args[0], n, err)
 	}
 	defer file.Close()
 	_, err = io.Copy(os.Stdout, file)

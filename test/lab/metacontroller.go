@@ -28,7 +28,10 @@ func installMetacontroller(l *lab, _ []string) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := conf("metacontroller.yaml", map[string]any{"Image": image.refs[0], "Args": m.args()})
+	manifest, err := conf("metacontroller.yaml", map[string]any{
+		"Image": image.refs[0], "Args": m.args(),
+		"Content": digest([]byte(image.inputs())), // so that another binary under the same name is rolled out too
+	})
 	if err != nil {
 		return err
 	}
@@ -69,6 +72,9 @@ func (l *lab) chooseMetacontroller() (metacontroller, error) {
 		if !exists(file) {
 			return m, fmt.Errorf("%s is not there; METACONTROLLER and METACONTROLLER_CRDS name files, or else: lab build metacontroller", file)
 		}
+	}
+	if !isStatic(m.binary) {
+		return m, fmt.Errorf("%s is no static Linux binary, and its image has no libraries; build it with CGO_ENABLED=0", m.binary)
 	}
 	return m, nil
 }

@@ -43,9 +43,10 @@ func file(path string) func() bool {
 // staticBusybox: an image of a dynamic busybox would lack its libraries.
 func staticBusybox() bool {
 	path, err := exec.LookPath("busybox")
-	if err != nil {
-		return false
-	}
+	return err == nil && isStatic(path)
+}
+
+func isStatic(path string) bool {
 	binary, err := elf.Open(path)
 	if err != nil {
 		return false

@@ -148,9 +148,6 @@ func (l *lab) startAll() error {
 		return err
 	}
 	say("%d node(s) booted", len(nodes))
-	if err := l.startForwarder(); err != nil {
-		return err
-	}
 	api := milestone{done: make(chan struct{})}
 	err := all(
 		func() error {
@@ -209,6 +206,10 @@ func (l *lab) prepare() error {
 		}
 	}
 	if err := os.WriteFile(l.shapeFile(), encode(shape{l.name, l.nodes, l.apiPort}), 0o644); err != nil {
+		return err
+	}
+	// First of all, as it is what fails when the port is taken.
+	if err := l.startForwarder(); err != nil {
 		return err
 	}
 	return l.holdSysctls()
