@@ -179,7 +179,9 @@ func (v *view) foundingPods() []*corev1.Pod {
 }
 
 func (v *view) bootstrapPod(name string) *corev1.Pod {
-	return v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
+	pod := v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
+	pod.Labels[LabelRole] = roleVoter
+	return pod
 }
 
 // ---- blind
@@ -270,11 +272,17 @@ func (v *view) joinCluster(joining *member) string {
 	return strings.Join(fields, ",")
 }
 
+// The values of LabelRole.
+const (
+	roleVoter   = "voter"
+	roleLearner = "learner"
+)
+
 func role(m Member) string {
 	if m.Learner {
-		return strings.ToLower(string(v1alpha1.Learner))
+		return roleLearner
 	}
-	return strings.ToLower(string(v1alpha1.Voter))
+	return roleVoter
 }
 
 // ---- one object

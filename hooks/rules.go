@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Rule is one line of the decision. Decide asks the rules in order, and the first that applies decides.
@@ -48,6 +50,7 @@ var Rules = []Rule{
 	{"Found", "All initial claims (or held-back memory pods) are made, then noted in the record by UID; after that none is ever made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
+	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},
 	{"Start", "The initial members start together; nothing else happens before they first have quorum.", start},
 	{"Blind", "Without an answer from a quorum nothing is changed; pods are only brought back (S11).", blind},
 
@@ -144,11 +147,47 @@ func start(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
 }
 
+func quorumLost(v *view) *verdict {
+	if v.Etcd != nil {
+		return nil
+	}
+	known := v.knownVoters()
+	lost := filter(known, func(name string) bool { return !v.hasData(name) })
+	if len(known)-len(lost) >= quorum(len(known)) {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew: see QuorumLost in docs/failure-modes.md",
+		strings.Join(lost, ", ")), resync: patience}
+}
+
+// knownVoters are the voters as last known, for words only: no decision follows from them.
+func (v *view) knownVoters() []string {
+	var known []string
+	for _, m := range v.Cluster.Status.Members {
+		if _, ours := ordinal(v.Cluster.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+			known = append(known, m.Name)
+		}
+	}
+	if len(known) == 0 {
+		return v.epoch.initialNames()
+	}
+	return known
+}
+
+// hasData reports whether there is a volume that may hold the member's data.
+func (v *view) hasData(name string) bool {
+	if v.memory() {
+		pod := v.Children.Pods[name]
+		return pod != nil && !finished(pod)
+	}
+	return v.Children.Claims[name] != nil
+}
+
 func blind(v *view) *verdict {
 	if v.Etcd != nil {
 		return nil
 	}
-	silent := filter(v.names, func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
+	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
 	return &verdict{message: fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")), resync: patience}
 }
 
@@ -378,7 +417,7 @@ func templatePending(v *view) *verdict {
 }
 
 func converged(v *view) *verdict {
-	return &verdict{message: fmt.Sprintf("%s serve as the spec wants", count(len(v.voters), "member")), settled: true}
+	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter")), settled: true}
 }
 
 // ---- words
