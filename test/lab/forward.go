@@ -40,6 +40,7 @@ func (l *lab) startForwarder() error {
 	}
 	defer output.Close()
 	cmd := exec.Command("/proc/self/exe", "forward")
+	cmd.Args[0] = l.name // what ps shows
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", output, output, []*os.File{socket}
 	// With the caller's choice spelled out, as its folder is not the caller's.
 	cmd.Env = append(os.Environ(), "QUORATE_LAB_RUN="+l.run)
