@@ -1,0 +1,143 @@
+package etcdops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Do implements [hooks.Etcd]. The error wraps one of this package's and begins with the step. After ErrNoAnswer and
+// ErrUnreachable the step may or may not have been carried out; after any other error it was not.
+//
+// A step that changes the member list always goes with the list that it was decided on: a second Do of the same decision
+// meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the other and
+// refuses the second: the peer URL exists, the member is gone, the member votes already.
+func (e *Etcd) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+	if err := e.do(ctx, step, on, endpoints); err != nil {
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return nil
+}
+
+func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+	if on == nil {
+		return ErrBlind
+	}
+	executors := executors(step, on, endpoints)
+	if len(executors) == 0 {
+		return ErrNoExecutor
+	}
+	var failure error
+	for _, endpoint := range executors {
+		var asked bool
+		if asked, failure = e.doAt(ctx, step, on, endpoint); asked {
+			return failure
+		}
+	}
+	return failure
+}
+
+// executors are the endpoints that may carry out the step, the leader's first. Which one is asked matters: etcd judges
+// an addition or a removal by the connections of the very member that serves the request, only the leader knows how far
+// a learner has come (another member would pass the promotion on to it), and only the leader can hand over its office.
+func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) []hooks.Endpoint {
+	var leader, others []hooks.Endpoint
+	for _, endpoint := range endpoints {
+		m := memberAt(on, endpoint.PeerURL)
+		switch {
+		case m == nil || m.Learner || isTarget(step, m.ID):
+		case m.ID == on.Leader:
+			leader = append(leader, endpoint)
+		default:
+			others = append(others, endpoint)
+		}
+	}
+	switch step.(type) {
+	case hooks.Promote, hooks.MoveLeader:
+		return leader
+	}
+	return append(leader, others...)
+}
+
+// isTarget reports whether the step removes this member: it should not be the one to serve that.
+func isTarget(step hooks.Step, id uint64) bool {
+	remove, ok := step.(hooks.Remove)
+	return ok && remove.ID == id
+}
+
+func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
+	i := slices.IndexFunc(on.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
+	if i < 0 {
+		return nil
+	}
+	return &on.Members[i]
+}
+
+// doAt carries out the step at one endpoint. It is not asked for the step when it could not give us the member list:
+// the next endpoint may be tried then.
+func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint) (asked bool, err error) {
+	client, err := e.open(endpoint)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = client.Close() }()
+	list, err := e.memberList(ctx, client)
+	if err != nil {
+		return false, notDone(err)
+	}
+	if err := belongs(list, list.Header, endpoint); err != nil {
+		return false, err
+	}
+	if !same(on, toMembership(list)) {
+		return true, ErrMembershipChanged
+	}
+	return true, e.call(ctx, step.Verb(), e.stepTimeout(), func(ctx context.Context) error { return carryOut(ctx, client, step) })
+}
+
+// notDone rewords a failure to read the member list: nothing was changed, so that ErrNoAnswer would say too much.
+func notDone(err error) error {
+	if errors.Is(err, ErrNoAnswer) || errors.Is(err, ErrUnreachable) {
+		return because(ErrNoQuorum, err.Error())
+	}
+	return err
+}
+
+// same reports whether two member lists hold the same members in the same roles. Names and client URLs do not count:
+// members publish them when they start.
+func same(a, b *hooks.Membership) bool {
+	return a.ClusterID == b.ClusterID && maps.Equal(roles(a), roles(b))
+}
+
+func roles(m *hooks.Membership) map[uint64]bool {
+	learner := make(map[uint64]bool, len(m.Members))
+	for _, member := range m.Members {
+		learner[member.ID] = member.Learner
+	}
+	return learner
+}
+
+// carryOut makes the one call to etcd. Members are only ever added as learners (S4).
+func carryOut(ctx context.Context, client *clientv3.Client, step hooks.Step) (err error) {
+	switch s := step.(type) {
+	case hooks.AddLearner:
+		if _, err = client.MemberAddAsLearner(ctx, []string{s.PeerURL}); errors.Is(err, rpctypes.ErrMemberNotFound) {
+			err = ErrPeerURLUsed
+		}
+	case hooks.Promote:
+		_, err = client.MemberPromote(ctx, s.ID)
+	case hooks.Remove:
+		_, err = client.MemberRemove(ctx, s.ID)
+	case hooks.MoveLeader:
+		_, err = client.MoveLeader(ctx, s.To)
+	default:
+		err = fmt.Errorf("%w: %T", ErrUnknownStep, step)
+	}
+	return err
+}

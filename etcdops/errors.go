@@ -1,0 +1,190 @@
+package etcdops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What can come of a call. Every error of this package wraps exactly one of them. They reach status and log, so each is
+// a clause for people, and the same cause always has the same words: no ports of the moment, no durations.
+var (
+	// Refused by us, before etcd was asked to change anything.
+
+	// ErrBlind: a step needs the member list that it was decided on.
+	ErrBlind = errors.New("no step is taken without a member list")
+	// ErrMembershipChanged: the member list is not the one that the step was decided on. Decide again.
+	ErrMembershipChanged = errors.New("the membership has changed since the decision")
+	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has none.
+	ErrNoExecutor = errors.New("no member that could carry it out can be asked")
+	// ErrNoQuorum: nobody could give us a linearizable member list.
+	ErrNoQuorum = errors.New("the member list cannot be read")
+	// ErrStranger: the etcd at an endpoint is not the member that we meant.
+	ErrStranger = errors.New("another etcd answers at this address")
+	// ErrUnknownStep: a step of a kind that this package does not know.
+	ErrUnknownStep = errors.New("unknown step")
+
+	// Refused by etcd. Nothing was changed.
+
+	// ErrUnhealthy is routine: with strict-reconfig-check, etcd changes members only while the member that is asked has
+	// had connections to enough voters for 5 seconds (HealthInterval in etcd's etcdserver/server.go). Wait; never switch
+	// the check off.
+	ErrUnhealthy = errors.New("etcd asks to wait: too few voters have been connected for 5 seconds")
+	// ErrNotEnoughStarted: too few of the listed voters have ever started for one to be removed or promoted.
+	ErrNotEnoughStarted = errors.New("etcd asks to wait: too few voters have started")
+	// ErrLearnerNotReady: the learner has less than 90 % of the leader's log (isLearnerReady in the same file).
+	ErrLearnerNotReady = errors.New("etcd asks to wait: the learner has not caught up with the leader")
+	// ErrTooManyLearners: one learner at a time is etcd's default (max-learners).
+	ErrTooManyLearners = errors.New("there is a learner already")
+	// ErrPeerURLExists: the addition was made before, or the name was used twice (S9). An added member's ID is a hash of
+	// its peer URLs and the time in seconds (computeMemberID in etcd's etcdserver/api/membership/member.go), so that etcd
+	// says "member ID already exist" when both additions fall into one second, else "Peer URLs already exists".
+	ErrPeerURLExists = errors.New("a member has this peer URL already")
+	// ErrPeerURLUsed: the same hash again, now that of a member which was added and removed within this second. etcd says
+	// "member not found" to the addition.
+	ErrPeerURLUsed = errors.New("a member with this peer URL was removed a moment ago")
+	// ErrMemberGone: the member was removed, or never existed.
+	ErrMemberGone = errors.New("there is no such member")
+	// ErrNotLearner: the promotion was made before.
+	ErrNotLearner = errors.New("the member votes already")
+	// ErrBadURL: etcd cannot read the peer URL.
+	ErrBadURL = errors.New("the peer URL is not valid")
+	// ErrLearnerRefuses: a learner answers little besides Status.
+	ErrLearnerRefuses = errors.New("a learner does not answer this")
+	// ErrNotLeader: the leader has changed since the decision.
+	ErrNotLeader = errors.New("the member that was asked is not the leader")
+	// ErrBadTransferee: the leadership goes to voters only.
+	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
+	// ErrNoLeader: an election is going on, or there is no quorum.
+	ErrNoLeader = errors.New("the cluster has no leader")
+	// ErrRefused: etcd refused for another reason, which follows.
+	ErrRefused = errors.New("etcd refused")
+
+	// Nobody knows. A change may or may not have been made.
+
+	// ErrNoAnswer: the deadline passed, on our side or on etcd's.
+	ErrNoAnswer = errors.New("no answer in time")
+	// ErrUnreachable: there is no connection, or it broke; the reason follows.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrFailed: the call failed on our side; the reason follows.
+	ErrFailed = errors.New("the call failed")
+)
+
+var sentinels = []error{
+	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrUnknownStep,
+	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
+	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
+	ErrNoAnswer, ErrUnreachable, ErrFailed,
+}
+
+// answers maps what etcd says (rpctypes in etcd's api module) to our errors. It is keyed by the words: some of etcd's
+// errors lose their code on the way (its server sends ErrMemberNotEnoughStarted with code Unknown), and a few are
+// missing in rpctypes.Error's own table.
+var answers = map[string]error{
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCUnhealthy):              ErrUnhealthy,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotEnoughStarted): ErrNotEnoughStarted,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCLearnerNotReady):        ErrLearnerNotReady,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTooManyLearners):        ErrTooManyLearners,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCPeerURLExist):           ErrPeerURLExists,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberExist):            ErrPeerURLExists,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotFound):         ErrMemberGone,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberNotLearner):       ErrNotLearner,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCMemberBadURLs):          ErrBadURL,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner): ErrLearnerRefuses,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotLeader):              ErrNotLeader,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCBadLeaderTransferee):    ErrBadTransferee,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               ErrNoLeader,
+
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout):                    ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToLeaderFail):     ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToConnectionLost): ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutWaitAppliedIndex):    ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCLeaderChanged):              ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCStopped):                    ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCCanceled):                   ErrNoAnswer,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCDeadlineExceeded):           ErrNoAnswer,
+	// ErrTimeoutLeaderTransfer in etcd's etcdserver/errors, which rpctypes lacks.
+	"etcdserver: request timed out, leader transfer took too long": ErrNoAnswer,
+}
+
+// explain puts an error of etcd's client into this package's words. Nil stays nil.
+func explain(err error) error {
+	if err == nil || isOurs(err) {
+		return err
+	}
+	said := rpctypes.ErrorDesc(err)
+	if ours, ok := answers[said]; ok {
+		return ours
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return ErrNoAnswer
+	}
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return because(ErrRefused, said)
+	}
+	answer, ok := status.FromError(err)
+	switch {
+	case !ok:
+		return because(ErrFailed, said)
+	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
+		return ErrNoAnswer
+	case answer.Code() == codes.Unavailable && !strings.HasPrefix(said, serverPrefix):
+		return because(ErrUnreachable, lastClause(said))
+	}
+	return because(ErrRefused, said)
+}
+
+func isOurs(err error) bool {
+	for _, ours := range sentinels {
+		if errors.Is(err, ours) {
+			return true
+		}
+	}
+	return false
+}
+
+// serverPrefix begins whatever etcd's server says itself.
+const serverPrefix = "etcdserver: "
+
+// because adds a reason to one of our errors.
+func because(ours error, reason string) error {
+	if reason = clean(strings.TrimPrefix(reason, serverPrefix)); reason == "" {
+		return ours
+	}
+	return fmt.Errorf("%w: %s", ours, reason)
+}
+
+// lastClause is the cause at the end of a connection error, such as "connection refused". What is before it names
+// addresses and ports that differ from one try to the next.
+func lastClause(said string) string {
+	if i := strings.LastIndex(said, ": "); i >= 0 {
+		said = said[i+len(": "):]
+	}
+	return strings.Trim(said, `" `)
+}
+
+// maxReason is the most bytes of a foreign text that an error carries.
+const maxReason = 200
+
+// clean makes a text from the network fit for a status and a log: one line, printable, short.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+	return strings.TrimSpace(text)
+}

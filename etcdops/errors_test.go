@@ -1,0 +1,99 @@
+package etcdops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestEveryAnswerHasOneSentence(t *testing.T) {
+	dialing := `last connection error: connection error: desc = "transport: Error while dialing: dial tcp 10.0.0.1:2379: connect: %s"`
+	tests := []struct {
+		err  error
+		is   error
+		says string
+	}{
+		{rpctypes.ErrGRPCUnhealthy, ErrUnhealthy, "etcd asks to wait: too few voters have been connected for 5 seconds"},
+		{rpctypes.ErrUnhealthy, ErrUnhealthy, "etcd asks to wait: too few voters have been connected for 5 seconds"},
+		{rpctypes.ErrGRPCMemberNotEnoughStarted, ErrNotEnoughStarted, "etcd asks to wait: too few voters have started"},
+		{status.Error(codes.Unknown, rpctypes.ErrMemberNotEnoughStarted.Error()), ErrNotEnoughStarted, "etcd asks to wait: too few voters have started"},
+		{rpctypes.ErrMemberLearnerNotReady, ErrLearnerNotReady, "etcd asks to wait: the learner has not caught up with the leader"},
+		{rpctypes.ErrTooManyLearners, ErrTooManyLearners, "there is a learner already"},
+		{rpctypes.ErrPeerURLExist, ErrPeerURLExists, "a member has this peer URL already"},
+		{rpctypes.ErrMemberExist, ErrPeerURLExists, "a member has this peer URL already"},
+		{rpctypes.ErrMemberNotFound, ErrMemberGone, "there is no such member"},
+		{rpctypes.ErrMemberNotLearner, ErrNotLearner, "the member votes already"},
+		{rpctypes.ErrNotLeader, ErrNotLeader, "the member that was asked is not the leader"},
+		{rpctypes.ErrBadLeaderTransferee, ErrBadTransferee, "the member cannot lead: it does not vote, or is no member"},
+		{rpctypes.ErrGRPCNotSupportedForLearner, ErrLearnerRefuses, "a learner does not answer this"},
+		{rpctypes.ErrNoLeader, ErrNoLeader, "the cluster has no leader"},
+		{rpctypes.ErrTimeoutDueToConnectionLost, ErrNoAnswer, "no answer in time"},
+		{rpctypes.ErrGRPCTimeoutWaitAppliedIndex, ErrNoAnswer, "no answer in time"},
+		{context.DeadlineExceeded, ErrNoAnswer, "no answer in time"},
+		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), ErrNoAnswer, "no answer in time"},
+		{status.Error(codes.Canceled, "context canceled"), ErrNoAnswer, "no answer in time"},
+		{rpctypes.ErrPermissionDenied, ErrRefused, "etcd refused: permission denied"},
+		{rpctypes.ErrGRPCCorrupt, ErrRefused, "etcd refused: corrupt cluster"},
+		{status.Error(codes.Unavailable, "etcdserver: something new"), ErrRefused, "etcd refused: something new"},
+		{status.Error(codes.Unknown, ""), ErrRefused, "etcd refused"},
+		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "connection refused")), ErrUnreachable, "unreachable: connection refused"},
+		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "no route to host")), ErrUnreachable, "unreachable: no route to host"},
+		{status.Error(codes.Unavailable, "error reading from server: EOF"), ErrUnreachable, "unreachable: EOF"},
+		{errors.New("URL scheme must be http"), ErrFailed, "the call failed: URL scheme must be http"},
+		{fmt.Errorf("%w: x", ErrStranger), ErrStranger, "another etcd answers at this address: x"},
+	}
+	for _, test := range tests {
+		err := explain(test.err)
+		require.ErrorIs(t, err, test.is, test.err)
+		assert.EqualError(t, err, test.says)
+	}
+	assert.NoError(t, explain(nil))
+}
+
+func FuzzErrorMapping(f *testing.F) {
+	for _, said := range slices.Sorted(maps.Keys(answers)) {
+		f.Add(uint32(codes.Unknown), said, false)
+	}
+	f.Add(uint32(codes.Unavailable), `connection error: desc = "transport: dial tcp 10.0.0.1:2379: connect: connection refused"`, false)
+	f.Add(uint32(codes.Unavailable), ": ", false)
+	f.Add(uint32(codes.OK), "fine", false)
+	f.Add(uint32(codes.DataLoss), "etcdserver: corrupt cluster", true)
+	f.Add(uint32(99), "line\nline\x00\xff\u202e", true)
+	f.Fuzz(func(t *testing.T, code uint32, said string, plain bool) {
+		given := status.Error(codes.Code(code), said)
+		if plain {
+			given = errors.New(said)
+		}
+		err := explain(given)
+		if given == nil {
+			require.NoError(t, err)
+			return
+		}
+		require.Error(t, err)
+		var wraps []error
+		for _, ours := range sentinels {
+			if errors.Is(err, ours) {
+				wraps = append(wraps, ours)
+			}
+		}
+		assert.Len(t, wraps, 1, "one cause for %q", said)
+		assert.Equal(t, err.Error(), explain(given).Error(), "the same words every time")
+		assert.Equal(t, err, explain(err), "explained once is explained")
+		assert.LessOrEqual(t, len(err.Error()), 300)
+		assert.True(t, utf8.ValidString(err.Error()))
+		assert.NotContains(t, err.Error(), "\n")
+		if ours, ok := answers[said]; ok {
+			assert.Equal(t, ours, err)
+		}
+	})
+}

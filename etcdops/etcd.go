@@ -1,0 +1,102 @@
+// Package etcdops is the only code of Quorate that talks to etcd. Type Etcd implements [hooks.Etcd] over the network:
+// Observe asks, Do carries out one step. It decides nothing and keeps nothing between two calls.
+//
+// Every call opens a client of its own for each member that it talks to and closes it before it returns. A client over
+// several endpoints would hide which member answered, and a client that is kept would hide that an address now belongs
+// to somebody else.
+package etcdops
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Deadlines of single calls unless Etcd says otherwise. Both end earlier when the caller's context does.
+const (
+	// DefaultTimeout is for a question: Status answers from memory, MemberList after one round of heartbeats.
+	DefaultTimeout = 1500 * time.Millisecond
+	// DefaultStepTimeout is for a change. etcd answers it when the change is applied; a leadership transfer may take an
+	// election timeout (1 s by default).
+	DefaultStepTimeout = 3 * time.Second
+)
+
+// Names of the calls that an Observer hears of, besides the verb of each step.
+const (
+	CallStatus     = "status"
+	CallMemberList = "member-list"
+)
+
+// Etcd implements [hooks.Etcd] over the network. The zero value works; the fields may not change once it is in use.
+type Etcd struct {
+	// Timeout of one question to one member; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// StepTimeout of one change; 0 is DefaultStepTimeout.
+	StepTimeout time.Duration
+	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never used:
+	// the addresses are those of pods.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error that
+	// wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
+	Observer func(call string, took time.Duration, err error)
+}
+
+var _ hooks.Etcd = (*Etcd)(nil)
+
+// config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
+// here and nowhere else.
+func (e *Etcd) config(endpoint hooks.Endpoint) clientv3.Config {
+	return clientv3.Config{
+		Endpoints: []string{endpoint.ClientURL},
+		Logger:    zap.NewNop(),
+		// One try. By default etcd's client repeats a question that met "unavailable" up to 100 times, and waits for a
+		// connection as long as the deadline allows (client/v3/options.go): a refused connection would cost all of it.
+		MaxUnaryRetries: 1,
+		DialOptions: []grpc.DialOption{
+			grpc.WithContextDialer(e.dial),
+			grpc.WithChainUnaryInterceptor(failFast),
+		},
+	}
+}
+
+// failFast undoes etcd's WaitForReady(true), which no field of its configuration reaches: of two equal call options
+// the last one counts.
+func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
+}
+
+func (e *Etcd) dial(ctx context.Context, address string) (net.Conn, error) {
+	if e.Dial != nil {
+		return e.Dial(ctx, address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// open makes a client for one member. It does not connect yet: the first call does.
+func (e *Etcd) open(endpoint hooks.Endpoint) (*clientv3.Client, error) {
+	client, err := clientv3.New(e.config(endpoint))
+	return client, explain(err)
+}
+
+// call runs one call under a deadline, says what came of it in this package's errors, and tells the Observer.
+func (e *Etcd) call(ctx context.Context, name string, timeout time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	err := explain(f(ctx))
+	if e.Observer != nil {
+		e.Observer(name, time.Since(began), err)
+	}
+	return err
+}
+
+func (e *Etcd) timeout() time.Duration     { return cmp.Or(e.Timeout, DefaultTimeout) }
+func (e *Etcd) stepTimeout() time.Duration { return cmp.Or(e.StepTimeout, DefaultStepTimeout) }

@@ -1,0 +1,231 @@
+package etcdops
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// A contact is one endpoint in the course of one Observe: its client, and what its etcd answered.
+type contact struct {
+	endpoint hooks.Endpoint
+	client   *clientv3.Client
+	// status is nil when there was no answer, or one from a stranger; err then says why.
+	status *pb.StatusResponse
+	err    error
+}
+
+// Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list one
+// after the other until one answers. It takes at most three timeouts: one for the statuses, two for the list.
+//
+// A stranger is known by the member list alone: while the membership is nil, a health may be that of another cluster.
+func (e *Etcd) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	contacts := e.askAll(ctx, endpoints)
+	defer closeAll(contacts)
+	membership := e.findMembership(ctx, contacts)
+	health := make(map[string]hooks.Health, len(contacts))
+	for _, c := range contacts {
+		health[c.endpoint.Name] = c.health(contacts)
+	}
+	return membership, health
+}
+
+// askAll opens a client for each endpoint and asks for its status.
+func (e *Etcd) askAll(ctx context.Context, endpoints []hooks.Endpoint) []*contact {
+	contacts := make([]*contact, len(endpoints))
+	var wg sync.WaitGroup
+	for i, endpoint := range endpoints {
+		contacts[i] = &contact{endpoint: endpoint}
+		wg.Go(func() { e.ask(ctx, contacts[i]) })
+	}
+	wg.Wait()
+	return contacts
+}
+
+func (e *Etcd) ask(ctx context.Context, c *contact) {
+	if c.client, c.err = e.open(c.endpoint); c.err != nil {
+		return
+	}
+	c.err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) (err error) {
+		// Not the client's own Status: that one opens a second connection.
+		c.status, err = pb.NewMaintenanceClient(c.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+		return err
+	})
+	if c.err != nil {
+		c.status = nil
+	}
+}
+
+func closeAll(contacts []*contact) {
+	for _, c := range contacts {
+		if c.client != nil {
+			_ = c.client.Close() // all calls on it have ended
+		}
+	}
+}
+
+// findMembership reads the member list from the first contact that can give it, and unmasks the strangers by it.
+// It is nil when no quorum answered.
+func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.Membership {
+	ctx, cancel := context.WithTimeout(ctx, 2*e.timeout())
+	defer cancel()
+	for _, c := range candidates(contacts) {
+		list, err := e.memberList(ctx, c.client)
+		if err != nil {
+			continue
+		}
+		if err := belongs(list, list.Header, c.endpoint); err != nil {
+			c.status, c.err = nil, err
+			continue
+		}
+		for _, other := range contacts {
+			if other.status == nil {
+				continue
+			}
+			if err := belongs(list, other.status.GetHeader(), other.endpoint); err != nil {
+				other.status, other.err = nil, err
+			}
+		}
+		membership := toMembership(list)
+		membership.Leader = leader(membership, contacts, list.Header.GetRaftTerm())
+		return membership
+	}
+	return nil
+}
+
+// candidates are the contacts worth asking for the member list: voters that follow a leader (the others would only wait
+// for one), leaders first.
+func candidates(contacts []*contact) []*contact {
+	var able []*contact
+	for _, c := range contacts {
+		if c.status != nil && c.status.GetLeader() != 0 && !c.status.GetIsLearner() {
+			able = append(able, c)
+		}
+	}
+	slices.SortStableFunc(able, func(a, b *contact) int {
+		return cmp.Or(
+			cmp.Compare(a.rank(), b.rank()),
+			cmp.Compare(b.status.GetRaftTerm(), a.status.GetRaftTerm()),
+			cmp.Compare(a.endpoint.Name, b.endpoint.Name),
+		)
+	})
+	return able
+}
+
+// rank is 0 for a leader and 1 for a follower.
+func (c *contact) rank() int {
+	if c.status.GetLeader() == c.status.GetHeader().GetMemberId() {
+		return 0
+	}
+	return 1
+}
+
+// memberList reads the member list linearizably: it fails without a quorum (MemberList in etcd's etcdserver/server.go
+// waits for a read index first). A learner refuses to be asked.
+func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *clientv3.MemberListResponse, err error) {
+	err = e.call(ctx, CallMemberList, e.timeout(), func(ctx context.Context) error {
+		list, err = client.MemberList(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// belongs checks that whoever answered at the endpoint is the member that we meant to ask: of the list's cluster, in
+// the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer URLs are not (S9).
+func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint hooks.Endpoint) error {
+	if who.GetClusterId() != list.Header.GetClusterId() {
+		return fmt.Errorf("%w: its cluster ID is %x", ErrStranger, who.GetClusterId())
+	}
+	i := slices.IndexFunc(list.Members, func(m *pb.Member) bool { return m.GetID() == who.GetMemberId() })
+	if i < 0 {
+		return fmt.Errorf("%w: member %x is not in the member list", ErrStranger, who.GetMemberId())
+	}
+	if !slices.Contains(list.Members[i].GetPeerURLs(), endpoint.PeerURL) {
+		return fmt.Errorf("%w: member %x is listed with another peer URL", ErrStranger, who.GetMemberId())
+	}
+	return nil
+}
+
+// toMembership copies the list, sorted by ID (the order of etcd's answer is that of a map). The leader is left out.
+func toMembership(list *clientv3.MemberListResponse) *hooks.Membership {
+	m := &hooks.Membership{ClusterID: list.Header.GetClusterId()}
+	for _, entry := range list.Members {
+		m.Members = append(m.Members, hooks.Member{
+			ID:         entry.GetID(),
+			Name:       entry.GetName(),
+			PeerURLs:   slices.Sorted(slices.Values(entry.GetPeerURLs())),
+			ClientURLs: slices.Sorted(slices.Values(entry.GetClientURLs())),
+			Learner:    entry.GetIsLearner(),
+		})
+	}
+	slices.SortFunc(m.Members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return m
+}
+
+// leader is whom the members at the newest term follow. It is 0 when the list was read at a newer term yet: the leader
+// has changed since the statuses were taken. A term has at most one leader (Raft, section 5.2).
+func leader(membership *hooks.Membership, contacts []*contact, term uint64) uint64 {
+	var id uint64
+	for _, c := range contacts {
+		if c.status != nil && c.status.GetLeader() != 0 && c.status.GetRaftTerm() >= term {
+			id, term = c.status.GetLeader(), c.status.GetRaftTerm()
+		}
+	}
+	if !slices.ContainsFunc(membership.Members, func(m hooks.Member) bool { return m.ID == id }) {
+		return 0
+	}
+	return id
+}
+
+// health is what the contact's own etcd said, in the words of hooks.
+func (c *contact) health(all []*contact) hooks.Health {
+	if c.status == nil {
+		return hooks.Health{Err: c.err.Error()}
+	}
+	s := c.status
+	return hooks.Health{
+		ClusterID:   s.GetHeader().GetClusterId(),
+		MemberID:    s.GetHeader().GetMemberId(),
+		Leader:      s.GetLeader(),
+		Learner:     s.GetIsLearner(),
+		Version:     s.GetVersion(),
+		RaftTerm:    s.GetRaftTerm(),
+		RaftIndex:   s.GetRaftIndex(),
+		DBSize:      s.GetDbSize(),
+		DBSizeInUse: s.GetDbSizeInUse(),
+		Alarms:      c.alarms(all),
+	}
+}
+
+// alarms are those that this contact's member has raised, sorted. Every member keeps all alarms of the cluster and tells
+// them with its status; the member that has applied the most knows best. AlarmList would tell the same, but it is a
+// write: it goes through the log of raft (Alarm in etcd's etcdserver/v3_server.go), once per call of the hook.
+func (c *contact) alarms(all []*contact) []string {
+	best := c.status
+	for _, other := range all {
+		if other.status.GetHeader().GetClusterId() == best.GetHeader().GetClusterId() && other.status.GetRaftAppliedIndex() > best.GetRaftAppliedIndex() {
+			best = other.status
+		}
+	}
+	var names []string
+	for _, text := range best.GetErrors() {
+		// An AlarmMember in protobuf's text format; other errors, such as "etcdserver: no leader", are not.
+		var alarm pb.AlarmMember
+		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetMemberID() == c.status.GetHeader().GetMemberId() {
+			names = append(names, alarm.GetAlarm().String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

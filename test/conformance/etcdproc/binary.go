@@ -1,0 +1,43 @@
+//go:build unix
+
+// Package etcdproc runs clusters of real etcd processes on loopback for tests. A process is started, killed, paused and
+// wiped one by one; nothing here talks to Kubernetes. All waiting is polling of a condition.
+package etcdproc
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Versions that the tests run against: the newest patch of each minor version that Quorate supports.
+var Versions = []string{"3.5.35", "3.6.16", "3.7.3"}
+
+// EnvLab names the environment variable for the folder that holds bin/etcd-<version>/etcd. Without it, the folder is
+// quorate-lab in the user's cache.
+const EnvLab = "QUORATE_LAB"
+
+// Binary is the etcd program of a version. A missing one fails the test.
+func Binary(t testing.TB, version string) string {
+	t.Helper()
+	path := filepath.Join(lab(t), "bin", "etcd-"+version, "etcd")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("etcd %s is missing (%v): run `make etcd-binaries`, or set %s", version, err, EnvLab)
+	}
+	return path
+}
+
+func lab(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv(EnvLab); dir != "" {
+		return dir
+	}
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "quorate-lab")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatalf("no home directory: %v", err)
+	}
+	return filepath.Join(home, ".cache", "quorate-lab")
+}

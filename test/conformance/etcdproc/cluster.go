@@ -1,0 +1,138 @@
+//go:build unix
+
+package etcdproc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Patience is how long Eventually waits: far longer than anything takes on an idle machine.
+const Patience = 30 * time.Second
+
+// A Cluster is a set of members in folders of one test. It ends with the test.
+type Cluster struct {
+	// Members in the order in which they came; those that were killed or removed stay in it.
+	Members []*Member
+
+	t       testing.TB
+	version string
+	dir     string
+	token   string
+	extra   []string
+}
+
+// Start bootstraps n members named <name>-<i> and waits until all of them serve. Extra are more flags for each of them.
+func Start(t testing.TB, version, name string, n int, extra ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name, extra: extra}
+	for i := range n {
+		c.Members = append(c.Members, newMember(t, version, c.dir, fmt.Sprintf("%s-%d", name, i), extra))
+	}
+	for _, m := range c.Members {
+		m.start("new", c.token, initialCluster(c.Members))
+	}
+	c.WaitServing(c.Members...)
+	return c
+}
+
+// NewMember makes one more member, without starting it or telling etcd.
+func (c *Cluster) NewMember(name string) *Member {
+	c.t.Helper()
+	m := newMember(c.t, c.version, c.dir, name, c.extra)
+	c.Members = append(c.Members, m)
+	return m
+}
+
+// Join starts a member that was added to the member list. Others are the members of that list besides it.
+func (c *Cluster) Join(m *Member, others ...*Member) {
+	c.t.Helper()
+	m.start("existing", c.token, initialCluster(append([]*Member{m}, others...)))
+}
+
+func initialCluster(members []*Member) string {
+	var entries []string
+	for _, m := range members {
+		entries = append(entries, m.Name+"="+m.PeerURL)
+	}
+	return strings.Join(entries, ",")
+}
+
+// Endpoints of the given members, or of all.
+func (c *Cluster) Endpoints(of ...*Member) []hooks.Endpoint {
+	if len(of) == 0 {
+		of = c.Members
+	}
+	var endpoints []hooks.Endpoint
+	for _, m := range of {
+		endpoints = append(endpoints, m.Endpoint())
+	}
+	return endpoints
+}
+
+// WaitServing waits until each of these members answers its status and follows a leader.
+func (c *Cluster) WaitServing(members ...*Member) {
+	c.t.Helper()
+	for _, m := range members {
+		Eventually(c.t, m.Name+" serves", func(ctx context.Context) error {
+			if !m.Running() {
+				return fmt.Errorf("its process has ended")
+			}
+			client := m.Client()
+			defer func() { _ = client.Close() }()
+			s, err := client.Status(ctx, m.ClientURL)
+			if err == nil && s.Leader == 0 {
+				err = fmt.Errorf("it has no leader")
+			}
+			return err
+		})
+	}
+}
+
+// Put writes n small keys through one member.
+func (m *Member) Put(n int) {
+	m.t.Helper()
+	client := m.Client()
+	defer func() { _ = client.Close() }()
+	for i := range n {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		_, err := client.Put(ctx, fmt.Sprintf("key-%d", i), "value")
+		cancel()
+		if err != nil {
+			m.t.Fatalf("writing through %s: %v", m.Name, err)
+		}
+	}
+}
+
+// Client is etcd's own client to this member alone.
+func (m *Member) Client() *clientv3.Client {
+	m.t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.ClientURL}, Logger: zap.NewNop()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return client
+}
+
+// Eventually polls a condition until it has no error. Each try has two seconds.
+func Eventually(t testing.TB, what string, try func(context.Context) error) {
+	t.Helper()
+	var err error
+	for began := time.Now(); time.Since(began) < Patience; time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		err = try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	t.Fatalf("waited %s in vain for: %s: %v", Patience, what, err)
+}
