@@ -42,25 +42,26 @@ func (s *story) breaches() []string {
 // verbs are what a story can say.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16]: kubectl apply
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | image=repository | version=3.6.17: kubectl edit
+	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [ready]: kubectl apply, and wait
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | image=repository | version=3.6.17 | snapshot-count=1000
 	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | cluster [orphan]: kubectl delete
 	"status":  (*story).status,  // status wipe
 	"write":   (*story).write,   // write n=10: clients write
 
 	// what happens
-	"kill":    fault((*world.World).KillPod),                           // kill pod=demo-1: gone at once
-	"restart": fault((*world.World).Restart),                           // restart pod=demo-1: its etcd dies
-	"evict":   fault((*world.World).Evict),                             // evict pod=demo-1: it ends for good
-	"reboot":  fault((*world.World).Reboot),                            // reboot node=demo-1: its memory is empty, the pod object stays
-	"lose":    (*story).lose,                                           // lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"heal":    fault((*world.World).HealNode),                          // heal node=demo-1
-	"image":   (*story).image,                                          // image bad=repository | good=repository
-	"etcd":    (*story).etcd,                                           // etcd down | up | connected=5s | lose-reply | pace=3
-	"network": (*story).network,                                        // network unreachable=demo-1 | isolated=demo-1 | stranger=demo-1 | healed
-	"cache":   (*story).cache,                                          // cache freeze=pod,claim | thaw=pod | thaw
-	"tick":    (*story).tick,                                           // tick 30s: time passes
-	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" }, // Kubernetes and etcd move one step
+	"kill":    fault((*world.World).KillPod),                               // kill pod=demo-1: gone at once
+	"restart": fault((*world.World).Restart),                               // restart pod=demo-1: its etcd dies
+	"evict":   fault((*world.World).Evict),                                 // evict pod=demo-1: it ends for good
+	"reboot":  fault((*world.World).Reboot),                                // reboot node=demo-1: its memory is empty, the pod object stays
+	"lose":    (*story).lose,                                               // lose claim=demo-1 | node=demo-1: with the data, or without a word
+	"heal":    fault((*world.World).HealNode),                              // heal node=demo-1
+	"image":   (*story).image,                                              // image bad=repository | good=repository
+	"etcd":    (*story).etcd,                                               // etcd down | up | connected=5s | lose-reply | pace=3
+	"network": (*story).network,                                            // network unreachable=demo-1 | isolated=demo-1 | stranger=demo-1 | healed
+	"cache":   (*story).cache,                                              // cache freeze=pod,claim | thaw=pod | thaw
+	"tick":    (*story).tick,                                               // tick 30s: time passes
+	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" },     // Kubernetes and etcd move one step
+	"kubelet": func(s *story, _ args) string { s.w.Kubelets(); return "" }, // the nodes alone do
 
 	// what Quorate does
 	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2]
@@ -124,6 +125,9 @@ func (s *story) cluster(a args) string {
 	spec := v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("1Gi")}}
 	change(&spec, a)
 	s.w.CreateCluster(name, spec)
+	if a.has("ready") {
+		s.stabilize(args{})
+	}
 	return ""
 }
 
@@ -144,6 +148,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("image") {
 		spec.Image.Repository = a["image"]
+	}
+	if a.has("snapshot-count") {
+		spec.Options.SnapshotCount = new(int64(a.number("snapshot-count", 0)))
 	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
@@ -338,7 +345,7 @@ func (s *story) stabilize(a args) string {
 			return b.String() + s.quiet()
 		}
 		if n == enough-1 {
-			b.WriteString("VIOLATION S16: still busy\n")
+			s.w.Oracle.Broken = append(s.w.Oracle.Broken, "S16: still busy")
 		}
 	}
 	return b.String()
@@ -351,16 +358,19 @@ func (s *story) next() string {
 	if c == nil {
 		return ""
 	}
-	if s.last = verdict(c); s.last == last && c.Outcome == nil && len(s.w.Log) == 0 {
+	if s.last = verdict(c); s.last == last && !changed(c) && len(s.w.Log) == 0 {
 		return ""
 	}
 	return s.last + outcome(c.Outcome) + s.writes()
 }
 
+// changed reports whether the call changed etcd; a step that was refused did not.
+func changed(c *world.Call) bool { return c.Outcome != nil && c.Outcome.Err == "" }
+
 func (s *story) quiet() string {
 	before := s.w.Writes
 	c := s.w.Sync(world.Crash{})
-	if wrote := s.writes(); s.w.Writes != before || c != nil && c.Outcome != nil {
+	if wrote := s.writes(); s.w.Writes != before || c != nil && changed(c) {
 		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "S16: a call after everything is stable writes "+wrote)
 	}
 	return ""

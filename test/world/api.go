@@ -182,6 +182,7 @@ func (w *World) drop(key Key) {
 		w.stop(o.GetUID())
 		delete(w.Dirs, memoryOf(o.GetUID()))
 		delete(w.Markers, o.GetUID())
+		delete(w.Prepared, o.GetUID())
 	case ClaimKind:
 		delete(w.Dirs, volumeOf(o.GetUID()))
 	}

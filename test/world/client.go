@@ -52,6 +52,7 @@ var (
 	errChanged    = errors.New("the member list has changed since the decision")
 	errNoExecutor = errors.New("no member to ask")
 	errTimeout    = errors.New("no answer in time")
+	errStranger   = errors.New("answered by a stranger")
 
 	errUnhealthy    = errors.New("etcdserver: unhealthy cluster")
 	errNotEnough    = errors.New("etcdserver: re-configuration failed due to not enough started members")
@@ -73,7 +74,7 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 	list := c.findList(endpoints, health)
 	for _, e := range endpoints {
 		if h := health[e.Name]; list != nil && h.Err == "" && !belongs(list, h, e) {
-			health[e.Name] = hooks.Health{Err: "answered by a stranger"}
+			health[e.Name] = hooks.Health{Err: errStranger.Error()}
 		}
 	}
 	c.seen = append(c.seen, sight{list, health})
@@ -120,9 +121,11 @@ func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.He
 		return cmp.Compare(rank(a), rank(b))
 	})
 	for _, e := range able {
-		if list := c.list(health[e.Name].ClusterID); list != nil && belongs(list, health[e.Name], e) {
+		list := c.list(health[e.Name].ClusterID)
+		if belongs(list, health[e.Name], e) {
 			return list
 		}
+		health[e.Name] = hooks.Health{Err: errStranger.Error()}
 	}
 	return nil
 }

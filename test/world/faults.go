@@ -25,6 +25,7 @@ func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
 // DeleteCluster is what kubectl delete does, with --cascade=orphan when asked.
 func (w *World) DeleteCluster(orphan bool) {
 	if orphan {
+		w.Oracle.orphaned = true
 		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, metav1.FinalizerOrphanDependents) })
 	}
 	_ = w.remove(ClusterKind, w.Cluster().Name, "")
@@ -61,6 +62,7 @@ func (w *World) Reboot(name string) {
 	uid := w.Pod(name).UID
 	w.stop(uid)
 	delete(w.Dirs, memoryOf(uid))
+	delete(w.Prepared, uid)
 	w.Changes++
 }
 

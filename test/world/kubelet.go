@@ -82,12 +82,15 @@ func (w *World) run(pod *corev1.Pod) state {
 
 // prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
 func (w *World) prepare(pod *corev1.Pod, place string) bool {
+	if w.Prepared[pod.UID] {
+		return true
+	}
 	empty := w.Dirs[place].Member == 0
 	resumes := slices.Contains(pod.Spec.InitContainers[0].Args, "--start="+hooks.StartResume)
 	if empty && (resumes || w.Markers[pod.UID]) {
 		return false
 	}
-	w.Markers[pod.UID] = true
+	w.Markers[pod.UID], w.Prepared[pod.UID] = true, true
 	return true
 }
 

@@ -26,6 +26,8 @@ type Oracle struct {
 	names map[string]uint64
 	// learned are members that were initial or have been learners: the only ones that may vote (S4).
 	learned map[uint64]bool
+	// orphaned is set when somebody asked for the children to be kept (S17).
+	orphaned bool
 }
 
 func newOracle() Oracle {
@@ -40,7 +42,7 @@ func (o Oracle) clone() Oracle {
 
 // newCluster forgets the names of an earlier cluster object: a new one begins anew.
 func (o *Oracle) newCluster() {
-	o.cluster = 0
+	o.cluster, o.orphaned = 0, false
 	o.names = map[string]uint64{}
 }
 
@@ -136,10 +138,16 @@ func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	}
 }
 
-// beforeDelete looks at a deletion of ours: no claim of a member that is still one.
+// beforeDelete looks at a deletion of ours: no claim of a member that is still one, nothing that is to be kept.
 func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object) {
 	live := w.Objects[key]
-	if key.Kind != ClaimKind || c.Finalizing || live == nil || live.GetUID() != observed.GetUID() {
+	if key.Kind != ClaimKind || live == nil || live.GetUID() != observed.GetUID() {
+		return
+	}
+	if o.orphaned && c.Finalizing {
+		w.violate("S17", "the claim %s is deleted, which was to be orphaned", key.Name)
+	}
+	if c.Finalizing {
 		return
 	}
 	for _, m := range w.Etcd.Clusters[o.cluster].Members {

@@ -35,6 +35,8 @@ type World struct {
 	Lost map[string]bool
 	// Markers are the pods in which prepare has once let etcd start.
 	Markers map[types.UID]bool
+	// Prepared are the pods whose init container is done; it runs again only after a reboot.
+	Prepared map[types.UID]bool
 	// Dirs are the data directories that exist, by place; Procs the running etcds, by the UID of their pod.
 	Dirs  map[string]Dir
 	Procs map[types.UID]Proc
@@ -62,6 +64,7 @@ func New() *World {
 		Frozen:    map[Kind]map[string]metav1.Object{},
 		Lost:      map[string]bool{},
 		Markers:   map[types.UID]bool{},
+		Prepared:  map[types.UID]bool{},
 		Dirs:      map[string]Dir{},
 		Procs:     map[types.UID]Proc{},
 		BadImages: map[string]bool{},
@@ -75,7 +78,8 @@ func New() *World {
 func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
-	c.Lost, c.Markers, c.Dirs, c.Procs, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Markers), maps.Clone(w.Dirs), maps.Clone(w.Procs), maps.Clone(w.BadImages)
+	c.Lost, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.BadImages)
+	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
 	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)
 	c.Log = slices.Clone(w.Log)

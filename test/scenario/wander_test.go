@@ -1,0 +1,145 @@
+package scenario
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/world"
+)
+
+var wanderings = flag.Int("wanderings", 100, "how many random walks TestWander takes")
+
+// TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
+// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
+func TestWander(t *testing.T) {
+	for seed := range uint64(*wanderings) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			s := newStory()
+			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)]})
+			var told strings.Builder
+			for range 5 + r.IntN(60) {
+				told.WriteString(s.wander(r))
+			}
+			told.WriteString(s.recover())
+			if broken := s.breaches(); len(broken) > 0 {
+				t.Errorf("VIOLATION %s\n%s", broken, told.String())
+			}
+			if c := s.w.Cluster(); c.Status.Phase != "Converged" && c.Status.Phase != "QuorumLost" && s.alive() {
+				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
+			}
+		})
+	}
+}
+
+// wander does one thing by chance.
+func (s *story) wander(r *rand.Rand) string {
+	pick := func(names []string) string {
+		if len(names) == 0 {
+			return ""
+		}
+		return names[r.IntN(len(names))]
+	}
+	pods, claims := s.names()
+	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes}, {At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
+	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind}
+	pod, claim, kind := pick(pods), pick(claims), kinds[r.IntN(len(kinds))]
+	do := func(what string, with any, f func()) string {
+		f()
+		return fmt.Sprintf("%s %v\n", what, with)
+	}
+	switch n := r.IntN(100); {
+	case n < 30:
+		return "sync " + s.told(s.w.Sync(world.Crash{}))
+	case n < 55:
+		return do("pass", "", s.w.Pass)
+	case n < 60:
+		return do("kubelet", "", s.w.Kubelets)
+	case n < 66:
+		c := crashes[r.IntN(len(crashes))]
+		return fmt.Sprint("crash ", c, s.told(s.w.Sync(c)))
+	case n < 70:
+		return s.twoSyncs(args{})
+	case n < 76:
+		return do("freeze", kind, func() { s.w.Freeze(kind) })
+	case n < 80:
+		return do("thaw", kind, func() { s.w.Thaw(kind) })
+	case n < 84:
+		size := int32(1 + r.IntN(5))
+		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
+	case n < 86:
+		return do("write", "", func() { s.w.Write(1 + r.IntN(20)) })
+	case n < 87:
+		return do("lose reply", "", func() { s.w.Etcd.LoseReply = true })
+	case n < 88:
+		return do("etcd down", !s.w.Net.Down, func() { s.w.Net.Down = !s.w.Net.Down })
+	case n < 89:
+		return do("wipe", "status", s.w.WipeStatus)
+	case n < 90:
+		return do("pace", "", func() { s.w.Etcd.LearnerPace = r.IntN(4) })
+	case pod == "":
+		return ""
+	case n < 92:
+		return do("kill", pod, func() { s.w.KillPod(pod) })
+	case n < 93:
+		return do("delete pod", pod, func() { _ = s.w.Delete(world.PodKind, pod) })
+	case n < 94:
+		return do("evict", pod, func() { s.w.Evict(pod) })
+	case n < 95:
+		return do("restart", pod, func() { s.w.Restart(pod) })
+	case n < 96:
+		return do("reboot", pod, func() { s.w.Reboot(pod) })
+	case n < 97:
+		return do("isolate", pod, func() { s.w.Net.Isolated[pod] = !s.w.Net.Isolated[pod] })
+	case n < 98:
+		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
+	case claim == "":
+		return ""
+	case n < 99:
+		return do("lose claim", claim, func() { s.w.LoseClaim(claim) })
+	}
+	return do("delete claim", claim, func() { _ = s.w.Delete(world.ClaimKind, claim) })
+}
+
+func (s *story) names() (pods, claims []string) {
+	for _, p := range s.w.Pods() {
+		pods = append(pods, p.Name)
+	}
+	for _, c := range s.w.Claims() {
+		claims = append(claims, c.Name)
+	}
+	return pods, claims
+}
+
+// recover ends all faults that can end.
+func (s *story) recover() string {
+	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
+	return s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+}
+
+// alive reports whether a majority of the voters still has data to come back with.
+func (s *story) alive() bool {
+	for _, c := range s.w.Etcd.Clusters {
+		var voters, held int
+		for _, m := range c.Members {
+			if m.Learner {
+				continue
+			}
+			voters++
+			for _, d := range s.w.Dirs {
+				if d.Cluster == c.ID && d.Member == m.ID {
+					held++
+				}
+			}
+		}
+		if held < voters/2+1 {
+			return false
+		}
+	}
+	return !slices.Contains([]string{"Start", "Found"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0
+}
