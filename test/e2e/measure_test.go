@@ -1,0 +1,138 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the machine's mood
+// is the same for both. It runs on demand: `make bench`.
+func TestTimeToAvailable(t *testing.T) {
+	if os.Getenv("QUORATE_BENCH") == "" {
+		t.Skip("a measurement, for `make bench`")
+	}
+	const rounds = 5
+	var ours, byHand, returns, returnsByHand []time.Duration
+	for i := range rounds {
+		t.Run(fmt.Sprintf("quorate-%d", i), func(t *testing.T) {
+			c := inNamespace(t)
+			begin := time.Now()
+			c.apply(three)
+			kube(t, "-n", c.ns, "wait", "--for=condition=Available", "etcdcluster/demo", "--timeout=90s")
+			ours = append(ours, time.Since(begin))
+			c.converges(3, 60*time.Second)
+			kube(t, "-n", c.ns, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s")
+			returns = append(returns, c.returns("demo-1"))
+		})
+		t.Run(fmt.Sprintf("by-hand-%d", i), func(t *testing.T) {
+			c := inNamespace(t)
+			begin := time.Now()
+			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
+			require.NoError(t, err)
+			kube(t, "-n", c.ns, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s")
+			byHand = append(byHand, time.Since(begin))
+			returnsByHand = append(returnsByHand, c.replacedByHand("demo-1"))
+		})
+	}
+	report := func(what string, a, b []time.Duration) float64 {
+		ratio := median(a).Seconds() / median(b).Seconds()
+		fmt.Printf("| %s | %s | %s | %.2f |\n", what, spanOf(a), spanOf(b), ratio)
+		return ratio
+	}
+	fmt.Printf("\n| seconds: median (min-max) of %d | Quorate | by hand | ratio |\n|---|---|---|---|\n", rounds)
+	ratio := report("apply to Available, 3 members on claims", ours, byHand)
+	report("deleted pod Ready again", returns, returnsByHand)
+	assert.LessOrEqual(t, ratio, 1.5, "the bound of the project")
+}
+
+// returns deletes a member's pod and measures until its successor is Ready.
+func (c *cluster) returns(pod string) time.Duration {
+	c.t.Helper()
+	begin := time.Now()
+	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
+	eventually(c.t, time.Minute, pod+" exists again", func() string {
+		if out := kube(c.t, "-n", c.ns, "get", "pod", pod, "-o", "name", "--ignore-not-found"); out == "" {
+			return "no pod"
+		}
+		return ""
+	})
+	kube(c.t, "-n", c.ns, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=90s")
+	return time.Since(begin)
+}
+
+// replacedByHand does the same with pods that nobody watches: the person applies the pod again.
+func (c *cluster) replacedByHand(pod string) time.Duration {
+	c.t.Helper()
+	begin := time.Now()
+	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
+	_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	kube(c.t, "-n", c.ns, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=90s")
+	return time.Since(begin)
+}
+
+// byHandManifest is what an engineer writes without an operator: Services, three claims, three pods, a static bootstrap.
+func byHandManifest(ns string) string {
+	var b strings.Builder
+	b.WriteString(strings.ReplaceAll(`
+apiVersion: v1
+kind: Service
+metadata: {name: demo, namespace: NS}
+spec: {selector: {app: etcd}, ports: [{name: client, port: 2379}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: demo-peers, namespace: NS}
+spec: {clusterIP: None, publishNotReadyAddresses: true, selector: {app: etcd}, ports: [{name: client, port: 2379}, {name: peer, port: 2380}]}
+`, "NS", ns))
+	url := func(i, port int) string { return fmt.Sprintf("http://demo-%d.demo-peers.%s.svc:%d", i, ns, port) }
+	var initial []string
+	for i := range 3 {
+		initial = append(initial, fmt.Sprintf("demo-%d=%s", i, url(i, 2380)))
+	}
+	for i := range 3 {
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: demo-%[1]d, namespace: %[2]s}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: demo-%[1]d, namespace: %[2]s, labels: {app: etcd}}
+spec:
+  hostname: demo-%[1]d
+  subdomain: demo-peers
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 10001, fsGroup: 10001}
+  containers:
+  - name: etcd
+    image: gcr.io/etcd-development/etcd:v3.6.16
+    command: [/usr/local/bin/etcd, --name=demo-%[1]d, --data-dir=/var/lib/etcd/data, --listen-client-urls=http://0.0.0.0:2379, --listen-peer-urls=http://0.0.0.0:2380,
+      --listen-metrics-urls=http://0.0.0.0:2381, --advertise-client-urls=%[3]s, --initial-advertise-peer-urls=%[4]s, "--initial-cluster=%[5]s"]
+    resources: {requests: {cpu: 100m, memory: 256Mi}}
+    readinessProbe: {httpGet: {path: /readyz, port: 2381}, periodSeconds: 2}
+    volumeMounts: [{name: data, mountPath: /var/lib/etcd}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: demo-%[1]d}}]
+`, i, ns, url(i, 2379), url(i, 2380), strings.Join(initial, ","))
+	}
+	return b.String()
+}
+
+func median(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[len(sorted)/2]
+}
+
+func spanOf(d []time.Duration) string {
+	return fmt.Sprintf("%.1f (%.1f-%.1f)", median(d).Seconds(), slices.Min(d).Seconds(), slices.Max(d).Seconds())
+}
