@@ -70,6 +70,7 @@ var verbs = map[string]func(*story, args) string{
 	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
 	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
 	"check":     (*story).check,     // how things are
+	"converged": (*story).converged, // insists that the cluster is as the spec wants it
 }
 
 func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
@@ -362,6 +363,13 @@ func (s *story) next() string {
 		return ""
 	}
 	return s.last + outcome(c.Outcome) + s.writes()
+}
+
+func (s *story) converged(args) string {
+	if phase := s.w.Cluster().Status.Phase; phase != "Converged" {
+		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "liveness: nothing fails any more, and the cluster stays in "+phase)
+	}
+	return ""
 }
 
 // changed reports whether the call changed etcd; a step that was refused did not.
