@@ -1,0 +1,208 @@
+// Quorate runs etcd clusters on Kubernetes. This is its one binary: the hook server, and the small jobs that run inside
+// the members' pods.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// Set by the linker: -X main.version=v1.2.3 -X main.commit=0123abc.
+var (
+	version = "devel"
+	commit  = "unknown"
+)
+
+const usage = `Quorate runs etcd clusters on Kubernetes.
+
+Usage:
+  quorate serve [flags]     answer Metacontroller's hooks
+  quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
+  quorate version           print the version
+
+"quorate <command> -h" lists the flags. A flag of serve may also be set in the environment: --call-timeout is
+QUORATE_CALL_TIMEOUT.
+`
+
+// Exit codes, besides hooks.ExitDataLost of prepare.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run is the whole program; the result is its exit code.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	command := ""
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "serve":
+		return exitCode(serve(ctx, args, getenv, stderr), stderr)
+	case "prepare":
+		return runPrepare(args, stderr)
+	case "version":
+		fmt.Fprintf(stdout, "quorate %s (commit %s, %s)\n", version, commit, runtime.Version())
+		return 0
+	case "help", "-h", "--help":
+		fmt.Fprint(stdout, usage)
+		return 0
+	case "":
+		fmt.Fprint(stderr, usage)
+	default:
+		fmt.Fprintf(stderr, "quorate: there is no command %q\n\n%s", command, usage)
+	}
+	return exitUsage
+}
+
+// errUsage is a mistake in the flags that the flag package has already explained.
+var errUsage = errors.New("usage")
+
+func exitCode(err error, stderr io.Writer) int {
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "quorate: %v\n", err)
+	return exitFailed
+}
+
+// serve answers hooks until ctx ends. Logs go to stderr as JSON.
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	var (
+		o        server.Options
+		listen   string
+		policy   string
+		logLevel slog.Level
+	)
+	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&listen, "listen", ":8080", "`address` to listen on")
+	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
+	flags.StringVar(&policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
+	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
+	flags.DurationVar(&o.CallTimeout, "call-timeout", 8*time.Second, "how `long` one call may take; keep it below the webhook's timeout in the CompositeController")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 2*time.Second, "how `long` /readyz fails before the server stops listening at shutdown; negative for not at all")
+	flags.BoolVar(&o.Verify, "verify", false, "check every decision against the rules of safety before it counts")
+	flags.TextVar(&logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
+	if err := parse(flags, args, getenv); err != nil {
+		return err
+	}
+	if o.Settings.Image == "" {
+		return errors.New("the image of Quorate is not set: pass --image or QUORATE_IMAGE, such as the image of this very container")
+	}
+	switch o.Settings.ImagePullPolicy = corev1.PullPolicy(policy); o.Settings.ImagePullPolicy {
+	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return fmt.Errorf("--image-pull-policy must be Always, IfNotPresent or Never, not %q", policy)
+	}
+	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
+		return errors.New("--max-body and --call-timeout must be more than 0")
+	}
+	tuneMemory(getenv)
+	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
+	slog.SetDefault(o.Log)
+	o.Metrics = server.NewMetrics(version, commit)
+	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	o.Log.Info("quorate", "version", version, "commit", commit, "image", o.Settings.Image, "verify", o.Verify)
+	return server.New(o).Serve(ctx, l)
+}
+
+// parse reads flags from the arguments, and those that are not there from the environment. Arguments win.
+func parse(flags *flag.FlagSet, args []string, getenv func(string) string) error {
+	var err error
+	flags.VisitAll(func(f *flag.Flag) {
+		name := "QUORATE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if v := getenv(name); v != "" && err == nil {
+			if e := f.Value.Set(v); e != nil {
+				err = fmt.Errorf("%s: %q is not a value for --%s: %w", name, v, f.Name, e)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return errUsage
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%s takes no argument %q", flags.Name(), flags.Arg(0))
+	}
+	return nil
+}
+
+// tuneMemory lets garbage pile up to some 16 MiB before it is collected, since a call leaves much of it and little that
+// lasts, and collects harder from 48 MiB on. GOGC and GOMEMLIMIT in the environment win.
+func tuneMemory(getenv func(string) string) {
+	if getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(48 << 20)
+	}
+}
+
+// runPrepare is the command prepare; the result is the exit code.
+func runPrepare(args []string, stderr io.Writer) int {
+	var dataDir, marker, start string
+	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
+	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return exitCode(err, stderr)
+	}
+	err := prepare(dataDir, start, marker)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
+	terminationMessage(err.Error())
+	if errors.Is(err, errDataLost) {
+		return hooks.ExitDataLost
+	}
+	return exitFailed
+}
+
+// terminationMessage leaves words where Kubernetes looks for them, if it does.
+func terminationMessage(words string) {
+	f, err := os.OpenFile("/dev/termination-log", os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.WriteString(words)
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// write makes files, with their directories, below dir.
+func write(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte("x"), 0o644))
+	}
+}
+
+func TestPrepare(t *testing.T) {
+	var (
+		data = []string{"data/member/wal/0000000000000000-0000000000000000.wal", "data/member/snap/db"}
+		half = []string{"data/member/snap/db", "data/member/wal/0.tmp", "data/member/wal.tmp/0000000000000000-0000000000000000.wal"}
+	)
+	cases := []struct {
+		name, reason string
+		start        string
+		files        []string
+		marker       bool
+		lost         bool
+	}{
+		{"bootstrap, new", "an initial member's first start", hooks.StartBootstrap, nil, false, false},
+		{"join, new", "a learner's first start", hooks.StartJoin, nil, false, false},
+		{"resume, new pod on its volume", "the ordinary replacement of a pod", hooks.StartResume, data, false, false},
+		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started", hooks.StartBootstrap, data, false, false},
+		{"join, pod made again", "the same for a learner", hooks.StartJoin, data, false, false},
+		{"resume, empty", "the volume was lost", hooks.StartResume, nil, false, true},
+		{"resume, half-written", "etcd would start anew on it", hooks.StartResume, half, false, true},
+		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged", hooks.StartBootstrap, half, false, false},
+		{"join, half-written", "the same for a learner", hooks.StartJoin, half, false, false},
+		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap, nil, true, true},
+		{"join, node rebooted", "the same for a learner", hooks.StartJoin, nil, true, true},
+		{"resume, node rebooted", "the same for any", hooks.StartResume, nil, true, true},
+		{"bootstrap, half-written after a start", "what this pod had is not there any more", hooks.StartBootstrap, half, true, true},
+		{"bootstrap, rebooted with its volume", "disks survive reboots", hooks.StartBootstrap, data, true, false},
+		{"join, rebooted with its volume", "disks survive reboots", hooks.StartJoin, data, true, false},
+		{"resume, rebooted with its volume", "disks survive reboots", hooks.StartResume, data, true, false},
+		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", hooks.StartResume, data[:1], false, true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			marker := filepath.Join(dir, "state", "started")
+			write(t, dir, append(c.files, "state/other")...)
+			if c.marker {
+				write(t, dir, "state/started")
+			}
+			err := prepare(filepath.Join(dir, "data"), c.start, marker)
+			if c.lost {
+				require.ErrorIs(t, err, errDataLost, c.reason)
+				require.NotContains(t, err.Error(), "\n")
+				_, statErr := os.Stat(marker)
+				require.Equal(t, c.marker, statErr == nil, "a refusal changes nothing")
+				return
+			}
+			require.NoError(t, err, c.reason)
+			require.FileExists(t, marker)
+			if c.files == nil {
+				require.ErrorIs(t, prepare(filepath.Join(dir, "data"), c.start, marker), errDataLost, "the second time the data must be there")
+			}
+		})
+	}
+}
+
+// TestPrepareDoesNotGuess: what can't be read is not empty, and what can't be noted must not start.
+func TestPrepareDoesNotGuess(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "data/member/wal") // a file where a directory should be
+	err := prepare(filepath.Join(dir, "data"), hooks.StartBootstrap, filepath.Join(dir, "started"))
+	require.ErrorContains(t, err, "can't be read")
+	require.NotErrorIs(t, err, errDataLost)
+
+	err = prepare(filepath.Join(dir, "none"), hooks.StartBootstrap, filepath.Join(dir, "no-such-directory", "started"))
+	require.ErrorContains(t, err, "can't be written")
+	require.NotErrorIs(t, err, errDataLost)
+
+	require.ErrorContains(t, prepare(dir, "again", filepath.Join(dir, "started")), "--start must be")
+}
+
+func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	cases := []struct {
+		args string
+		env  map[string]string
+		code int
+		says string
+	}{
+		{"", nil, 2, "Usage:"},
+		{"help", nil, 0, "quorate serve"},
+		{"version", nil, 0, "quorate devel (commit unknown, go"},
+		{"fly", nil, 2, `no command "fly"`},
+		{"serve", nil, 1, "pass --image or QUORATE_IMAGE"},
+		{"serve -h", nil, 0, "-call-timeout"},
+		{"serve --no-such-flag", nil, 2, "no-such-flag"},
+		{"serve extra", nil, 1, `takes no argument "extra"`},
+		{"serve", map[string]string{"QUORATE_CALL_TIMEOUT": "soon"}, 1, "QUORATE_CALL_TIMEOUT"},
+		{"serve --image=i --image-pull-policy=Sometimes", nil, 1, "--image-pull-policy must be"},
+		{"serve --image=i --call-timeout=0s", nil, 1, "more than 0"},
+		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
+		{"prepare", nil, 1, "--start must be"},
+		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, hooks.ExitDataLost, "the member's data is lost"},
+		{"prepare --start=join --data-dir=" + dir + " --marker=" + dir + "/m", nil, 0, ""},
+	}
+	for _, c := range cases {
+		var out bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), func(k string) string { return c.env[k] }, &out, &out)
+		require.Equal(t, c.code, code, "%s: %s", c.args, out.String())
+		require.Contains(t, out.String(), c.says, c.args)
+	}
+}
+
+func TestServeUntilTerminated(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	ctx, terminate := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() {
+		code <- run(ctx, []string{"serve", "--listen", address, "--drain-delay=-1ns"}, func(k string) string {
+			return map[string]string{"QUORATE_IMAGE": "i", "QUORATE_VERIFY": "1", "QUORATE_LOG_LEVEL": "warn"}[k]
+		}, &bytes.Buffer{}, &bytes.Buffer{})
+	}()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == 200
+	}, 5*time.Second, 10*time.Millisecond)
+	terminate()
+	require.Equal(t, 0, <-code)
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestSteadyStateWritesNothing answers the same request twice and applies the answers as Metacontroller does.
+func TestSteadyStateWritesNothing(t *testing.T) {
+	s, _ := testServer(Options{})
+	h := s.Handler()
+	first, second := post(h, "/sync", steady(t)), post(h, "/sync", steady(t))
+	require.Equal(t, 200, first.Code, first.Body.String())
+	require.Equal(t, first.Body.String(), second.Body.String(), "equal decisions must be equal bytes")
+	require.NotContains(t, first.Body.String(), "null")
+	require.NotContains(t, first.Body.String(), "managedFields")
+
+	var request, answer map[string]any
+	require.NoError(t, json.Unmarshal(steady(t), &request))
+	require.NoError(t, json.Unmarshal(first.Body.Bytes(), &answer))
+	require.Empty(t, apply(t, request, answer))
+	require.Equal(t, at(request, "parent", "status"), with(answer["status"].(map[string]any), "observedGeneration", 1.0))
+}
+
+// TestKeptChildren checks what Metacontroller would write to pods and claims that others have changed, and that it
+// writes it once.
+func TestKeptChildren(t *testing.T) {
+	pod := func(r map[string]any) map[string]any { return at(r, "children", groupPods, "orders-1", "spec") }
+	first := func(list any) map[string]any { return list.([]any)[0].(map[string]any) }
+	cases := []struct {
+		name, reason string
+		edit         func(r map[string]any)
+		writes       []string
+	}{
+		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would fail for ever",
+			func(r map[string]any) {
+				spec := pod(r)
+				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
+				spec["tolerations"] = append([]any{ours}, spec["tolerations"].([]any)...)
+				reapplied(t, r, "orders-1", func(last map[string]any) { last["tolerations"] = []any{ours} })
+			}, []string{"Pod orders-1"}},
+		{"resized in place", "only the subresource resize may change resources; reverting would fail for ever",
+			func(r map[string]any) {
+				at(first(pod(r)["containers"]), "resources", "requests")["memory"] = "512Mi"
+			}, []string{"Pod orders-1"}},
+		{"a sidecar was injected", "what we do not own is not in the answer",
+			func(r map[string]any) {
+				spec := pod(r)
+				spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
+			}, nil},
+		{"a registry mirror was put in", "a pod that runs keeps its observed image",
+			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" }, []string{"Pod orders-1"}},
+		{"never applied by Metacontroller", "adopted: the observed spec is all we know",
+			func(r map[string]any) {
+				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
+			}, []string{"Pod orders-1"}},
+		{"annotation damaged", "as if it were not there; Metacontroller itself fails on it, which changes nothing",
+			func(r map[string]any) {
+				at(r, "children", groupPods, "orders-1", "metadata", "annotations")[lastApplied] = "{"
+			}, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := testServer(Options{})
+			h := s.Handler()
+			var request map[string]any
+			require.NoError(t, json.Unmarshal(edited(t, c.edit), &request))
+			for round, want := range [][]string{c.writes, nil} {
+				raw, err := json.Marshal(request)
+				require.NoError(t, err)
+				w := post(h, "/sync", raw)
+				require.Equal(t, 200, w.Code, w.Body.String())
+				var answer map[string]any
+				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+				before := pod(request)
+				require.Equal(t, want, apply(t, request, answer), "round %d: %s", round, c.reason)
+				require.Equal(t, before, pod(request), "the spec of a pod that is kept must not change: %s", c.reason)
+			}
+		})
+	}
+}
+
+// TestKeptSpecCarriesWhatIsDecided: what the decision changes reaches the answer, and nothing else does.
+func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
+	r, err := decode(bytes.NewReader(steady(t)))
+	require.NoError(t, err)
+	observed := r.Children.Pods["orders-1"]
+	annotation := observed.Annotations[lastApplied]
+
+	decided := observed.Spec.DeepCopy()
+	decided.Containers[0].Image = "etcd:new"
+	got := keptSpec(annotation, decided)
+	require.Equal(t, "etcd:new", got.Containers[0].Image)
+	require.Empty(t, got.NodeName, "the scheduler's field is not ours")
+	require.Equal(t, observed.Spec.Containers[0].Command, got.Containers[0].Command)
+
+	var last struct{ Spec *corev1.PodSpec }
+	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
+	last.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "etcd.quorate.dev/founded"}}
+	gated, err := json.Marshal(map[string]any{"spec": last.Spec})
+	require.NoError(t, err)
+	require.Empty(t, keptSpec(string(gated), decided).SchedulingGates, "the decision lifted the gate")
+	decided.SchedulingGates = last.Spec.SchedulingGates
+	require.Equal(t, last.Spec.SchedulingGates, keptSpec(string(gated), decided).SchedulingGates)
+
+	before := observed.Spec.DeepCopy()
+	_ = keptSpec(annotation, &observed.Spec)
+	require.Equal(t, before, &observed.Spec, "what was observed must not change")
+
+	claim := r.Children.Claims["orders-1"]
+	require.Empty(t, keptSpec(claim.Annotations[lastApplied], &claim.Spec).VolumeName)
+}
+
+func with(o map[string]any, key string, v any) map[string]any { o[key] = v; return o }
+
+// reapplied edits the spec in the annotation of a pod.
+func reapplied(t testing.TB, request map[string]any, name string, edit func(spec map[string]any)) {
+	t.Helper()
+	annotations := at(request, "children", groupPods, name, "metadata", "annotations")
+	var last map[string]any
+	require.NoError(t, json.Unmarshal([]byte(annotations[lastApplied].(string)), &last))
+	edit(at(last, "spec"))
+	raw, err := json.Marshal(last)
+	require.NoError(t, err)
+	annotations[lastApplied] = string(raw)
+}
+
+// apply updates the children of a request to those of an answer as Metacontroller 1.5.20 does (ApplyUpdate in
+// pkg/controller/common, Merge in pkg/dynamic/apply), and names the ones that it would write. Every child of the request
+// must be in the answer.
+func apply(t testing.TB, request, answer map[string]any) (writes []string) {
+	t.Helper()
+	desired := map[string]map[string]any{}
+	for _, c := range answer["children"].([]any) {
+		o := c.(map[string]any)
+		desired[fmt.Sprint(o["kind"], ".", o["apiVersion"], " ", at(o, "metadata")["name"])] = o
+	}
+	for group, objects := range at(request, "children") {
+		for name, o := range objects.(map[string]any) {
+			observed, update := o.(map[string]any), desired[group+" "+name]
+			require.NotNil(t, update, "%s %s would be deleted", group, name)
+			delete(desired, group+" "+name)
+			with(labelsOf(update), "controller-uid", at(request, "parent", "metadata")["uid"])
+
+			var last map[string]any
+			annotations, _ := at(observed, "metadata")["annotations"].(map[string]any)
+			if raw, ok := annotations[lastApplied].(string); ok && json.Unmarshal([]byte(raw), &last) != nil {
+				continue // Metacontroller fails here
+			}
+			updated := merge(clone(t, observed), anyOf(last), clone(t, update)).(map[string]any)
+			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
+				at(updated, "metadata")[field] = at(observed, "metadata")[field]
+			}
+			if observed["status"] != nil {
+				updated["status"] = observed["status"]
+			}
+			raw, err := json.Marshal(update)
+			require.NoError(t, err)
+			if at(updated, "metadata")["annotations"] == nil {
+				at(updated, "metadata")["annotations"] = map[string]any{}
+			}
+			at(updated, "metadata", "annotations")[lastApplied] = string(raw)
+			if !reflect.DeepEqual(observed, updated) {
+				writes = append(writes, fmt.Sprint(updated["kind"], " ", name))
+				objects.(map[string]any)[name] = updated
+			}
+		}
+	}
+	require.Empty(t, desired, "children would be created")
+	return writes
+}
+
+func labelsOf(o map[string]any) map[string]any { return at(o, "metadata", "labels") }
+
+func anyOf(m map[string]any) any {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+func clone(t testing.TB, o map[string]any) (c map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &c))
+	return c
+}
+
+// merge is Metacontroller's three-way merge: destination changes by what differs between last and desired.
+func merge(destination, last, desired any) any {
+	switch d := destination.(type) {
+	case map[string]any:
+		l, _ := last.(map[string]any)
+		w, _ := desired.(map[string]any)
+		return mergeObject(d, l, w)
+	case []any:
+		l, _ := last.([]any)
+		w, _ := desired.([]any)
+		key := listKey(d, l, w)
+		if key == "" {
+			return desired
+		}
+		merged := mergeObject(mapOf(key, d), mapOf(key, l), mapOf(key, w))
+		var list []any
+		added := map[string]bool{}
+		for _, items := range [][]any{d, w} {
+			for _, item := range items {
+				name := fmt.Sprint(at(item)[key])
+				if v, ok := merged[name]; ok && !added[name] {
+					list = append(list, v)
+					added[name] = true
+				}
+			}
+		}
+		return list
+	default:
+		return desired
+	}
+}
+
+func mergeObject(destination, last, desired map[string]any) map[string]any {
+	for key := range last {
+		if _, ok := desired[key]; !ok {
+			delete(destination, key)
+		}
+	}
+	for key, v := range desired {
+		destination[key] = merge(destination[key], last[key], v)
+	}
+	return destination
+}
+
+func mapOf(key string, list []any) map[string]any {
+	m := map[string]any{}
+	for _, item := range list {
+		m[fmt.Sprint(at(item)[key])] = item
+	}
+	return m
+}
+
+// listKey is the key that all items of all lists have, the first of those that Metacontroller knows.
+func listKey(lists ...[]any) string {
+	items := 0
+	common := map[string]int{}
+	for _, list := range lists {
+		for _, item := range list {
+			o, ok := item.(map[string]any)
+			if !ok {
+				return ""
+			}
+			items++
+			for key := range o {
+				common[key]++
+			}
+		}
+	}
+	for _, key := range []string{"containerPort", "port", "name", "uid", "ip"} {
+		if items > 0 && common[key] == items {
+			return key
+		}
+	}
+	return ""
+}

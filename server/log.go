@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+const (
+	// repeatAfter is how long a line that says the same as the one before about the same cluster is held back.
+	repeatAfter = time.Minute
+	// forgetAfter is how long a cluster that nobody asks about is remembered.
+	forgetAfter = 15 * time.Minute
+)
+
+// said remembers, for each cluster, the last line that was logged about it, so that a cluster that waits for something
+// (it is asked about every few seconds) logs once a minute. The next line then says how many were held back.
+type said struct {
+	mu    sync.Mutex
+	lines map[types.UID]*line
+	swept time.Time
+}
+
+type line struct {
+	words    words
+	at, seen time.Time
+	held     int
+}
+
+// words are what makes a line worth repeating.
+type words struct {
+	hook, rule, message, step, outcome string
+}
+
+// worth reports whether to log these words now, and how many equal lines were held back since the last one.
+func (s *said) worth(cluster types.UID, w words, now time.Time) (bool, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lines == nil {
+		s.lines = map[types.UID]*line{}
+	}
+	l := s.lines[cluster]
+	if l == nil {
+		l = &line{}
+		s.lines[cluster] = l
+	}
+	l.seen = now
+	if l.words == w && now.Sub(l.at) < repeatAfter {
+		l.held++
+		return false, 0
+	}
+	held := l.held
+	l.words, l.at, l.held = w, now, 0
+	return true, held
+}
+
+// forget drops a cluster that is gone.
+func (s *said) forget(cluster types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lines, cluster)
+}
+
+// clusters is the number of clusters asked about lately. It drops the others.
+func (s *said) clusters(now time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.swept) >= repeatAfter {
+		s.swept = now
+		for uid, l := range s.lines {
+			if now.Sub(l.seen) > forgetAfter {
+				delete(s.lines, uid)
+			}
+		}
+	}
+	return len(s.lines)
+}
+
+// logCall logs one line about an answered call: at level debug when nothing happened, else info.
+func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks.Desired, outcome *hooks.Outcome, took time.Duration) {
+	w := words{hook: hook, rule: because.Rule, message: because.Message}
+	if outcome != nil {
+		w.step, w.outcome = outcome.Step.String(), "done"
+		if outcome.Err != "" {
+			w.outcome = outcome.Err
+		}
+	}
+	level := slog.LevelInfo
+	if outcome == nil && because.Rule == quietRule {
+		level = slog.LevelDebug
+	}
+	now := s.now()
+	worth, held := s.said.worth(r.Cluster.UID, w, now)
+	s.metrics.clusters.Set(float64(s.said.clusters(now)))
+	if !worth {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("cluster", r.Cluster.Namespace+"/"+r.Cluster.Name), slog.String("uid", string(r.Cluster.UID)),
+		slog.String("rule", w.rule), slog.String("message", w.message),
+	}
+	if outcome != nil {
+		attrs = append(attrs, slog.String("step", w.step), slog.String("outcome", w.outcome))
+	}
+	attrs = append(attrs, slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+		slog.Group("children", slog.Int("pods", len(d.Pods)), slog.Int("claims", len(d.Claims)), slog.Int("configmaps", len(d.ConfigMaps)),
+			slog.Int("services", len(d.Services)), slog.Int("budgets", len(d.Budgets))))
+	if held > 0 {
+		attrs = append(attrs, slog.Int("held_back", held))
+	}
+	s.log.LogAttrs(context.Background(), level, hook, attrs...)
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Metrics of one server, in a registry of their own. Labels are of small closed sets; no cluster's name is among them.
+type Metrics struct {
+	registry     *prometheus.Registry
+	decisions    *prometheus.CounterVec
+	steps        *prometheus.CounterVec
+	hookDuration *prometheus.HistogramVec
+	etcdDuration *prometheus.HistogramVec
+	etcdErrors   *prometheus.CounterVec
+	clusters     prometheus.Gauge
+	violations   prometheus.Counter
+}
+
+// NewMetrics registers the metrics of a server. Version and commit are those of the binary.
+func NewMetrics(version, commit string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_decisions_total", Help: "Decisions that were answered, by the rule that fired.",
+		}, []string{"rule"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_steps_total", Help: "Membership steps that were tried, by kind and outcome (done or failed).",
+		}, []string{"step", "outcome"}),
+		hookDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "quorate_hook_duration_seconds", Help: "Time from a hook's request to its answer, by hook and HTTP status code.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"hook", "code"}),
+		etcdDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "quorate_etcd_call_duration_seconds", Help: "Time of single calls to etcd, by kind of call.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
+		}, []string{"call"}),
+		etcdErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_etcd_call_errors_total", Help: "Calls to etcd that failed, by kind of call.",
+		}, []string{"call"}),
+		clusters: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "quorate_clusters", Help: "Clusters that this process answered for in the last 15 minutes.",
+		}),
+		violations: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "quorate_violations_total", Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with verification on.",
+		}),
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
+	}, []string{"version", "commit"})
+	build.WithLabelValues(version, commit).Set(1)
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// EtcdCall counts one call to etcd. Call is its kind, such as status or member-list.
+func (m *Metrics) EtcdCall(call string, took time.Duration, err error) {
+	m.etcdDuration.WithLabelValues(call).Observe(took.Seconds())
+	if err != nil {
+		m.etcdErrors.WithLabelValues(call).Inc()
+	}
+}
+
+func (m *Metrics) hook(name string, code int, took time.Duration) {
+	m.hookDuration.WithLabelValues(name, strconv.Itoa(code)).Observe(took.Seconds())
+}

@@ -1,0 +1,168 @@
+// Package server is the HTTP edge: it turns Metacontroller's calls into observations and decisions into answers. It
+// makes no decisions.
+//
+// Metacontroller deletes every child that an answer with status 200 omits. So a 200 is complete, and everything that
+// goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 of docs/design).
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Options of a server. The zero value of a duration or size takes its default.
+type Options struct {
+	// Etcd carries out what the decisions need. Required.
+	Etcd hooks.Etcd
+	// Settings of the installation, as decisions see them.
+	Settings hooks.Settings
+	// Metrics of the server; nil makes new ones.
+	Metrics *Metrics
+	// Log gets one line per call; nil is slog's default.
+	Log *slog.Logger
+	// MaxBody is the largest request in bytes; default 8 MiB.
+	MaxBody int64
+	// CallTimeout is how long one call may take, including its turn and etcd; default 8 s. It must be below the
+	// webhook's timeout in the CompositeController.
+	CallTimeout time.Duration
+	// ReadTimeout is how long a request may take to arrive; default 10 s.
+	ReadTimeout time.Duration
+	// DrainDelay is how long /readyz fails before the listener closes at shutdown, so that no new call meets a closed
+	// door; default 2 s, negative for none.
+	DrainDelay time.Duration
+	// ShutdownTimeout is how long calls in flight may take to finish at shutdown; default 15 s.
+	ShutdownTimeout time.Duration
+	// Verify checks every decision against the rules of safety before it is carried out or answered.
+	Verify bool
+}
+
+// Server answers Metacontroller's calls. Make one with New.
+type Server struct {
+	options  Options
+	log      *slog.Logger
+	metrics  *Metrics
+	turns    turns
+	said     said
+	stopping atomic.Bool
+
+	// What it calls, and the clock; tests put others in their place.
+	now        func() time.Time
+	syncFn     func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome)
+	finalizeFn func(hooks.Observation) (hooks.Desired, bool)
+	decideFn   func(hooks.Observation) hooks.Decision
+	verifyFn   func(hooks.Observation, hooks.Decision) error
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	orElse(&o.MaxBody, 8<<20)
+	orElse(&o.CallTimeout, 8*time.Second)
+	orElse(&o.ReadTimeout, 10*time.Second)
+	orElse(&o.DrainDelay, 2*time.Second)
+	orElse(&o.ShutdownTimeout, 15*time.Second)
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics("unknown", "unknown")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Server{
+		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
+		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
+	}
+}
+
+func orElse[T int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+// Handler is the server's routes.
+func (s *Server) Handler() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.NoRoute(func(c *gin.Context) { c.JSON(http.StatusNotFound, gin.H{"error": "no such page"}) })
+	e.NoMethod(func(c *gin.Context) {
+		c.JSON(http.StatusMethodNotAllowed, gin.H{"error": "hooks take POST, the rest GET"})
+	})
+	e.POST("/sync", s.measured("sync"), s.sync)
+	e.POST("/finalize", s.measured("finalize"), s.finalize)
+	e.POST("/customize", s.measured("customize"), s.customize)
+	e.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	e.GET("/readyz", func(c *gin.Context) {
+		if s.stopping.Load() {
+			c.String(http.StatusServiceUnavailable, "stopping\n")
+			return
+		}
+		c.String(http.StatusOK, "ok\n")
+	})
+	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+	return e
+}
+
+// Serve answers on the listener until ctx ends, and then shuts down gracefully: /readyz fails first, then the listener
+// closes, then calls in flight finish. The error is nil after that, and not when calls had to be cut off.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: min(5*time.Second, s.options.ReadTimeout),
+		ReadTimeout:       s.options.ReadTimeout,
+		WriteTimeout:      s.options.ReadTimeout + s.options.CallTimeout + 5*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- h.Serve(l) }()
+	s.log.Info("listening", "address", l.Addr().String())
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	s.stopping.Store(true)
+	s.log.Info("stopping: calls in flight finish")
+	if s.options.DrainDelay > 0 {
+		time.Sleep(s.options.DrainDelay)
+	}
+	limited, cancel := context.WithTimeout(context.Background(), s.options.ShutdownTimeout)
+	defer cancel()
+	if err := h.Shutdown(limited); err != nil {
+		_ = h.Close()
+		return errors.New("calls in flight did not finish in time and were cut off")
+	}
+	s.log.Info("stopped")
+	return nil
+}
+
+// panicked answers a call that panicked. The stack goes to the log only.
+func (s *Server) panicked(c *gin.Context, hook string, p any) {
+	s.log.Error("panic", "hook", hook, "panic", fmt.Sprintf("%.200v", p), "stack", string(debug.Stack()))
+	if !c.Writer.Written() {
+		c.AbortWithStatusJSON(http.StatusInternalServerError, gin.H{"error": "internal error; the log of Quorate has the stack"})
+	}
+}
+
+// logRefusal logs a call that was answered with an error.
+func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
+	level := slog.LevelWarn
+	if c.Writer.Status() == http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.log.LogAttrs(context.Background(), level, "refused", slog.String("hook", hook), slog.Int("code", c.Writer.Status()),
+		slog.String("client", c.Request.RemoteAddr), slog.String("error", err.Error()))
+}

@@ -1,0 +1,350 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// keepAll is a decision that keeps every child as it was observed.
+func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	d := hooks.Decision{Because: hooks.Because{Rule: quietRule}}
+	for _, p := range o.Children.Pods {
+		d.Children.Pods = append(d.Children.Pods, p)
+	}
+	for _, p := range o.Children.Claims {
+		d.Children.Claims = append(d.Children.Claims, p)
+	}
+	for _, p := range o.Children.ConfigMaps {
+		d.Children.ConfigMaps = append(d.Children.ConfigMaps, p)
+	}
+	for _, p := range o.Children.Services {
+		d.Children.Services = append(d.Children.Services, p)
+	}
+	for _, p := range o.Children.Budgets {
+		d.Children.Budgets = append(d.Children.Budgets, p)
+	}
+	return d, nil
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func TestPages(t *testing.T) {
+	s, _ := testServer(Options{})
+	h := s.Handler()
+	require.Equal(t, 200, get(h, "/healthz").Code)
+	require.Equal(t, 200, get(h, "/readyz").Code)
+	s.stopping.Store(true)
+	require.Equal(t, 503, get(h, "/readyz").Code, "no new calls while shutting down")
+	require.Equal(t, 200, get(h, "/healthz").Code, "and no restart")
+	require.Equal(t, 404, get(h, "/").Code)
+	w := get(h, "/sync")
+	require.Equal(t, 405, w.Code)
+	errorOf(t, w)
+}
+
+func TestMetrics(t *testing.T) {
+	m := NewMetrics("v1.2.3", "0123abc")
+	s, _ := testServer(Options{Metrics: m})
+	h := s.Handler()
+	m.EtcdCall("status", time.Millisecond, nil)
+	m.EtcdCall("status", time.Millisecond, errors.New("refused"))
+	post(h, "/sync", steady(t))
+	post(h, "/sync", nil)
+	s.syncFn = stepped("")
+	post(h, "/sync", steady(t))
+	text := get(h, "/metrics").Body.String()
+	for _, line := range []string{
+		`quorate_build_info{commit="0123abc",version="v1.2.3"} 1`,
+		`quorate_decisions_total{rule="Converged"} 1`,
+		`quorate_decisions_total{rule="Grow"} 1`,
+		`quorate_steps_total{outcome="done",step="promote"} 1`,
+		`quorate_hook_duration_seconds_count{code="200",hook="sync"} 2`,
+		`quorate_hook_duration_seconds_count{code="400",hook="sync"} 1`,
+		`quorate_etcd_call_duration_seconds_count{call="status"} 2`,
+		`quorate_etcd_call_errors_total{call="status"} 1`,
+		`quorate_clusters 1`, "quorate_violations_total 0", "go_goroutines", "process_resident_memory_bytes",
+	} {
+		require.Contains(t, text, line)
+	}
+}
+
+// stepped is a decision after a step that ended with err.
+func stepped(err string) func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	return func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		d, _ := keepAll(ctx, o, etcd)
+		d.Because = hooks.Because{Rule: "Grow", Message: "one more member"}
+		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Because: "Grow", Err: err}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	s, log := testServer(Options{})
+	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	s.now = func() time.Time { return now }
+	h := s.Handler()
+	lines := func() string { defer log.Reset(); return log.String() }
+
+	post(h, "/sync", steady(t))
+	require.Contains(t, lines(), `"level":"DEBUG","msg":"sync","cluster":"shop/orders","uid":"12c500ed-0b78-7910-5fb4-6af0f246be87","rule":"Converged"`)
+
+	s.syncFn = stepped("etcdserver: unhealthy cluster")
+	post(h, "/sync", steady(t))
+	line := lines()
+	require.Contains(t, line, `"level":"INFO"`)
+	require.Contains(t, line, `"rule":"Grow","message":"one more member","step":"promote orders-0","outcome":"etcdserver: unhealthy cluster","duration_ms":0,"children":{"pods":3,"claims":3,"configmaps":1,"services":2,"budgets":1}}`)
+
+	for range 5 {
+		now = now.Add(10 * time.Second)
+		post(h, "/sync", steady(t))
+	}
+	require.Empty(t, lines(), "the same is said once a minute")
+	now = now.Add(10 * time.Second)
+	post(h, "/sync", steady(t))
+	require.Contains(t, lines(), `"held_back":5`)
+
+	s.syncFn = stepped("")
+	post(h, "/sync", steady(t))
+	require.Contains(t, lines(), `"outcome":"done"`, "something else is said at once")
+
+	now = now.Add(forgetAfter + time.Second)
+	require.Zero(t, s.said.clusters(now), "a cluster that nobody asks about is forgotten")
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	s, log := testServer(Options{})
+	s.syncFn = func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		panic("out of ideas")
+	}
+	h := s.Handler()
+	for range 2 { // the second call shows that the turn was given back
+		w := post(h, "/sync", steady(t))
+		require.Equal(t, 500, w.Code)
+		require.NotContains(t, errorOf(t, w), "ideas")
+	}
+	require.Contains(t, log.String(), "out of ideas")
+	require.Contains(t, log.String(), "server_test.go", "with the stack")
+	require.Contains(t, get(h, "/metrics").Body.String(), `quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
+	require.Empty(t, s.turns.queues)
+}
+
+func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
+	broken := func(hooks.Observation, hooks.Decision) error { return errors.New("S7: a claim would go") }
+	s, _ := testServer(Options{Verify: true})
+	s.syncFn, s.verifyFn = keepAll, broken
+	w := post(s.Handler(), "/sync", steady(t))
+	require.Equal(t, 500, w.Code)
+	require.Contains(t, errorOf(t, w), "S7")
+
+	etcd := &steps{}
+	s, _ = testServer(Options{Verify: true, Etcd: etcd})
+	s.syncFn, s.decideFn = takeStep, func(hooks.Observation) hooks.Decision { return hooks.Decision{Step: hooks.Remove{ID: 1}} }
+	s.verifyFn = func(_ hooks.Observation, d hooks.Decision) error {
+		if d.Step != nil {
+			return errors.New("S6: the last voter")
+		}
+		return nil
+	}
+	w = post(s.Handler(), "/sync", steady(t))
+	require.Equal(t, 500, w.Code)
+	require.Contains(t, errorOf(t, w), "S6")
+	require.Zero(t, etcd.taken.Load(), "the step was not begun")
+
+	s, _ = testServer(Options{Verify: true})
+	require.Equal(t, 200, post(s.Handler(), "/sync", steady(t)).Code, "the real rules hold in the steady state")
+}
+
+// steps counts the steps that were taken; each waits for its context or for go on.
+type steps struct {
+	healthy
+	taken atomic.Int32
+	do    func(context.Context) error
+}
+
+func (s *steps) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+	s.taken.Add(1)
+	if s.do != nil {
+		return s.do(ctx)
+	}
+	return nil
+}
+
+// takeStep is a decision that takes a step whatever it sees.
+func takeStep(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+	m, _ := etcd.Observe(ctx, nil)
+	d, outcome := stepped("")(ctx, o, etcd)
+	if err := etcd.Do(ctx, outcome.Step, m, nil); err != nil {
+		outcome.Err = err.Error()
+	}
+	return d, outcome
+}
+
+func TestCallsForOneClusterTakeTurns(t *testing.T) {
+	s, _ := testServer(Options{CallTimeout: 10 * time.Second})
+	var running, most, calls atomic.Int32
+	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		calls.Add(1)
+		time.Sleep(5 * time.Millisecond)
+		return keepAll(ctx, o, e)
+	}
+	h := s.Handler()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { require.Equal(t, 200, post(h, "/sync", steady(t)).Code) })
+	}
+	wg.Wait()
+	require.EqualValues(t, 8, calls.Load())
+	require.EqualValues(t, 1, most.Load(), "calls overlapped")
+	require.Empty(t, s.turns.queues, "nothing is left of a cluster without calls")
+}
+
+func TestWaitingInVain(t *testing.T) {
+	s, _ := testServer(Options{CallTimeout: 200 * time.Millisecond})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		close(entered)
+		<-leave
+		return keepAll(ctx, o, e)
+	}
+	h := s.Handler()
+	done := make(chan int)
+	go func() { done <- post(h, "/sync", steady(t)).Code }()
+	<-entered
+	began := time.Now()
+	w := post(h, "/sync", steady(t))
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Less(t, time.Since(began), 190*time.Millisecond, "half of the call's time is left for the call itself")
+	errorOf(t, w)
+
+	other := edited(t, func(r map[string]any) { at(r, "parent", "metadata")["uid"] = "another" })
+	s.syncFn = keepAll
+	require.Equal(t, 200, post(h, "/sync", other).Code, "another cluster does not wait")
+	close(leave)
+	require.Equal(t, 200, <-done)
+	require.Empty(t, s.turns.queues)
+}
+
+// TestClientGoesAway: before a step, nothing is done; a step under way is finished.
+func TestClientGoesAway(t *testing.T) {
+	ctx, goAway := context.WithCancel(context.Background())
+	call := func(h http.Handler) {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sync", bytes.NewReader(steady(t))).WithContext(ctx))
+	}
+	etcd := &steps{do: func(step context.Context) error {
+		goAway()
+		_, limited := step.Deadline()
+		require.True(t, limited)
+		require.NoError(t, step.Err(), "the step must not see that the client is gone")
+		return nil
+	}}
+	s, _ := testServer(Options{Etcd: etcd})
+	s.syncFn = takeStep
+	call(s.Handler())
+	require.EqualValues(t, 1, etcd.taken.Load())
+
+	call(s.Handler()) // the client is gone already
+	require.EqualValues(t, 1, etcd.taken.Load(), "no step for nobody")
+}
+
+// listen serves on a loopback port until the test calls stop, which returns Serve's error.
+func listen(t *testing.T, s *Server) (url string, stop func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	t.Cleanup(cancel)
+	return "http://" + l.Addr().String(), func() error { cancel(); return <-served }
+}
+
+func TestSlowBody(t *testing.T) {
+	s, _ := testServer(Options{ReadTimeout: 100 * time.Millisecond})
+	url, _ := listen(t, s)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"parent\":")
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "HTTP/1.1 408")
+	require.Contains(t, string(answer), "did not arrive in time")
+}
+
+func TestShutdownFinishesCalls(t *testing.T) {
+	s, _ := testServer(Options{DrainDelay: 50 * time.Millisecond})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s.syncFn = func(ctx context.Context, o hooks.Observation, e hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		close(entered)
+		<-leave
+		return keepAll(ctx, o, e)
+	}
+	url, stop := listen(t, s)
+	code := make(chan int)
+	go func() {
+		resp, err := http.Post(url+"/sync", "application/json", bytes.NewReader(steady(t)))
+		if err != nil {
+			code <- 0
+			return
+		}
+		resp.Body.Close()
+		code <- resp.StatusCode
+	}()
+	<-entered
+	stopped := make(chan error)
+	go func() { stopped <- stop() }()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(url + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == 503
+	}, 2*time.Second, time.Millisecond, "/readyz fails while the listener is still open")
+	select {
+	case <-stopped:
+		t.Fatal("stopped with a call in flight")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(leave)
+	require.Equal(t, 200, <-code)
+	require.NoError(t, <-stopped)
+	_, err := http.Get(url + "/readyz")
+	require.Error(t, err, "the listener is closed")
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	s, _ := testServer(Options{DrainDelay: -1, ShutdownTimeout: 50 * time.Millisecond})
+	entered := make(chan struct{})
+	s.syncFn = func(ctx context.Context, _ hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+		close(entered)
+		<-ctx.Done()
+		return hooks.Decision{}, nil
+	}
+	url, stop := listen(t, s)
+	go func() { _, _ = http.Post(url+"/sync", "application/json", bytes.NewReader(steady(t))) }()
+	<-entered
+	require.ErrorContains(t, stop(), "cut off")
+}

@@ -1,0 +1,371 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// The groups of children in Metacontroller's requests, "Kind.version" or "Kind.group/version".
+const (
+	groupPods       = "Pod.v1"
+	groupClaims     = "PersistentVolumeClaim.v1"
+	groupConfigMaps = "ConfigMap.v1"
+	groupServices   = "Service.v1"
+	groupBudgets    = "PodDisruptionBudget.policy/v1"
+)
+
+// request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). The
+// controller itself and related objects are read over.
+type request struct {
+	Cluster    *v1alpha1.EtcdCluster
+	Children   hooks.Children
+	Finalizing bool
+}
+
+// badRequest is an error of the sender, in one sentence that names the field. It is answered with its code.
+type badRequest struct {
+	code     int
+	sentence string
+}
+
+func (e *badRequest) Error() string { return e.sentence }
+
+func bad(format string, args ...any) error {
+	return &badRequest{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
+
+// decode reads a request. It fails rather than take anything for absent that could be there: a group of children that
+// is missing is a CompositeController without that childResources rule, and one that we don't know would be deleted by
+// an answer that omits it. The error is a *badRequest, unless reading the body failed.
+func decode(body io.Reader) (*request, error) {
+	in := kjson.NewDecoderCaseSensitivePreserveInts(body)
+	r := &request{}
+	err := object(in, "the request", func(key string) error {
+		switch key {
+		case "parent":
+			return decodeParent(in, r)
+		case "children":
+			return decodeChildren(in, &r.Children)
+		case "finalizing":
+			return value(in, "finalizing", &r.Finalizing)
+		default:
+			return value(in, key, &skipped{})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := in.Token(); err == nil {
+		return nil, bad("the request is followed by something else")
+	} else if err != io.EOF {
+		return nil, unreadable("what follows the request", err)
+	}
+	return r, r.check()
+}
+
+// check finds what is missing in a request, and children that are not the parent's.
+func (r *request) check() error {
+	if r.Cluster == nil {
+		return bad("parent is missing")
+	}
+	c := r.Children
+	for _, group := range []struct {
+		name    string
+		present bool
+	}{
+		{groupPods, c.Pods != nil}, {groupClaims, c.Claims != nil}, {groupConfigMaps, c.ConfigMaps != nil},
+		{groupServices, c.Services != nil}, {groupBudgets, c.Budgets != nil},
+	} {
+		if !group.present {
+			return bad("children[%q] is missing: the CompositeController has no such rule in spec.childResources", group.name)
+		}
+	}
+	ns := r.Cluster.Namespace
+	return cmp.Or(sameNamespace(groupPods, ns, c.Pods), sameNamespace(groupClaims, ns, c.Claims),
+		sameNamespace(groupConfigMaps, ns, c.ConfigMaps), sameNamespace(groupServices, ns, c.Services),
+		sameNamespace(groupBudgets, ns, c.Budgets))
+}
+
+func sameNamespace[T metav1.Object](group, namespace string, objects map[string]T) error {
+	for name, o := range objects {
+		if o.GetNamespace() != namespace {
+			return bad("children[%q][%q].metadata.namespace is not the parent's", group, name)
+		}
+	}
+	return nil
+}
+
+func decodeParent(in kjson.Decoder, r *request) error {
+	if r.Cluster != nil {
+		return bad("parent is there twice")
+	}
+	var w wire[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]
+	if err := value(in, "parent", &w); err != nil {
+		return err
+	}
+	if err := identified("parent", &w.TypeMeta, &w.Metadata.ObjectMeta, v1alpha1.GroupVersion.String(), v1alpha1.Kind); err != nil {
+		return err
+	}
+	if w.Metadata.Namespace == "" {
+		return bad("parent.metadata.namespace is missing")
+	}
+	r.Cluster = &v1alpha1.EtcdCluster{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+	return nil
+}
+
+func decodeChildren(in kjson.Decoder, c *hooks.Children) error {
+	return object(in, "children", func(key string) error {
+		switch key {
+		case groupPods:
+			return group(in, key, "v1", "Pod", &c.Pods, func(w *wire[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
+				return &corev1.Pod{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+			})
+		case groupClaims:
+			return group(in, key, "v1", "PersistentVolumeClaim", &c.Claims, func(w *wire[corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus]) *corev1.PersistentVolumeClaim {
+				return &corev1.PersistentVolumeClaim{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+			})
+		case groupConfigMaps:
+			return group(in, key, "v1", "ConfigMap", &c.ConfigMaps, func(w *wireConfigMap) *corev1.ConfigMap {
+				return &corev1.ConfigMap{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Data: w.Data, BinaryData: w.BinaryData, Immutable: w.Immutable}
+			})
+		case groupServices:
+			return group(in, key, "v1", "Service", &c.Services, func(w *wire[corev1.ServiceSpec, corev1.ServiceStatus]) *corev1.Service {
+				return &corev1.Service{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+			})
+		case groupBudgets:
+			return group(in, key, "policy/v1", "PodDisruptionBudget", &c.Budgets, func(w *wire[policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]) *policyv1.PodDisruptionBudget {
+				return &policyv1.PodDisruptionBudget{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+			})
+		default:
+			return bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", key)
+		}
+	})
+}
+
+// group reads the children of one kind into *all, by metadata.name: the key may carry the namespace.
+func group[W any, P interface {
+	*W
+	header() (*metav1.TypeMeta, *metav1.ObjectMeta)
+}, T any](in kjson.Decoder, name, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
+	if *all != nil {
+		return bad("children[%q] is there twice", name)
+	}
+	*all = map[string]*T{}
+	return object(in, fmt.Sprintf("children[%q]", name), func(key string) error {
+		field := fmt.Sprintf("children[%q][%q]", name, key)
+		w := new(W)
+		if err := value(in, field, w); err != nil {
+			return err
+		}
+		t, m := P(w).header()
+		if err := identified(field, t, m, apiVersion, kind); err != nil {
+			return err
+		}
+		if _, twice := (*all)[m.Name]; twice {
+			return bad("%s.metadata.name is there twice", field)
+		}
+		(*all)[m.Name] = made(w)
+		return nil
+	})
+}
+
+// identified checks what every object must have.
+func identified(field string, t *metav1.TypeMeta, m *metav1.ObjectMeta, apiVersion, kind string) error {
+	switch {
+	case t.APIVersion != apiVersion:
+		return bad("%s.apiVersion must be %s", field, apiVersion)
+	case t.Kind != kind:
+		return bad("%s.kind must be %s", field, kind)
+	case m.Name == "":
+		return bad("%s.metadata.name is missing", field)
+	case m.UID == "":
+		return bad("%s.metadata.uid is missing", field)
+	}
+	return nil
+}
+
+// wire is an object with a spec and a status as it comes in, without metadata.managedFields, which are a third of its
+// size and of no use here.
+type wire[Spec, Status any] struct {
+	metav1.TypeMeta
+	Metadata wireMeta `json:"metadata"`
+	Spec     Spec     `json:"spec"`
+	Status   Status   `json:"status"`
+}
+
+type wireConfigMap struct {
+	metav1.TypeMeta
+	Metadata   wireMeta          `json:"metadata"`
+	Data       map[string]string `json:"data"`
+	BinaryData map[string][]byte `json:"binaryData"`
+	Immutable  *bool             `json:"immutable"`
+}
+
+type wireMeta struct {
+	metav1.ObjectMeta
+	ManagedFields skipped `json:"managedFields"`
+}
+
+func (w *wire[Spec, Status]) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
+	return &w.TypeMeta, &w.Metadata.ObjectMeta
+}
+
+func (w *wireConfigMap) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
+	return &w.TypeMeta, &w.Metadata.ObjectMeta
+}
+
+// skipped reads over a value of any kind.
+type skipped struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+// object reads a JSON object and calls member for each of its keys; member reads the value.
+func object(in kjson.Decoder, field string, member func(key string) error) error {
+	token, err := in.Token()
+	if err != nil {
+		return unreadable(field, err)
+	}
+	if token != json.Delim('{') {
+		return bad("%s must be an object", field)
+	}
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return unreadable(field, err)
+		}
+		name, _ := key.(string) // Token accepts nothing else here
+		if err := member(name); err != nil {
+			return err
+		}
+	}
+	if _, err := in.Token(); err != nil {
+		return unreadable(field, err)
+	}
+	return nil
+}
+
+// value reads one JSON value into v.
+func value(in kjson.Decoder, field string, v any) error {
+	if err := in.Decode(v); err != nil {
+		return unreadable(field, err)
+	}
+	return nil
+}
+
+// unreadable says why a field can't be read, without repeating what is in it.
+func unreadable(field string, err error) error {
+	if size := (*http.MaxBytesError)(nil); errors.As(err, &size) {
+		return &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes; raise --max-body", size.Limit)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &badRequest{http.StatusRequestTimeout, "the request did not arrive in time"}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return bad("%s can't be read: the request ends in the middle", field)
+	}
+	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
+		if t.Field != "" {
+			field += "." + t.Field
+		}
+		return bad("%s can't be a %s", field, t.Value)
+	}
+	return bad("%s can't be read: %v", field, err)
+}
+
+// answer is what the hooks answer. Its bytes are equal for equal decisions.
+type answer struct {
+	// Status replaces the parent's; Metacontroller adds observedGeneration.
+	Status *v1alpha1.EtcdClusterStatus `json:"status"`
+	// Children that exist and are not among these are deleted.
+	Children []answerChild `json:"children"`
+	// ResyncAfterSeconds may have a fraction.
+	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitempty"`
+	// Finalized is only read from the hook finalize.
+	Finalized *bool `json:"finalized,omitempty"`
+}
+
+// answerChild holds the fields of a child that are ours, and no others.
+type answerChild struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   answerMeta        `json:"metadata"`
+	Spec       any               `json:"spec,omitempty"`
+	Data       map[string]string `json:"data,omitempty"`
+	Immutable  *bool             `json:"immutable,omitempty"`
+}
+
+type answerMeta struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
+// namespace.
+func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, resync time.Duration, finalized *bool) ([]byte, error) {
+	a := answer{
+		Status:             status,
+		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
+		ResyncAfterSeconds: resync.Seconds(),
+		Finalized:          finalized,
+	}
+	add := func(apiVersion, kind string, m *metav1.ObjectMeta, c answerChild) {
+		c.APIVersion, c.Kind = apiVersion, kind
+		c.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations}
+		a.Children = append(a.Children, c)
+	}
+	for _, o := range d.Services {
+		add("v1", "Service", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+	}
+	for _, o := range d.Budgets {
+		add("policy/v1", "PodDisruptionBudget", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+	}
+	for _, o := range d.ConfigMaps {
+		add("v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
+	}
+	for _, o := range d.Claims {
+		spec := &o.Spec
+		if observed := r.Children.Claims[o.Name]; kept(o, observed) {
+			spec = keptSpec(observed.Annotations[lastApplied], spec)
+		}
+		add("v1", "PersistentVolumeClaim", &o.ObjectMeta, answerChild{Spec: spec})
+	}
+	for _, o := range d.Pods {
+		spec := &o.Spec
+		if observed := r.Children.Pods[o.Name]; kept(o, observed) {
+			spec = keptSpec(observed.Annotations[lastApplied], spec)
+		}
+		add("v1", "Pod", &o.ObjectMeta, answerChild{Spec: spec})
+	}
+	type key struct{ kind, name string }
+	seen := make(map[key]bool, len(a.Children))
+	for _, c := range a.Children {
+		k := key{c.Kind, c.Metadata.Name}
+		switch {
+		case k.name == "":
+			return nil, fmt.Errorf("the decision has a %s without a name", k.kind)
+		case c.Metadata.Namespace != r.Cluster.Namespace:
+			return nil, fmt.Errorf("the decision has %s %s in namespace %q, the cluster is in %q", k.kind, k.name, c.Metadata.Namespace, r.Cluster.Namespace)
+		case seen[k]:
+			return nil, fmt.Errorf("the decision has %s %s twice", k.kind, k.name)
+		}
+		seen[k] = true
+	}
+	return json.Marshal(a)
+}
