@@ -53,6 +53,7 @@ var verbs = map[string]func(*story, args) string{
 	"restart": fault((*world.World).Restart),                               // restart pod=demo-1: its etcd dies
 	"evict":   fault((*world.World).Evict),                                 // evict pod=demo-1: it ends for good
 	"reboot":  fault((*world.World).Reboot),                                // reboot node=demo-1: its memory is empty, the pod object stays
+	"wipe":    fault((*world.World).WipeData),                              // wipe claim=demo-1: the disk is empty, the claim stays
 	"lose":    (*story).lose,                                               // lose claim=demo-1 | node=demo-1: with the data, or without a word
 	"heal":    fault((*world.World).HealNode),                              // heal node=demo-1
 	"image":   (*story).image,                                              // image bad=repository | good=repository

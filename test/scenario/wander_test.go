@@ -100,6 +100,8 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
 	case claim == "":
 		return ""
+	case n < 99 && r.IntN(2) == 0:
+		return do("wipe", claim, func() { s.w.WipeData(claim) })
 	case n < 99:
 		return do("lose claim", claim, func() { s.w.LoseClaim(claim) })
 	}

@@ -54,6 +54,16 @@ func (w *World) LoseClaim(name string) {
 	}
 }
 
+// WipeData empties a member's volume under the claim that stays, as a disk that was replaced; its etcd dies of it.
+func (w *World) WipeData(claim string) {
+	if pod := w.Pod(claim); pod != nil {
+		w.stop(pod.UID)
+		delete(w.Prepared, pod.UID)
+	}
+	delete(w.Dirs, volumeOf(w.Claim(claim).UID))
+	w.Changes++
+}
+
 // Restart kills the member's etcd; the kubelet starts it again in the same pod.
 func (w *World) Restart(name string) { w.stop(w.Pod(name).UID) }
 
