@@ -70,6 +70,12 @@ func adopt(to, from reflect.Value) {
 // adoptList does adopt for a list: item by item when items have a key by which Metacontroller merges, else whole.
 func adoptList(to, from reflect.Value) {
 	key := mergeKey(to.Type().Elem())
+	if key >= 0 && inStep(to, from, key) { // as nearly always; the rest of from was added by others
+		for i := range to.Len() {
+			adopt(to.Index(i), from.Index(i))
+		}
+		return
+	}
 	theirs, ok := byKey(from, key)
 	if _, unique := byKey(to, key); !ok || !unique {
 		to.Set(from)
@@ -97,6 +103,19 @@ func mergeKey(item reflect.Type) int {
 		}
 	}
 	return -1
+}
+
+// inStep reports whether the items of to are the first of from, by key.
+func inStep(to, from reflect.Value, key int) bool {
+	if to.Len() > from.Len() {
+		return false
+	}
+	for i := range to.Len() {
+		if !to.Index(i).Field(key).Equal(from.Index(i).Field(key)) {
+			return false
+		}
+	}
+	return true
 }
 
 func keyOf(item reflect.Value, key int) string { return fmt.Sprint(item.Field(key).Interface()) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 	"testing"
 
@@ -12,21 +13,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestSteadyStateWritesNothing answers the same request twice and applies the answers as Metacontroller does.
+// TestSteadyStateWritesNothing answers until nothing changes, as Metacontroller applies it, and then once more.
 func TestSteadyStateWritesNothing(t *testing.T) {
 	s, _ := testServer(Options{})
 	h := s.Handler()
-	first, second := post(h, "/sync", steady(t)), post(h, "/sync", steady(t))
-	require.Equal(t, 200, first.Code, first.Body.String())
+	request := settled(t, h)
+	raw, err := json.Marshal(request)
+	require.NoError(t, err)
+	first, second := post(h, "/sync", raw), post(h, "/sync", raw)
 	require.Equal(t, first.Body.String(), second.Body.String(), "equal decisions must be equal bytes")
 	require.NotContains(t, first.Body.String(), "null")
 	require.NotContains(t, first.Body.String(), "managedFields")
+	writes, status := round(t, h, request)
+	require.Empty(t, writes)
+	require.False(t, status)
+}
 
-	var request, answer map[string]any
+// settled is the steady request after the writes that this version's wording and templates cause, if any.
+func settled(t *testing.T, h http.Handler) map[string]any {
+	t.Helper()
+	var request map[string]any
 	require.NoError(t, json.Unmarshal(steady(t), &request))
-	require.NoError(t, json.Unmarshal(first.Body.Bytes(), &answer))
-	require.Empty(t, apply(t, request, answer))
-	require.Equal(t, at(request, "parent", "status"), with(answer["status"].(map[string]any), "observedGeneration", 1.0))
+	for range 3 {
+		if writes, status := round(t, h, request); len(writes) == 0 && !status {
+			return request
+		}
+	}
+	t.Fatal("it does not settle")
+	return nil
+}
+
+// round makes one call and applies the answer to the request. It names the children and says whether the status changed.
+func round(t *testing.T, h http.Handler, request map[string]any) (writes []string, status bool) {
+	t.Helper()
+	raw, err := json.Marshal(request)
+	require.NoError(t, err)
+	w := post(h, "/sync", raw)
+	require.Equal(t, 200, w.Code, w.Body.String())
+	var answer map[string]any
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	after := with(at(answer, "status"), "observedGeneration", at(request, "parent", "metadata")["generation"])
+	status = !reflect.DeepEqual(at(request, "parent")["status"], any(after))
+	at(request, "parent")["status"] = after
+	return apply(t, request, answer), status
 }
 
 // TestKeptChildren checks what Metacontroller would write to pods and claims that others have changed, and that it
@@ -70,17 +99,12 @@ func TestKeptChildren(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s, _ := testServer(Options{})
 			h := s.Handler()
-			var request map[string]any
-			require.NoError(t, json.Unmarshal(edited(t, c.edit), &request))
-			for round, want := range [][]string{c.writes, nil} {
-				raw, err := json.Marshal(request)
-				require.NoError(t, err)
-				w := post(h, "/sync", raw)
-				require.Equal(t, 200, w.Code, w.Body.String())
-				var answer map[string]any
-				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+			request := settled(t, h)
+			c.edit(request)
+			for i, want := range [][]string{c.writes, nil} {
 				before := pod(request)
-				require.Equal(t, want, apply(t, request, answer), "round %d: %s", round, c.reason)
+				writes, _ := round(t, h, request)
+				require.Equal(t, want, writes, "round %d: %s", i, c.reason)
 				require.Equal(t, before, pod(request), "the spec of a pod that is kept must not change: %s", c.reason)
 			}
 		})
@@ -94,6 +118,10 @@ func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
 	observed := r.Children.Pods["orders-1"]
 	annotation := observed.Annotations[lastApplied]
 
+	var last struct{ Spec *corev1.PodSpec }
+	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
+	require.Equal(t, last.Spec, keptSpec(annotation, &observed.Spec), "what nobody touched is as it was applied")
+
 	decided := observed.Spec.DeepCopy()
 	decided.Containers[0].Image = "etcd:new"
 	got := keptSpec(annotation, decided)
@@ -101,8 +129,6 @@ func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
 	require.Empty(t, got.NodeName, "the scheduler's field is not ours")
 	require.Equal(t, observed.Spec.Containers[0].Command, got.Containers[0].Command)
 
-	var last struct{ Spec *corev1.PodSpec }
-	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
 	last.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "etcd.quorate.dev/founded"}}
 	gated, err := json.Marshal(map[string]any{"spec": last.Spec})
 	require.NoError(t, err)

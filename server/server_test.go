@@ -64,6 +64,7 @@ func TestPages(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	m := NewMetrics("v1.2.3", "0123abc")
 	s, _ := testServer(Options{Metrics: m})
+	s.syncFn = keepAll
 	h := s.Handler()
 	m.EtcdCall("status", time.Millisecond, nil)
 	m.EtcdCall("status", time.Millisecond, errors.New("refused"))
@@ -100,6 +101,7 @@ func TestLogs(t *testing.T) {
 	s, log := testServer(Options{})
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	s.now = func() time.Time { return now }
+	s.syncFn = keepAll
 	h := s.Handler()
 	lines := func() string { defer log.Reset(); return log.String() }
 

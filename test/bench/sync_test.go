@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ const image = "ghcr.io/quorate-dev/quorate:v0.1.0"
 // be, with objects of full size and an etcd that answers at once. Target: 1 ms. cpu-ms/op is the processor time of both
 // ends, which a busy machine distorts less.
 func BenchmarkSync(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as quorate serve does
 	for _, verify := range []bool{false, true} {
 		b.Run(fmt.Sprintf("verify=%t", verify), func(b *testing.B) {
 			s := server.New(server.Options{
