@@ -12,15 +12,17 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-var wanderings = flag.Int("wanderings", 100, "how many random walks TestWander takes")
+var wanderings = flag.Int("wanderings", 60, "how many random walks TestWander takes")
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
 func TestWander(t *testing.T) {
 	for seed := range uint64(*wanderings) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			s := newStory()
+			s.w.Watch = false
 			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)]})
 			var told strings.Builder
 			for range 5 + r.IntN(60) {

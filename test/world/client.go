@@ -269,12 +269,13 @@ func (w *World) promote(c Cluster, id uint64) (Cluster, error) {
 
 // sent is how much of the log the leader has sent to the member, dead or alive.
 func (w *World) sent(c Cluster, member uint64) uint64 {
+	var most uint64
 	for _, d := range w.Dirs {
 		if d.Cluster == c.ID && d.Member == member {
-			return d.Index
+			most = max(most, d.Index)
 		}
 	}
-	return 0
+	return most
 }
 
 // removeMember is mayRemoveMember of etcd's etcdserver/server.go.

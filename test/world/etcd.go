@@ -70,13 +70,14 @@ func id(parts ...string) uint64 {
 // ---- who hears whom
 
 // running is the etcd that runs as this member, if one does.
-func (w *World) running(cluster, member uint64) (types.UID, bool) {
-	for _, pod := range slices.Sorted(maps.Keys(w.Procs)) {
-		if d := w.Dirs[w.Procs[pod].Dir]; d.Cluster == cluster && d.Member == member {
-			return pod, true
+func (w *World) running(cluster, member uint64) (found types.UID, runs bool) {
+	for pod, proc := range w.Procs {
+		d := w.Dirs[proc.Dir]
+		if d.Cluster == cluster && d.Member == member && (!runs || pod < found) {
+			found, runs = pod, true
 		}
 	}
-	return "", false
+	return found, runs
 }
 
 // connected reports whether the member runs and hears the others.
