@@ -24,7 +24,7 @@ func children(v *view, said *verdict) Desired {
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
 	case v.replicas == 0:
 		d.Claims = v.keptClaims(v.names)
-	case v.epoch.founded == nil:
+	case !v.epoch.founded():
 		d.Claims, d.Pods = v.foundingClaims(), v.foundingPods()
 	case v.Etcd == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods()
@@ -103,16 +103,14 @@ func records(v *view) []*corev1.ConfigMap {
 func (v *view) advance() *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
-	for _, key := range []string{AnnotationFounded, AnnotationClusterID, AnnotationNextMember, AnnotationVersion} {
+	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion} {
 		if value := old.Annotations[key]; value != "" {
 			ann[key] = value
 		}
 	}
 	ann[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.epoch.next))
-	if v.epoch.founded == nil && !v.Cluster.Spec.Suspend {
-		if uids, all := v.foundingUIDs(); all {
-			ann[AnnotationFounded] = formatPairs(uids, ":")
-		}
+	if uids := v.startsOn(); uids != nil && !v.Cluster.Spec.Suspend {
+		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
 	}
 	if v.Etcd != nil {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
@@ -128,7 +126,7 @@ func (v *view) advance() *corev1.ConfigMap {
 // relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
 func (v *view) relicRecord() *corev1.ConfigMap {
 	record := newRecord(v.Cluster, v.replicas)
-	record.Annotations[AnnotationFounded] = foundedUnknown
+	record.Annotations[AnnotationStartsOn] = startsOnNothing
 	record.Annotations[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.replicas))
 	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	if id := v.Cluster.Status.ClusterID; id != "" {
@@ -139,19 +137,45 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 
 // ---- before there is a cluster
 
-// foundingUIDs are the UIDs of what the initial members will start on; false until all of it is observed.
-func (v *view) foundingUIDs() (map[string]types.UID, bool) {
+// startsOn is what the record should say that members may start on: nil until everything for the initial members is observed,
+// then that, then for each new learner what was made for it, as long as etcd lists the member.
+func (v *view) startsOn() map[string]types.UID {
 	uids := map[string]types.UID{}
-	for _, name := range v.epoch.initialNames() {
-		if v.memory() {
-			if pod := v.Children.Pods[name]; pod != nil && pod.DeletionTimestamp == nil {
-				uids[name] = pod.UID
+	switch {
+	case !v.epoch.founded():
+		for _, name := range v.epoch.initialNames() {
+			if uid := v.groundOf(name); uid != "" {
+				uids[name] = uid
 			}
-		} else if claim := v.Children.Claims[name]; v.usable(claim) {
-			uids[name] = claim.UID
+		}
+		if len(uids) < len(v.epoch.initial) {
+			return nil
+		}
+	case v.Etcd == nil:
+		return v.epoch.startsOn
+	default:
+		for _, m := range v.members {
+			uid := v.epoch.startsOn[m.name]
+			if v.mayBeMade(m) {
+				uid = v.groundOf(m.name)
+			}
+			if uid != "" {
+				uids[m.name] = uid
+			}
 		}
 	}
-	return uids, len(uids) == len(v.epoch.initial)
+	return uids
+}
+
+// groundOf is the UID of what the member would start on: its claim, or on Memory its pod. Empty while there is none.
+func (v *view) groundOf(name string) types.UID {
+	if pod := v.Children.Pods[name]; v.memory() && pod != nil && pod.DeletionTimestamp == nil && gated(pod) {
+		return pod.UID
+	}
+	if claim := v.Children.Claims[name]; !v.memory() && v.usable(claim) {
+		return claim.UID
+	}
+	return ""
 }
 
 func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
@@ -170,9 +194,7 @@ func (v *view) foundingPods() []*corev1.Pod {
 	}
 	for _, name := range v.epoch.initialNames() {
 		if v.Children.Pods[name] == nil {
-			pod := v.bootstrapPod(name)
-			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}}
-			pods = append(pods, pod)
+			pods = append(pods, heldBack(v.bootstrapPod(name)))
 		}
 	}
 	return sortPods(pods)
@@ -213,7 +235,7 @@ func (v *view) listedClaims() []*corev1.PersistentVolumeClaim {
 	})
 	return v.claims(stay, func(name string) bool {
 		m := v.find(name)
-		return !v.memory() && m != nil && m.Learner && !m.Started()
+		return !v.memory() && m != nil && v.mayBeMade(m)
 	})
 }
 
@@ -226,7 +248,9 @@ func (v *view) listedPods(roll string) []*corev1.Pod {
 		case m.name == "" || m.name == roll:
 		case m.pod != nil:
 			pods = append(pods, v.keptListed(m)...)
-		case v.memory() && m.Learner && !m.Started(), !v.memory() && v.usable(m.claim):
+		case v.memory() && v.mayBeMade(m):
+			pods = append(pods, heldBack(v.podOf(m)))
+		case !v.memory() && v.usable(m.claim) && !v.mayBeMade(m):
 			pods = append(pods, v.podOf(m))
 		}
 	}
@@ -254,6 +278,12 @@ func (v *view) podOf(m *member) *corev1.Pod {
 		pod = v.pod(m.name, StartResume, resumeEnv())
 	}
 	pod.Labels[LabelRole] = role(m.Member)
+	return pod
+}
+
+// heldBack keeps a memory pod from running until the record holds its UID.
+func heldBack(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}}
 	return pod
 }
 
@@ -311,7 +341,7 @@ func (v *view) keptPods(names []string) []*corev1.Pod {
 }
 
 // keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the gate of a
-// founded memory pod may differ.
+// recorded memory pod may differ.
 func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	pod := *old
 	own := map[string]string{LabelMember: old.Name}

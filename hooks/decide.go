@@ -29,26 +29,12 @@ func Decide(o Observation) Decision {
 	panic("the last rule always applies")
 }
 
-// Finalize is what remains while the cluster is being deleted: nothing, and it is done when Kubernetes has been told to delete
-// every child. It asks etcd nothing and waits for nobody (S17). Children are kept when their owner asked to orphan them
-// (kubectl delete --cascade=orphan).
+// Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the way. The
+// children go with their owner, by Kubernetes' own garbage collection, in the way that was asked for (background, foreground or
+// orphan). Nothing is asked of etcd and nobody is waited for (S17). A hook that deleted children itself could take, on a stale
+// view, the volumes that somebody has just orphaned.
 func Finalize(o Observation) (remaining Desired, finalized bool) {
-	if slices.Contains(o.Cluster.Finalizers, "orphan") {
-		return asObserved(o), true
-	}
-	c := o.Children
-	going := all(c.Pods) && all(c.Claims) && all(c.ConfigMaps) && all(c.Services) && all(c.Budgets)
-	return Desired{}, going
-}
-
-// all reports whether every object is already being deleted.
-func all[T metav1.Object](objects map[string]T) bool {
-	for _, o := range objects {
-		if o.GetDeletionTimestamp() == nil {
-			return false
-		}
-	}
-	return true
+	return asObserved(o), true
 }
 
 // asObserved is every child as it is.

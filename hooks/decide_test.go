@@ -116,16 +116,22 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			delete(o.Children.Claims, "demo-1")
 			return o
 		}, "Converged", nil},
-		{"claim of the leader being deleted", "leadership is handed on before the leader goes", func() Observation {
+		{"claim of the leader being deleted", "it serves: its successor joins first", func() Observation {
 			o := serve(3)
 			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
 			return o
+		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "http://demo-3.demo-peers.default.svc:2380"}},
+		{"claim of the leader being deleted, successor votes", "leadership is handed on before the leader goes", func() Observation {
+			o := serve(4)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
+			return o
 		}, "Replace", MoveLeader{To: 2, Name: "demo-1"}},
-		{"claim of the only voter being deleted", "the last voter is never removed", func() Observation {
+		{"claim of the only voter being deleted", "its successor joins first", func() Observation {
 			o := serve(1)
 			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
 			return o
-		}, "Replace", nil},
+		}, "Grow", AddLearner{Name: "demo-1", PeerURL: "http://demo-1.demo-peers.default.svc:2380"}},
 		{"two lost of five", "one at a time, while the rest has quorum", func() Observation {
 			o := serve(5)
 			lose(&o, "demo-3")
@@ -195,7 +201,7 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 	}
 	d = Decide(o)
 	assert.Equal(t, "Found", d.Because.Rule)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[AnnotationFounded])
+	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -244,7 +250,7 @@ func TestMemoryPodsAreHeldBackUntilRecorded(t *testing.T) {
 		o.Children.Pods[p.Name] = p
 	}
 	d = Decide(o)
-	assert.Contains(t, d.Children.ConfigMaps[0].Annotations[AnnotationFounded], "demo-0:uid-pod-x")
+	assert.Contains(t, d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn], "demo-0:uid-pod-x")
 	assert.NotEmpty(t, d.Children.Pods[0].Spec.SchedulingGates, "held back until the record is observed")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -267,28 +273,13 @@ func TestSteadyStateIsQuiet(t *testing.T) {
 	assert.Zero(t, second.ResyncAfter)
 }
 
-func TestFinalizeWaitsForNobody(t *testing.T) {
+func TestFinalizeWaitsForNobodyAndDeletesNothingItself(t *testing.T) {
 	o := serve(3)
 	o.Etcd = nil
 	remaining, done := Finalize(o)
-	assert.Empty(t, remaining.Pods)
-	assert.False(t, done, "Kubernetes has not been told yet")
-	gone := &metav1.Time{Time: now}
-	for _, p := range o.Children.Pods {
-		p.DeletionTimestamp = gone
-	}
-	clear(o.Children.Claims)
-	clear(o.Children.ConfigMaps)
-	clear(o.Children.Services)
-	clear(o.Children.Budgets)
-	_, done = Finalize(o)
-	assert.True(t, done, "a pod that hangs on a dead node is Kubernetes' to clean up")
-
-	o = serve(3)
-	o.Cluster.Finalizers = []string{"orphan"}
-	remaining, done = Finalize(o)
-	assert.Len(t, remaining.Pods, 3)
 	assert.True(t, done)
+	assert.Len(t, remaining.Pods, 3, "the garbage collector takes them, if that is what was asked for")
+	assert.Len(t, remaining.Claims, 3)
 }
 
 func TestPodsAreMadeForProduction(t *testing.T) {

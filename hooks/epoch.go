@@ -20,9 +20,9 @@ import (
 type epoch struct {
 	n       int
 	initial map[string]string // name -> peer URL of the initial members
-	// founded holds, by initial member, the UID of the claim (or memory pod) that it may start on with an empty data
-	// directory. Nil: not founded yet.
-	founded map[string]types.UID
+	// startsOn holds, by member, the UID of the claim (or memory pod) that it may start on with an empty data directory. It is
+	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not founded yet.
+	startsOn map[string]types.UID
 	// clusterID is 0 until the epoch has once been quorate.
 	clusterID uint64
 	// next is the lowest number that no member has had.
@@ -31,8 +31,8 @@ type epoch struct {
 	record  *corev1.ConfigMap
 }
 
-// foundedUnknown marks the record of an epoch that was found running without a record: nobody may bootstrap in it.
-const foundedUnknown = "unknown"
+// startsOnNothing marks a founded epoch in which nobody may start empty.
+const startsOnNothing = "none"
 
 // readEpoch reads the newest epoch record among the observed ConfigMaps; nil when there is none.
 func readEpoch(o Observation) *epoch {
@@ -50,10 +50,10 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion]}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
 	e.next, _ = strconv.Atoi(cm.Annotations[AnnotationNextMember])
-	if raw := cm.Annotations[AnnotationFounded]; raw != "" || e.clusterID != 0 {
-		e.founded = map[string]types.UID{}
+	if raw := cm.Annotations[AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
+		e.startsOn = map[string]types.UID{}
 		for name, uid := range parsePairs(raw, ":") {
-			e.founded[name] = types.UID(uid)
+			e.startsOn[name] = types.UID(uid)
 		}
 	}
 	return e
@@ -61,9 +61,12 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 
 func (e *epoch) quorate() bool { return e.clusterID != 0 }
 
-// mayStartEmpty reports whether the initial member may start with an empty data directory on the object of this UID.
+// founded reports whether the initial members may start.
+func (e *epoch) founded() bool { return e.startsOn != nil }
+
+// mayStartEmpty reports whether the member may start with an empty data directory on the object of this UID.
 func (e *epoch) mayStartEmpty(member string, uid types.UID) bool {
-	return uid != "" && e.founded[member] == uid
+	return uid != "" && e.startsOn[member] == uid
 }
 
 // initialNames are the names of the initial members, sorted.

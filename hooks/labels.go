@@ -18,8 +18,9 @@ const (
 	// AnnotationInitialCluster is the membership that a joining pod was made for.
 	AnnotationInitialCluster = domain + "initial-cluster"
 
-	// AnnotationFounded is "true" on an epoch record once no initial claim or memory pod may be made any more.
-	AnnotationFounded = domain + "founded"
+	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod) that each member may start on with an
+	// empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the epoch is founded.
+	AnnotationStartsOn = domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
 	AnnotationClusterID = domain + "cluster-id"
 	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had.

@@ -56,7 +56,7 @@ func observeRecord(o *Observation, n int) {
 		name := MemberName("demo", i)
 		uids[name] = types.UID("uid-claim-" + strconv.Itoa(i))
 	}
-	record.Annotations[AnnotationFounded] = formatPairs(uids, ":")
+	record.Annotations[AnnotationStartsOn] = formatPairs(uids, ":")
 	record.Annotations[AnnotationClusterID] = "c1"
 	o.Children.ConfigMaps[record.Name] = record
 }

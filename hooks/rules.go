@@ -47,7 +47,7 @@ var Rules = []Rule{
 	{"Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty},
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
 	{"Pause", "replicas 0 stops all members and keeps their data.", pause},
-	{"Found", "All initial claims (or held-back memory pods) are made, then noted in the record by UID; after that none is ever made again (S10).", found},
+	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
 	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},
@@ -62,7 +62,7 @@ var Rules = []Rule{
 	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2).", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},
-	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor (S6, S10).", replace},
+	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace},
 	{"Shrink", "Voters above the wanted number are removed one by one: not serving first, then followers, the leader last (S6).", shrink},
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve (S3, S4, S9).", grow},
 
@@ -125,7 +125,7 @@ func pause(v *view) *verdict {
 }
 
 func found(v *view) *verdict {
-	if v.epoch.founded != nil {
+	if v.epoch.founded() {
 		return nil
 	}
 	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: patience}
@@ -178,7 +178,7 @@ func (v *view) knownVoters() []string {
 func (v *view) hasData(name string) bool {
 	if v.memory() {
 		pod := v.Children.Pods[name]
-		return pod != nil && !finished(pod)
+		return pod != nil && !finished(pod) && !v.barred(pod)
 	}
 	return v.Children.Claims[name] != nil
 }
@@ -209,7 +209,7 @@ func learnerLost(v *view) *verdict {
 
 func learnerSurplus(v *view) *verdict {
 	l := v.learner()
-	if l == nil || l.name == "" || len(v.voters) < v.replicas {
+	if l == nil || l.name == "" || len(v.voters) < v.wanted() {
 		return nil
 	}
 	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
@@ -301,23 +301,42 @@ func mark(v *view) *verdict {
 	return nil
 }
 
-// lostVoter is the first voter whose data is lost, and why; nil when there is none.
+// lostVoter is the first voter whose data is lost and that does not serve, and why; nil when there is none.
 func (v *view) lostVoter() (*member, string) {
 	for _, m := range v.voters {
-		if reason, lost := v.dataLost(m); lost {
+		if reason, lost := v.dataLost(m); lost && !m.serving() {
 			return m, reason
 		}
 	}
 	return nil, ""
 }
 
+// goingVoter is the first voter that still serves although its data is going, and why; nil when there is none.
+func (v *view) goingVoter() (*member, string) {
+	for _, m := range v.voters {
+		if reason, lost := v.dataLost(m); lost && m.serving() {
+			return m, reason
+		}
+	}
+	return nil, ""
+}
+
+// wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
+func (v *view) wanted() int {
+	lost, _ := v.lostVoter()
+	if going, _ := v.goingVoter(); going != nil && lost == nil {
+		return v.replicas + 1
+	}
+	return v.replicas
+}
+
 func replace(v *view) *verdict {
 	lost, reason := v.lostVoter()
+	if lost == nil && len(v.voters) > v.replicas {
+		lost, reason = v.goingVoter()
+	}
 	if lost == nil {
 		return nil
-	}
-	if len(v.voters) == 1 {
-		return &verdict{message: fmt.Sprintf("%s is the only voter and can't be removed, but %s: take a snapshot now", lost.name, reason), resync: patience}
 	}
 	return v.retire(lost, fmt.Sprintf("%s is replaced: %s", lost.name, reason))
 }
@@ -369,11 +388,14 @@ func (v *view) retire(m *member, why string) *verdict {
 
 func grow(v *view) *verdict {
 	voters := v.voters
-	if len(voters) >= v.replicas {
+	if len(voters) >= v.wanted() {
 		return nil
 	}
 	name := MemberName(v.Cluster.Name, v.next())
-	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.replicas, "voter"))
+	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.wanted(), "voter"))
+	if going, reason := v.goingVoter(); going != nil {
+		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
+	}
 	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
 	}

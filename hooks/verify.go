@@ -79,7 +79,8 @@ func (j *judgement) addLearner(s AddLearner) {
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
-	j.require(len(j.v.voters) < j.v.replicas, "S6", "%s although there are enough voters", s)
+	going := slices.ContainsFunc(j.v.voters, func(m *member) bool { return m.claim != nil && m.claim.DeletionTimestamp != nil })
+	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
 }
 
 func (j *judgement) promote(s Promote) {
@@ -136,8 +137,8 @@ func (j *judgement) claims() {
 			continue
 		}
 		m := j.v.find(claim.Name)
-		founding := j.v.epoch != nil && j.v.epoch.founded == nil && j.v.epoch.initial[claim.Name] != ""
-		j.require(founding || m != nil && m.Learner && !m.Started(), "S10", "a new claim for %s, which may have had one", claim.Name)
+		founding := j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[claim.Name] != ""
+		j.require(founding || m != nil && m.Learner && !m.Started() && j.v.epoch.startsOn[claim.Name] == "", "S10", "a new claim for %s, which may have had one", claim.Name)
 		j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", claim.Name)
 	}
 }
@@ -162,7 +163,7 @@ func (j *judgement) pods() {
 	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)
 	for _, m := range j.v.members {
 		kept := j.pod(m.name) != nil || slices.Contains(rolled, m.name)
-		j.require(m.name == "" || kept || finished(m.pod) || j.v.memory() && m.pod == nil || !j.v.memory() && !j.v.usable(m.claim),
+		j.require(m.name == "" || kept || finished(m.pod) || j.v.mayBeMade(m) || j.v.memory() && m.pod == nil || !j.v.memory() && !j.v.usable(m.claim),
 			"S12", "the member %s has no pod in the answer", m.name)
 		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
 	}
@@ -175,7 +176,7 @@ func (j *judgement) pods() {
 
 func (j *judgement) newPod(pod *corev1.Pod) {
 	start, m, claim := podStart(pod), j.v.find(pod.Name), j.o.Children.Claims[pod.Name]
-	gate := j.v.memory() && gated(pod) && j.v.epoch.founded == nil
+	gate := j.v.memory() && gated(pod) && j.v.epoch.startsOn[pod.Name] == ""
 	j.require(gate || j.v.memory() || j.v.usable(claim), "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
 	case StartBootstrap:
@@ -183,6 +184,7 @@ func (j *judgement) newPod(pod *corev1.Pod) {
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case StartJoin:
 		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
+		j.require(gate || j.v.epoch.mayStartEmpty(pod.Name, uidOf(claim)), "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case StartResume:
 		j.require(!j.v.memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
@@ -199,15 +201,27 @@ func (j *judgement) record() {
 			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
 			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
 			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
-			j.require(old.founded == nil || formatPairs(now.founded, ":") == formatPairs(old.founded, ":"), "S8", "what the epoch was founded on changes")
+			j.startsOn(old, now)
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
-			bootstraps := cm.Annotations[AnnotationFounded] == "" && cm.Data[EpochKeyToken] != ""
+			bootstraps := cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
 			j.require(!bootstraps || !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
 		}
 	}
 	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+}
+
+// startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
+func (j *judgement) startsOn(old, now *epoch) {
+	for name, uid := range old.startsOn {
+		gone := j.v.Etcd != nil && j.v.find(name) == nil
+		j.require(now.startsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
+	}
+	for name := range now.startsOn {
+		m := j.v.find(name)
+		j.require(old.startsOn[name] != "" || !old.founded() || m != nil && m.Learner && !m.Started(), "S10", "%s may start empty, but is no new learner", name)
+	}
 }
 
 func (j *judgement) hasClaim(name string) bool {

@@ -168,7 +168,7 @@ func graceOver(pod *corev1.Pod, now time.Time) bool {
 func (m *member) serving() bool { return m.heard && m.health.Serving() }
 
 // dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is gone, or
-// prepare found its data directory empty. A member that has never run has no data to lose. A view without its claim is not
+// prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A view without its claim is not
 // believed while the member answers or its pod runs: that view is stale.
 func (v *view) dataLost(m *member) (string, bool) {
 	if m.name == "" {
@@ -177,14 +177,24 @@ func (v *view) dataLost(m *member) (string, bool) {
 	if prepareRefused(m.pod) {
 		return "its data directory was found empty", !v.misstarted(m)
 	}
-	mayBeMade := m.Learner && !m.Started()
 	if v.memory() {
-		return "its memory pod is gone", !mayBeMade && !m.serving() && (m.pod == nil || finished(m.pod))
+		return "its memory pod is gone", !v.mayBeMade(m) && !m.serving() && (m.pod == nil || finished(m.pod) || v.barred(m.pod))
 	}
 	if v.ours(m.claim) && m.claim.DeletionTimestamp != nil {
 		return "its claim is being deleted", true
 	}
-	return "its claim is gone", !mayBeMade && !m.serving() && m.claim == nil && !running(m.pod)
+	madeAnew := m.claim != nil && !m.Started() && v.epoch.startsOn[m.name] != m.claim.UID
+	return "its claim is gone", !v.mayBeMade(m) && !m.serving() && !running(m.pod) && (m.claim == nil || madeAnew)
+}
+
+// mayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
+func (v *view) mayBeMade(m *member) bool {
+	return m.Learner && !m.Started() && v.epoch.startsOn[m.name] == ""
+}
+
+// barred reports whether the memory pod is held back for good: another one was recorded in its place.
+func (v *view) barred(pod *corev1.Pod) bool {
+	return gated(pod) && v.epoch.founded() && !v.epoch.mayStartEmpty(pod.Name, pod.UID)
 }
 
 // prepareRefused reports whether the pod's init container found the data directory empty that must not be.
