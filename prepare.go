@@ -78,7 +78,7 @@ func exists(path string) (bool, error) {
 
 // writeMarker makes the marker, on the disk when it returns.
 func writeMarker(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

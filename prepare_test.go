@@ -146,7 +146,7 @@ func TestServeUntilTerminated(t *testing.T) {
 			return false
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode == 200
+		return resp.StatusCode == http.StatusOK
 	}, 5*time.Second, 10*time.Millisecond)
 	terminate()
 	require.Equal(t, 0, <-code)

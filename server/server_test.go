@@ -323,11 +323,11 @@ func TestShutdownFinishesCalls(t *testing.T) {
 			return false
 		}
 		defer resp.Body.Close()
-		return resp.StatusCode == 503
+		return resp.StatusCode == http.StatusServiceUnavailable
 	}, 2*time.Second, time.Millisecond, "/readyz fails while the listener is still open")
 	select {
-	case <-stopped:
-		t.Fatal("stopped with a call in flight")
+	case err := <-stopped:
+		t.Fatal("stopped with a call in flight", err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(leave)

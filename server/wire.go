@@ -71,7 +71,7 @@ func decode(body io.Reader) (*request, error) {
 	}
 	if _, err := in.Token(); err == nil {
 		return nil, bad("the request is followed by something else")
-	} else if err != io.EOF {
+	} else if !errors.Is(err, io.EOF) {
 		return nil, unreadable("what follows the request", err)
 	}
 	return r, r.check()
