@@ -10,8 +10,8 @@ bold() { if $live; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n== %s
 
 # members prints the cluster and its pods as a table.
 members() {
-  kubectl get etcdcluster demo 2>&1 || true
-  kubectl get pods -l etcd.quorate.dev/cluster=demo --no-headers \
+  kubectl get etcdcluster demo -o custom-columns='CLUSTER:.metadata.name,READY:.status.ready,VERSION:.status.version,LEADER:.status.leader,STATUS:.status.phase'
+  kubectl get pods -l etcd.quorate.dev/cluster=demo \
     -o custom-columns='POD:.metadata.name,PHASE:.status.phase,READY:.status.containerStatuses[0].ready,NODE:.spec.nodeName' 2>/dev/null || true
 }
 
@@ -67,10 +67,10 @@ cat <<TEXT
 It keeps running. Try:
 
   $(grep '^export KUBECONFIG' <<<"$environment")
-  export PATH=$QUORATE_LAB_BIN:\$PATH                    # kubectl, if you have none
+  export PATH=$QUORATE_LAB_BIN:\$PATH   # kubectl, if you have none
   kubectl get etcdcluster demo -w                      # in another terminal
   kubectl scale etcdcluster demo --replicas=5          # two learners join and are promoted, one after the other
-  kubectl delete pod $member                            # the leader's: it comes back with its data
+  kubectl delete pod $member                        # the leader's: it comes back with its data
   kubectl patch etcdcluster demo --type=merge -p '{"spec":{"version":"3.7.3"}}'
   kubectl describe etcdcluster demo                    # what Quorate is doing and why
 
