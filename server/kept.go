@@ -21,7 +21,7 @@ func kept[O interface {
 	return observed != none && decided.GetUID() != "" && decided.GetUID() == observed.GetUID()
 }
 
-// keptSpec is the spec to answer for a pod or claim that exists: the fields of the answer that Metacontroller applied
+// keptSpec is the spec to answer for an object that is kept: the fields of the answer that Metacontroller applied
 // last, each with the value that the decision has for it.
 //
 // The decision carries the observed spec, except for what it changes (images, scheduling gates, the size of a claim).

@@ -331,10 +331,18 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 		a.Children = append(a.Children, c)
 	}
 	for _, o := range d.Services {
-		add("v1", "Service", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+		spec := &o.Spec
+		if observed := r.Children.Services[o.Name]; kept(o, observed) {
+			spec = keptSpec(observed.Annotations[lastApplied], spec)
+		}
+		add("v1", "Service", &o.ObjectMeta, answerChild{Spec: spec})
 	}
 	for _, o := range d.Budgets {
-		add("policy/v1", "PodDisruptionBudget", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+		spec := &o.Spec
+		if observed := r.Children.Budgets[o.Name]; kept(o, observed) {
+			spec = keptSpec(observed.Annotations[lastApplied], spec)
+		}
+		add("policy/v1", "PodDisruptionBudget", &o.ObjectMeta, answerChild{Spec: spec})
 	}
 	for _, o := range d.ConfigMaps {
 		add("v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
