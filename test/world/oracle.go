@@ -71,9 +71,7 @@ func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
 		}
 		d := hooks.Decide(o)
 		if err := hooks.Verify(o, d); err != nil {
-			for _, line := range strings.Split(errors.Join(err).Error(), "\n") {
-				w.Oracle.Broken = append(w.Oracle.Broken, line)
-			}
+			w.Oracle.Broken = append(w.Oracle.Broken, strings.Split(err.Error(), "\n")...)
 		}
 		if i == len(seen)-1 && !reflect.DeepEqual(d, c.Decision) {
 			w.violate("S15", "two decisions on the same observation differ")
