@@ -23,7 +23,7 @@ func ready(t *testing.T, size int32) *World {
 	return w
 }
 
-func print(t *testing.T, w *World) string {
+func dump(t *testing.T, w *World) string {
 	t.Helper()
 	var all []any
 	for _, key := range w.keys() {
@@ -38,9 +38,9 @@ func print(t *testing.T, w *World) string {
 
 func TestCloneIsIndependent(t *testing.T) {
 	w := ready(t, 3)
-	before := print(t, w)
+	before := dump(t, w)
 	c := w.Clone()
-	if print(t, c) != before {
+	if dump(t, c) != before {
 		t.Fatal("a clone differs")
 	}
 	c.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(5)) })
@@ -50,10 +50,10 @@ func TestCloneIsIndependent(t *testing.T) {
 		c.Pass()
 	}
 	c.Write(3)
-	if print(t, c) == before {
+	if dump(t, c) == before {
 		t.Fatal("nothing has happened to the clone")
 	}
-	if print(t, w) != before {
+	if dump(t, w) != before {
 		t.Error("what happened to the clone has happened to the original")
 	}
 }
