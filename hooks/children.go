@@ -18,16 +18,19 @@ import (
 // children are everything that should exist now. Where pods and claims come from depends on how much is known: etcd's list
 // when a quorum answered, what is visible while blind, the epoch record before there is a cluster.
 func children(v *view, said *verdict) Desired {
-	d := Desired{Services: services(v.Cluster), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, ConfigMaps: records(v)}
+	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
+		return asObserved(v.Observation)
+	}
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, ConfigMaps: records(v)}
 	switch {
-	case v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil || v.epoch == nil:
+	case v.epoch == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
 	case v.replicas == 0:
 		d.Claims = v.keptClaims(v.names)
 	case !v.epoch.founded():
 		d.Claims, d.Pods = v.foundingClaims(), v.foundingPods()
 	case v.Etcd == nil:
-		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods()
+		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods(said.roll)
 	default:
 		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said.roll)
 	}
@@ -37,11 +40,16 @@ func children(v *view, said *verdict) Desired {
 
 // ---- what every cluster has
 
-func services(c *v1alpha1.EtcdCluster) []*corev1.Service {
+func services(v *view) []*corev1.Service {
+	c := v.Cluster
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: labels(c, nil), Annotations: annotations(c, nil)}
 	}
 	client := corev1.ServicePort{Name: "client", Port: ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
+	peers := meta(PeerService(c.Name))
+	if n := v.next(); n > 0 {
+		peers.Annotations[AnnotationNextMember] = strconv.Itoa(n)
+	}
 	peer := corev1.ServicePort{Name: "peer", Port: PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
 	return []*corev1.Service{
 		{
@@ -49,7 +57,7 @@ func services(c *v1alpha1.EtcdCluster) []*corev1.Service {
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector(c), Ports: []corev1.ServicePort{client}},
 		},
 		{
-			ObjectMeta: meta(PeerService(c.Name)),
+			ObjectMeta: peers,
 			// Members must find each other before they are ready: a quorum is what makes them ready.
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true,
@@ -80,14 +88,14 @@ func records(v *view) []*corev1.ConfigMap {
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
 		if v.epoch == nil || v.epoch.record.Name != name {
-			list = append(list, kept(v.Children.ConfigMaps[name]))
+			list = append(list, kept(v.Cluster, v.Children.ConfigMaps[name]))
 		}
 	}
 	var current *corev1.ConfigMap
 	switch {
 	case v.epoch != nil:
 		current = v.advance()
-	case v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil || v.replicas == 0 && !v.relics():
+	case v.replicas == 0 && !v.relics():
 		return list
 	case v.relics():
 		current = v.relicRecord()
@@ -108,17 +116,17 @@ func (v *view) advance() *corev1.ConfigMap {
 			ann[key] = value
 		}
 	}
-	ann[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.epoch.next))
-	if uids := v.startsOn(); uids != nil && !v.Cluster.Spec.Suspend {
+	ann[AnnotationNextMember] = strconv.Itoa(v.next())
+	if uids := v.startsOn(); uids != nil {
 		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
 	}
 	if v.Etcd != nil {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
-	if !v.epoch.quorate() && v.Etcd == nil && validate(&v.Cluster.Spec) == nil {
+	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
-	record := kept(old)
+	record := kept(v.Cluster, old)
 	record.Annotations = ann
 	return record
 }
@@ -127,7 +135,7 @@ func (v *view) advance() *corev1.ConfigMap {
 func (v *view) relicRecord() *corev1.ConfigMap {
 	record := newRecord(v.Cluster, v.replicas)
 	record.Annotations[AnnotationStartsOn] = startsOnNothing
-	record.Annotations[AnnotationNextMember] = strconv.Itoa(max(v.next(), v.replicas))
+	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
 	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	if id := v.Cluster.Status.ClusterID; id != "" {
 		record.Annotations[AnnotationClusterID] = id
@@ -210,12 +218,12 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 
 // blindPods keep or bring back the pod of every claim that we see (S11). Whether the member has ever run is not known now, so
 // a new pod insists on finding data, except where the record still allows the member to begin.
-func (v *view) blindPods() []*corev1.Pod {
-	pods := v.keptPods(v.names)
+func (v *view) blindPods(roll string) []*corev1.Pod {
+	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
 		claim := v.Children.Claims[name]
 		switch {
-		case v.memory() || v.Children.Pods[name] != nil || !v.usable(claim):
+		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.usable(claim):
 		case !v.epoch.quorate() && v.epoch.mayStartEmpty(name, claim.UID):
 			pods = append(pods, v.bootstrapPod(name))
 		default:
@@ -326,6 +334,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	}
 	pod := newPod(v.Observation, name, v.epoch.version, start, volume, env)
 	pod.Annotations[AnnotationTemplate] = v.template
+	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
 	return pod
 }
 
@@ -333,7 +342,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 func (v *view) keptPods(names []string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range names {
-		if pod := v.Children.Pods[name]; pod != nil && (!finished(pod) || v.Cluster.Spec.Suspend) {
+		if pod := v.Children.Pods[name]; pod != nil && !finished(pod) {
 			pods = append(pods, v.keptPod(pod))
 		}
 	}
@@ -349,14 +358,15 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster))
-	if v.epoch == nil || v.Cluster.Spec.Suspend {
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage))
+	if v.epoch == nil {
 		return &pod
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
 		pod.Spec.SchedulingGates = nil
 	}
-	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && v.epoch.version != "" {
+	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && old.Annotations[AnnotationImage] != wanted {
+		pod.Annotations[AnnotationImage] = wanted
 		pod.Spec.Containers = slices.Clone(old.Spec.Containers)
 		for i := range pod.Spec.Containers {
 			if pod.Spec.Containers[i].Name == ContainerEtcd {
@@ -372,7 +382,7 @@ func (v *view) strangePods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
 		if _, ours := ordinal(v.Cluster.Name, name); !ours {
-			pods = append(pods, kept(v.Children.Pods[name]))
+			pods = append(pods, kept(v.Cluster, v.Children.Pods[name]))
 		}
 	}
 	return pods
@@ -411,24 +421,27 @@ func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// kept is an observed object as it is, without what belongs to Kubernetes and Metacontroller.
+// kept is an observed object as it is, with those of its labels and annotations that are ours.
 func kept[T any, P interface {
 	*T
 	metav1.Object
-}](old P) P {
+}](c *v1alpha1.EtcdCluster, old P) P {
 	object := *old
 	p := P(&object)
-	p.SetAnnotations(ownAnnotations(old.GetAnnotations()))
+	p.SetLabels(ours(old.GetLabels(), labels(c, nil)))
+	p.SetAnnotations(ours(old.GetAnnotations(), annotations(c, nil)))
 	return p
 }
 
-// LastApplied is where Metacontroller notes what it applied last; it is never part of an answer.
-const LastApplied = "metacontroller.k8s.io/last-applied-configuration"
-
-func ownAnnotations(all map[string]string) map[string]string {
-	own := maps.Clone(all)
-	delete(own, LastApplied)
-	return own
+// ours are the labels or annotations that Quorate sets: those of its own domain, and those of these names.
+func ours(all, names map[string]string) map[string]string {
+	some := map[string]string{}
+	for k, value := range all {
+		if _, named := names[k]; named || strings.HasPrefix(k, domain) {
+			some[k] = value
+		}
+	}
+	return some
 }
 
 func keep(all map[string]string, keys ...string) map[string]string {

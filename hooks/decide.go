@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Decide is the whole of Quorate's judgement: a pure function of what was observed. It is total (any observation of a
@@ -40,21 +42,21 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 // asObserved is every child as it is.
 func asObserved(o Observation) Desired {
 	return Desired{
-		Services:   keptAll(o.Children.Services),
-		Budgets:    keptAll(o.Children.Budgets),
-		ConfigMaps: keptAll(o.Children.ConfigMaps),
-		Claims:     keptAll(o.Children.Claims),
-		Pods:       keptAll(o.Children.Pods),
+		Services:   keptAll(o.Cluster, o.Children.Services),
+		Budgets:    keptAll(o.Cluster, o.Children.Budgets),
+		ConfigMaps: keptAll(o.Cluster, o.Children.ConfigMaps),
+		Claims:     keptAll(o.Cluster, o.Children.Claims),
+		Pods:       keptAll(o.Cluster, o.Children.Pods),
 	}
 }
 
 func keptAll[T any, P interface {
 	*T
 	metav1.Object
-}](objects map[string]P) []P {
+}](c *v1alpha1.EtcdCluster, objects map[string]P) []P {
 	var list []P
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		list = append(list, kept(objects[name]))
+		list = append(list, kept(c, objects[name]))
 	}
 	return list
 }

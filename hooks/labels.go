@@ -15,6 +15,8 @@ const (
 	AnnotationStart = domain + "start"
 	// AnnotationTemplate is a hash of the template that a pod was made from.
 	AnnotationTemplate = domain + "template"
+	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
+	AnnotationImage = domain + "image"
 	// AnnotationInitialCluster is the membership that a joining pod was made for.
 	AnnotationInitialCluster = domain + "initial-cluster"
 
@@ -23,7 +25,8 @@ const (
 	AnnotationStartsOn = domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
 	AnnotationClusterID = domain + "cluster-id"
-	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had.
+	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The peer
+	// Service carries a copy.
 	AnnotationNextMember = domain + "next-member"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"

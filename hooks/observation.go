@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,13 +148,4 @@ type Outcome struct {
 	Because string
 	// Err is empty when etcd carried the step out, else why it did not.
 	Err string
-}
-
-// member returns the entry with this ID, or nil.
-func (m *Membership) member(id uint64) *Member {
-	i := slices.IndexFunc(m.Members, func(e Member) bool { return e.ID == id })
-	if i < 0 {
-		return nil
-	}
-	return &m.Members[i]
 }

@@ -256,6 +256,15 @@ func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]stri
 	return all
 }
 
+// tmpfsSize is the size of the data volume where that is part of the pod; empty on claims.
+func tmpfsSize(s *v1alpha1.EtcdClusterSpec) string {
+	if s.Storage.Medium != v1alpha1.Memory {
+		return ""
+	}
+	size := storageSize(s)
+	return size.String()
+}
+
 // templateRevision is raised by a change of podSpec that running members should get. It stays when only new pods need it, so
 // that a new Quorate does not mean new pods.
 const templateRevision = 1
@@ -263,7 +272,7 @@ const templateRevision = 1
 // templateHash changes when the spec asks for another pod. The image is left out: it is changed in place.
 func templateHash(s *v1alpha1.EtcdClusterSpec) string {
 	raw, err := json.Marshal([]any{
-		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, s.Storage.Medium, s.Resources, s.Affinity, s.NodeSelector,
+		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
 		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, s.Options,
 	})
 	if err != nil { // plain data always encodes

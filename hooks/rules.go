@@ -51,9 +51,12 @@ var Rules = []Rule{
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
 	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},
+	{"Reschedule", "Before the first quorum, a pod that no node has taken and that was made from an outdated template is made anew, one at a time.", reschedule},
 	{"Start", "The initial members start together; nothing else happens before they first have quorum.", start},
 	{"Blind", "Without an answer from a quorum nothing is changed; pods are only brought back (S11).", blind},
 
+	{"Elect", "While no leader is known nothing is changed.", elect},
+	{"Corrupt", "While a member reports corrupt data nothing is changed: a person decides which data is right.", corrupt},
 	{"Mark", "Before a member's last trace goes, its number is recorded as used (S9).", mark},
 	{"LearnerLost", "A learner whose data is gone is removed; the next one gets a new name (S9, S10).", learnerLost},
 	{"LearnerSurplus", "A learner that is no longer wanted is removed.", learnerSurplus},
@@ -67,8 +70,9 @@ var Rules = []Rule{
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve (S3, S4, S9).", grow},
 
 	{"Heal", "All members are there, but not all of them serve.", heal},
+	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
 	{"VersionPending", "Running members keep their version in this release.", versionPending},
-	{"VolumePending", "Claims keep their size in this release.", volumePending},
+	{"VolumePending", "Claims keep their size and class in this release.", volumePending},
 	{"TemplatePending", "Running members keep the template that they were made from in this release.", templatePending},
 	{"Converged", "The cluster is as the spec wants it.", converged},
 }
@@ -140,9 +144,25 @@ func foreign(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: patience}
 }
 
+func reschedule(v *view) *verdict {
+	if v.Etcd != nil || v.epoch.quorate() || v.memory() {
+		return nil
+	}
+	for _, name := range v.names {
+		pod := v.Children.Pods[name]
+		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Annotations[AnnotationTemplate] != v.template {
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: soon}
+		}
+	}
+	return nil
+}
+
 func start(v *view) *verdict {
 	if v.Etcd != nil || v.epoch.quorate() {
 		return nil
+	}
+	if len(v.epoch.startsOn) == 0 {
+		return &verdict{message: "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md", resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
 }
@@ -153,7 +173,7 @@ func quorumLost(v *view) *verdict {
 	}
 	known := v.knownVoters()
 	lost := filter(known, func(name string) bool { return !v.hasData(name) })
-	if len(known)-len(lost) >= quorum(len(known)) {
+	if len(known) == 0 || len(known)-len(lost) >= quorum(len(known)) {
 		return nil
 	}
 	return &verdict{message: fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew: see QuorumLost in docs/failure-modes.md",
@@ -194,6 +214,25 @@ func blind(v *view) *verdict {
 func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }
 
 // ---- with a quorum's answer
+
+func elect(v *view) *verdict {
+	if v.Etcd.Leader != 0 {
+		return nil
+	}
+	return &verdict{message: "waiting for the members to elect a leader", resync: soon}
+}
+
+func corrupt(v *view) *verdict {
+	if who := v.alarmed("CORRUPT"); len(who) > 0 {
+		return &verdict{message: fmt.Sprintf("%s reports corrupt data (alarm CORRUPT); nothing is changed: see Corrupt in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}
+	}
+	return nil
+}
+
+// alarmed are the members that have raised this alarm.
+func (v *view) alarmed(kind string) []string {
+	return names(filter(v.members, func(m *member) bool { return slices.Contains(m.health.Alarms, kind) }))
+}
 
 func learnerLost(v *view) *verdict {
 	l := v.learner()
@@ -264,6 +303,8 @@ func (v *view) outdated(m *member) (string, bool) {
 	switch {
 	case v.misstarted(m):
 		return "it waits for data that the member never had", true
+	case podStart(m.pod) == StartBootstrap && m.Started() && crashing(m.pod):
+		return "it crashes, and would begin the member a second time", true
 	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
 		return "the membership changed before it started", true
 	case m.pod.Annotations[AnnotationTemplate] != v.template:
@@ -356,12 +397,12 @@ func (v *view) victim() *member {
 		switch {
 		case m.name == "":
 			return 3 // a stranger is never ours to remove
-		case !m.serving():
-			return 0
-		case m.ID != v.Etcd.Leader:
+		case m.ID == v.Etcd.Leader:
+			return 2 // also when it does not answer us: it leads
+		case m.serving():
 			return 1
 		}
-		return 2
+		return 0
 	}
 	voters := slices.Clone(v.voters)
 	slices.Reverse(voters)
@@ -412,6 +453,13 @@ func heal(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("waiting for %s to serve again", strings.Join(silent, ", ")), resync: patience}
 }
 
+func alarm(v *view) *verdict {
+	if who := v.alarmed("NOSPACE"); len(who) > 0 {
+		return &verdict{message: fmt.Sprintf("%s has no space left (alarm NOSPACE): etcd refuses writes; see NOSPACE in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}
+	}
+	return nil
+}
+
 func versionPending(v *view) *verdict {
 	if v.epoch.version == v.Cluster.Spec.Version {
 		return nil
@@ -421,17 +469,22 @@ func versionPending(v *view) *verdict {
 
 func volumePending(v *view) *verdict {
 	want := storageSize(&v.Cluster.Spec)
-	small := names(filter(v.members, func(m *member) bool {
-		return m.claim != nil && m.claim.Spec.Resources.Requests.Storage().Cmp(want) < 0
+	class := v.Cluster.Spec.Storage.StorageClassName
+	other := names(filter(v.members, func(m *member) bool {
+		return m.claim != nil && (m.claim.Spec.Resources.Requests.Storage().Cmp(want) < 0 ||
+			class != nil && m.claim.Spec.StorageClassName != nil && *m.claim.Spec.StorageClassName != *class)
 	}))
-	if len(small) == 0 {
+	if len(other) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("serving; the claims of %s stay smaller than spec.storage.size %s: this release of Quorate does not grow volumes", strings.Join(small, ", "), want.String()), settled: true}
+	return &verdict{message: fmt.Sprintf("serving; the claims of %s keep their size and class: this release of Quorate gives changed storage to new members only", strings.Join(other, ", ")), settled: true}
 }
 
 func templatePending(v *view) *verdict {
-	old := names(filter(v.members, func(m *member) bool { return m.pod != nil && m.pod.Annotations[AnnotationTemplate] != v.template }))
+	wanted := image(&v.Cluster.Spec, v.epoch.version)
+	old := names(filter(v.members, func(m *member) bool {
+		return m.pod != nil && (m.pod.Annotations[AnnotationTemplate] != v.template || m.pod.Annotations[AnnotationImage] != wanted)
+	}))
 	if len(old) == 0 {
 		return nil
 	}

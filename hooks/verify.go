@@ -45,7 +45,7 @@ func (j *judgement) nothingChanges() {
 		j.require(j.hasClaim(name), "S12", "held back, but the claim %s is gone from the answer", name)
 	}
 	for name := range j.o.Children.Pods {
-		j.require(j.pod(name) != nil || finished(j.o.Children.Pods[name]), "S12", "held back, but the pod %s is gone from the answer", name)
+		j.require(j.pod(name) != nil, "S12", "held back, but the pod %s is gone from the answer", name)
 	}
 }
 
@@ -124,23 +124,28 @@ func (j *judgement) remove(s Remove) {
 // claims checks what becomes of the data.
 func (j *judgement) claims() {
 	for name, claim := range j.o.Children.Claims {
-		n, ours := ordinal(j.o.Cluster.Name, name)
-		if j.hasClaim(name) || claim.DeletionTimestamp != nil || !ours {
-			continue
+		if _, ours := ordinal(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
+			j.claimGoes(name, claim)
 		}
-		j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
-		j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-		j.require(j.v.epoch != nil && n < j.v.epoch.next, "S9", "the claim %s goes before its number is recorded", name)
 	}
 	for _, claim := range j.d.Children.Claims {
-		if j.o.Children.Claims[claim.Name] != nil {
-			continue
+		if j.o.Children.Claims[claim.Name] == nil {
+			j.newClaim(claim.Name)
 		}
-		m := j.v.find(claim.Name)
-		founding := j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[claim.Name] != ""
-		j.require(founding || m != nil && m.Learner && !m.Started() && j.v.epoch.startsOn[claim.Name] == "", "S10", "a new claim for %s, which may have had one", claim.Name)
-		j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", claim.Name)
 	}
+}
+
+func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) {
+	j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
+	j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
+	j.require(j.v.pastMark(name), "S9", "the claim %s goes before its number is recorded", name)
+}
+
+func (j *judgement) newClaim(name string) {
+	m := j.v.find(name)
+	founding := j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[name] != ""
+	j.require(founding || m != nil && j.v.mayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
+	j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", name)
 }
 
 // pods checks what runs.
@@ -148,23 +153,10 @@ func (j *judgement) pods() {
 	if j.v.replicas == 0 {
 		return // a pause stops everything, as asked
 	}
-	var rolled []string
-	for name, pod := range j.o.Children.Pods {
-		_, ours := ordinal(j.o.Cluster.Name, name)
-		if j.pod(name) != nil || pod.DeletionTimestamp != nil || finished(pod) || !ours {
-			continue
-		}
-		j.require(j.v.Etcd != nil, "S11", "the pod %s goes while blind", name)
-		if m := j.v.find(name); m != nil {
-			rolled = append(rolled, name)
-			j.require(!m.serving(), "S1", "the pod %s goes, which serves", name)
-		}
-	}
+	rolled := j.podsThatGo()
 	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)
 	for _, m := range j.v.members {
-		kept := j.pod(m.name) != nil || slices.Contains(rolled, m.name)
-		j.require(m.name == "" || kept || finished(m.pod) || j.v.mayBeMade(m) || j.v.memory() && m.pod == nil || !j.v.memory() && !j.v.usable(m.claim),
-			"S12", "the member %s has no pod in the answer", m.name)
+		j.require(j.pod(m.name) != nil || slices.Contains(rolled, m.name) || !j.needsPod(m), "S12", "the member %s has no pod in the answer", m.name)
 		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
 	}
 	for _, pod := range j.d.Children.Pods {
@@ -172,6 +164,33 @@ func (j *judgement) pods() {
 			j.newPod(pod)
 		}
 	}
+}
+
+// needsPod reports whether the member must have a pod in the answer: all must but strangers, new learners that wait for the
+// record, members whose pod has ended, and members without what they would run on.
+func (j *judgement) needsPod(m *member) bool {
+	waits := m.name == "" || j.v.mayBeMade(m) || finished(m.pod)
+	hasGround := m.pod != nil || !j.v.memory() && j.v.usable(m.claim)
+	return !waits && hasGround
+}
+
+// podsThatGo are the members' pods that the answer takes away although nobody else has.
+func (j *judgement) podsThatGo() []string {
+	var rolled []string
+	for name, pod := range j.o.Children.Pods {
+		_, ours := ordinal(j.o.Cluster.Name, name)
+		if j.pod(name) != nil || pod.DeletionTimestamp != nil || finished(pod) || !ours {
+			continue
+		}
+		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.quorate() && pod.Spec.NodeName == ""
+		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
+		m := j.v.find(name)
+		j.require(m == nil || !m.serving(), "S1", "the pod %s goes, which serves", name)
+		if m != nil || neverTaken {
+			rolled = append(rolled, name)
+		}
+	}
+	return rolled
 }
 
 func (j *judgement) newPod(pod *corev1.Pod) {

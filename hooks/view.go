@@ -3,6 +3,7 @@ package hooks
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,9 +113,14 @@ func (v *view) find(name string) *member {
 
 // next is the number of the next new member: above the recorded mark and above every trace (S9).
 func (v *view) next() int {
-	n := 0
+	n := v.replicas // that many the first epoch begins with
 	if v.epoch != nil {
 		n = v.epoch.next
+	}
+	// A copy of the mark, for the day that somebody deletes the record.
+	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
+		noted, _ := strconv.Atoi(peers.Annotations[AnnotationNextMember])
+		n = max(n, noted)
 	}
 	for _, name := range v.names {
 		if i, _ := ordinal(v.Cluster.Name, name); i >= n {
@@ -178,13 +184,22 @@ func (v *view) dataLost(m *member) (string, bool) {
 		return "its data directory was found empty", !v.misstarted(m)
 	}
 	if v.memory() {
-		return "its memory pod is gone", !v.mayBeMade(m) && !m.serving() && (m.pod == nil || finished(m.pod) || v.barred(m.pod))
+		return "its memory pod is gone", !v.mayBeMade(m) && !m.serving() && v.podGone(m.pod)
 	}
 	if v.ours(m.claim) && m.claim.DeletionTimestamp != nil {
 		return "its claim is being deleted", true
 	}
-	madeAnew := m.claim != nil && !m.Started() && v.epoch.startsOn[m.name] != m.claim.UID
-	return "its claim is gone", !v.mayBeMade(m) && !m.serving() && !running(m.pod) && (m.claim == nil || madeAnew)
+	return "its claim is gone", !v.mayBeMade(m) && !m.serving() && !running(m.pod) && v.claimGone(m)
+}
+
+// podGone reports whether a memory pod is gone for good, and its data with it.
+func (v *view) podGone(pod *corev1.Pod) bool {
+	return pod == nil || finished(pod) || v.barred(pod) || graceOver(pod, v.Now)
+}
+
+// claimGone reports whether the member has no claim, or one that was made after it could have begun on it.
+func (v *view) claimGone(m *member) bool {
+	return m.claim == nil || !m.Started() && v.epoch.startsOn[m.name] != m.claim.UID
 }
 
 // mayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
@@ -243,6 +258,13 @@ func running(pod *corev1.Pod) bool {
 func neverRan(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil || s.RestartCount > 0
+	})
+}
+
+// crashing reports whether etcd ends again and again.
+func crashing(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
 	})
 }
 

@@ -108,7 +108,7 @@ func (c *cluster) ids() map[string]string {
 // service is the address of the client Service.
 func (c *cluster) service() string {
 	c.t.Helper()
-	s, found := get[corev1.Service](c.t, c.ns, "service", name)
+	s, found := get[corev1.Service](c.t, c.ns, "svc", name)
 	require.True(c.t, found, "there is no client Service")
 	return fmt.Sprintf("%s:2379", s.Spec.ClusterIP)
 }

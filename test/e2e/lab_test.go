@@ -7,9 +7,12 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,6 +25,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"sigs.k8s.io/yaml"
 )
 
 // kubectl runs kubectl against the lab and returns what it prints. An error holds what it said.
@@ -44,24 +48,82 @@ func kube(t *testing.T, args ...string) string {
 	return out
 }
 
+// paths of the API that the stories read. They read it directly: a kubectl for every look would keep both cores busy.
+var paths = map[string]string{
+	"etcdcluster": "/apis/etcd.quorate.dev/v1alpha1/namespaces/%s/etcdclusters",
+	"pods":        "/api/v1/namespaces/%s/pods",
+	"pvc":         "/api/v1/namespaces/%s/persistentvolumeclaims",
+	"svc":         "/api/v1/namespaces/%s/services",
+	"cm":          "/api/v1/namespaces/%s/configmaps",
+	"pdb":         "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
+}
+
+// read gets an API path into an object; false when there is none.
+func read(t *testing.T, path string, into any) bool {
+	t.Helper()
+	r, err := api.client.Get(api.server + path)
+	require.NoError(t, err)
+	defer func() { _ = r.Body.Close() }()
+	if r.StatusCode == http.StatusNotFound {
+		return false
+	}
+	require.Equal(t, http.StatusOK, r.StatusCode, path)
+	require.NoError(t, json.NewDecoder(r.Body).Decode(into))
+	return true
+}
+
 // get reads an object of the API server into a typed one; false when there is none.
 func get[T any](t *testing.T, namespace, resource, name string) (*T, bool) {
 	t.Helper()
-	out := kube(t, "-n", namespace, "get", resource, name, "-o", "json", "--ignore-not-found")
-	if strings.TrimSpace(out) == "" {
-		return nil, false
-	}
 	object := new(T)
-	require.NoError(t, json.Unmarshal([]byte(out), object))
-	return object, true
+	return object, read(t, fmt.Sprintf(paths[resource], namespace)+"/"+name, object)
 }
 
 // list reads all objects of a resource in a namespace.
 func list[T any](t *testing.T, namespace, resource string) []T {
 	t.Helper()
 	var l struct{ Items []T }
-	require.NoError(t, json.Unmarshal([]byte(kube(t, "-n", namespace, "get", resource, "-o", "json")), &l))
+	read(t, fmt.Sprintf(paths[resource], namespace), &l)
 	return l.Items
+}
+
+// apiServer is the lab's API server, as its administrator.
+type apiServer struct {
+	server string
+	client *http.Client
+}
+
+// newAPI reads the kubeconfig that kubectl uses.
+func newAPI() (*apiServer, error) {
+	raw, err := os.ReadFile(os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("KUBECONFIG: %w; run the stories with `make e2e`", err)
+	}
+	var config struct {
+		Clusters []struct {
+			Cluster struct {
+				Server string
+				CA     []byte `json:"certificate-authority-data"`
+			}
+		}
+		Users []struct {
+			User struct {
+				Cert []byte `json:"client-certificate-data"`
+				Key  []byte `json:"client-key-data"`
+			}
+		}
+	}
+	if err := yaml.Unmarshal(raw, &config); err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(config.Users[0].User.Cert, config.Users[0].User.Key)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(config.Clusters[0].Cluster.CA)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+	return &apiServer{server: config.Clusters[0].Cluster.Server, client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
 // eventually waits for a condition, which says what it still waits for; an empty string is success.
@@ -131,7 +193,10 @@ func (d *labDialer) DialContext(ctx context.Context, address string) (net.Conn, 
 	return answer.conn, answer.err
 }
 
-var lab *labDialer
+var (
+	lab *labDialer
+	api *apiServer
+)
 
 // etcdAt is a client of etcd at an address inside the lab, such as 10.96.3.4:2379.
 func etcdAt(t *testing.T, address string) *clientv3.Client {
@@ -151,7 +216,10 @@ func etcdAt(t *testing.T, address string) *clientv3.Client {
 
 func TestMain(m *testing.M) {
 	var err error
-	if lab, err = newLabDialer(); err != nil {
+	if lab, err = newLabDialer(); err == nil {
+		api, err = newAPI()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

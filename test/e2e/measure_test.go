@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the machine's mood
@@ -60,7 +61,7 @@ func (c *cluster) returns(pod string) time.Duration {
 	begin := time.Now()
 	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
 	eventually(c.t, time.Minute, pod+" exists again", func() string {
-		if out := kube(c.t, "-n", c.ns, "get", "pod", pod, "-o", "name", "--ignore-not-found"); out == "" {
+		if _, found := get[corev1.Pod](c.t, c.ns, "pods", pod); !found {
 			return "no pod"
 		}
 		return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -118,7 +119,7 @@ func TestDeletedPodReturns(t *testing.T) {
 	uid := c.pods()[1].UID
 	kube(t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
 	eventually(t, 60*time.Second, "a new pod serves", func() string {
-		pod, found := get[corev1.Pod](t, c.ns, "pod", "demo-1")
+		pod, found := get[corev1.Pod](t, c.ns, "pods", "demo-1")
 		if !found || pod.UID == uid {
 			return "the old pod"
 		}
@@ -151,7 +152,7 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	c.converges(3, 60*time.Second)
 	w := c.writes()
 	leader := c.object().Status.Leader
-	require.NotEmpty(t, leader)
+	require.NotEmpty(t, leader, "a converged cluster has a leader")
 	kube(t, "-n", c.ns, "delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
 	eventually(t, 60*time.Second, "another leader, all serving", func() string {
 		if c.object().Status.Leader == leader {
@@ -219,8 +220,15 @@ func TestDeleteCleansUp(t *testing.T) {
 	c.deleteEtcd()
 	kube(t, "-n", c.ns, "delete", "etcdcluster", name, "--timeout=60s")
 	eventually(t, 90*time.Second, "nothing is left", func() string {
-		left := kube(t, "-n", c.ns, "get", "pods,pvc,svc,pdb,cm", "-l", "etcd.quorate.dev/cluster="+name, "-o", "name")
-		return strings.Join(strings.Fields(left), " ")
+		var left []string
+		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm"} {
+			for _, o := range list[metav1.PartialObjectMetadata](t, c.ns, kind) {
+				if o.Labels["etcd.quorate.dev/cluster"] == name {
+					left = append(left, kind+"/"+o.Name)
+				}
+			}
+		}
+		return strings.Join(left, " ")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ func readTar(t *testing.T, content []byte) (files map[string]string, order []str
 	r := tar.NewReader(bytes.NewReader(content))
 	for {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return files, order, modes
 		}
 		if err != nil {

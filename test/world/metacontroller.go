@@ -18,6 +18,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
+// lastApplied is the annotation in which Metacontroller notes what it applied last (pkg/dynamic/apply).
+const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
+
 // childKinds in the order in which Metacontroller is told of them. (Its own order is that of a Go map: any.)
 var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind}
 
@@ -301,7 +304,7 @@ type applied struct {
 
 func appliedOf(o metav1.Object) applied {
 	var a applied
-	_ = json.Unmarshal([]byte(o.GetAnnotations()[hooks.LastApplied]), &a)
+	_ = json.Unmarshal([]byte(o.GetAnnotations()[lastApplied]), &a)
 	return a
 }
 
@@ -320,7 +323,7 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	labels["controller-uid"] = string(parent.UID)
 	note := applied{sorted(labels), sorted(o.GetAnnotations())}
 	annotations := clone(o.GetAnnotations())
-	annotations[hooks.LastApplied] = note.String()
+	annotations[lastApplied] = note.String()
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster", Name: parent.Name, UID: parent.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
@@ -337,11 +340,11 @@ func merge(old, answer metav1.Object) (metav1.Object, []string) {
 	last := appliedOf(old)
 	newLabels, changed := mergeMap("label", old.GetLabels(), last.Labels, labels)
 	own := clone(answer.GetAnnotations())
-	delete(own, hooks.LastApplied)
+	delete(own, lastApplied)
 	newAnnotations, more := mergeMap("", old.GetAnnotations(), last.Annotations, own)
 	changed = append(changed, more...)
-	newAnnotations[hooks.LastApplied] = applied{sorted(labels), sorted(own)}.String()
-	if newAnnotations[hooks.LastApplied] != old.GetAnnotations()[hooks.LastApplied] && len(changed) == 0 {
+	newAnnotations[lastApplied] = applied{sorted(labels), sorted(own)}.String()
+	if newAnnotations[lastApplied] != old.GetAnnotations()[lastApplied] && len(changed) == 0 {
 		changed = append(changed, "last-applied")
 	}
 	o.SetLabels(newLabels)

@@ -264,7 +264,8 @@ const (
 	CompactOff AutoCompactionMode = "Off"
 )
 
-// The condition types of an EtcdCluster. In each, reason is the name of the rule that fired and message its words.
+// The condition types of an EtcdCluster. Progressing, and Available while it is False, have the name of the rule that fired as
+// reason and its words as message.
 const (
 	// Available is True while etcd answered a linearizable read in the last call: the cluster serves.
 	Available = "Available"
@@ -290,7 +291,7 @@ type EtcdClusterStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Phase is the one word for a table: the reason of the condition that matters most now.
+	// Phase is the one word for a table: the name of the rule that fired.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
