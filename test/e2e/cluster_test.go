@@ -33,7 +33,7 @@ func newCluster(t *testing.T, spec string) *cluster {
 
 func inNamespace(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, ns: "e2e-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-").Replace(t.Name()))}
+	c := &cluster{t: t, ns: "e2e-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name()))}
 	kube(t, "create", "namespace", c.ns)
 	t.Cleanup(func() {
 		if t.Failed() {
