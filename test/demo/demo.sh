@@ -71,7 +71,7 @@ It keeps running. Try:
   kubectl get etcdcluster demo -w                      # in another terminal
   kubectl scale etcdcluster demo --replicas=5          # two learners join and are promoted, one after the other
   kubectl delete pod $member                        # the leader's: it comes back with its data
-  kubectl patch etcdcluster demo --type=merge -p '{"spec":{"version":"3.7.3"}}'
+  kubectl delete pvc/demo-1 pod/demo-1                 # a member's data: it is replaced under a new name
   kubectl describe etcdcluster demo                    # what Quorate is doing and why
 
   make lab-down                                        # ends it and leaves nothing behind
