@@ -18,7 +18,7 @@
 //
 //	observation.go  what a decision may depend on, and the closed set of steps
 //	decision.go     what a decision is
-//	rules.go        the ordered rules: start here
+//	rules.go        the ordered rules: start here; rules_before.go, rules_members.go and rules_rest.go say what each does
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
 //	children.go     which pods, claims and records should exist

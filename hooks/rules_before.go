@@ -1,0 +1,146 @@
+package hooks
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
+
+// ---- what stops us
+
+func suspended(v *view) *verdict {
+	if !v.Cluster.Spec.Suspend {
+		return nil
+	}
+	return &verdict{message: "spec.suspend is true: nothing is changed or brought back until it is set to false", settled: true}
+}
+
+func unsupported(v *view) *verdict {
+	if err := validate(&v.Cluster.Spec); err != nil {
+		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected", settled: true}
+	}
+	return nil
+}
+
+// ---- before there is a cluster
+
+func empty(v *view) *verdict {
+	if v.epoch == nil && v.replicas == 0 && !v.relics() {
+		return &verdict{message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster", settled: true}
+	}
+	return nil
+}
+
+func record(v *view) *verdict {
+	if v.epoch != nil {
+		return nil
+	}
+	if v.relics() {
+		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: patience}
+	}
+	return &verdict{message: fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member")), resync: patience}
+}
+
+// relics reports whether the cluster has run before, by anything that we can see.
+func (v *view) relics() bool {
+	return len(v.names) > 0 || v.Etcd != nil || v.Cluster.Status.ClusterID != ""
+}
+
+func pause(v *view) *verdict {
+	if v.replicas > 0 {
+		return nil
+	}
+	left := len(v.Children.Pods)
+	if left == 0 {
+		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", settled: true}
+	}
+	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", count(left, "pod")), resync: patience}
+}
+
+func found(v *view) *verdict {
+	if v.epoch.founded() {
+		return nil
+	}
+	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: patience}
+}
+
+// ---- without a quorum's answer
+
+func foreign(v *view) *verdict {
+	if !v.foreign {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: patience}
+}
+
+func reschedule(v *view) *verdict {
+	if v.Etcd != nil || v.epoch.quorate() || v.memory() {
+		return nil
+	}
+	for _, name := range v.names {
+		pod := v.Children.Pods[name]
+		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Annotations[AnnotationTemplate] != v.template {
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: soon}
+		}
+	}
+	return nil
+}
+
+func start(v *view) *verdict {
+	if v.Etcd != nil || v.epoch.quorate() {
+		return nil
+	}
+	if len(v.epoch.startsOn) == 0 {
+		return &verdict{message: "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md", resync: patience}
+	}
+	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
+}
+
+func quorumLost(v *view) *verdict {
+	if v.Etcd != nil {
+		return nil
+	}
+	known := v.knownVoters()
+	lost := filter(known, func(name string) bool { return !v.hasData(name) })
+	if len(known) == 0 || len(known)-len(lost) >= quorum(len(known)) {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew: see QuorumLost in docs/failure-modes.md",
+		strings.Join(lost, ", ")), resync: patience}
+}
+
+// knownVoters are the voters as last known, for words only: no decision follows from them.
+func (v *view) knownVoters() []string {
+	var known []string
+	for _, m := range v.Cluster.Status.Members {
+		if _, ours := ordinal(v.Cluster.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+			known = append(known, m.Name)
+		}
+	}
+	if len(known) == 0 {
+		return v.epoch.initialNames()
+	}
+	return known
+}
+
+// hasData reports whether there is a volume that may hold the member's data.
+func (v *view) hasData(name string) bool {
+	if v.memory() {
+		pod := v.Children.Pods[name]
+		return pod != nil && !finished(pod) && !v.barred(pod)
+	}
+	return v.Children.Claims[name] != nil
+}
+
+func blind(v *view) *verdict {
+	if v.Etcd != nil {
+		return nil
+	}
+	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
+	return &verdict{message: fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")), resync: patience}
+}
+
+func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }

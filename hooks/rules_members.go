@@ -1,0 +1,238 @@
+package hooks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The rules that change the members, with a quorum's answer in hand.
+
+func elect(v *view) *verdict {
+	if v.Etcd.Leader != 0 {
+		return nil
+	}
+	return &verdict{message: "waiting for the members to elect a leader", resync: soon}
+}
+
+func corrupt(v *view) *verdict {
+	if who := v.alarmed("CORRUPT"); len(who) > 0 {
+		return &verdict{message: fmt.Sprintf("%s reports corrupt data (alarm CORRUPT); nothing is changed: see Corrupt in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}
+	}
+	return nil
+}
+
+// alarmed are the members that have raised this alarm.
+func (v *view) alarmed(kind string) []string {
+	return names(filter(v.members, func(m *member) bool { return slices.Contains(m.health.Alarms, kind) }))
+}
+
+func learnerLost(v *view) *verdict {
+	l := v.learner()
+	if l == nil || l.name == "" {
+		return nil
+	}
+	reason, lost := v.dataLost(l)
+	if !lost {
+		return nil
+	}
+	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: %s", l.name, reason))
+}
+
+func learnerSurplus(v *view) *verdict {
+	l := v.learner()
+	if l == nil || l.name == "" || len(v.voters) < v.wanted() {
+		return nil
+	}
+	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
+}
+
+func promote(v *view) *verdict {
+	l := v.learner()
+	if l == nil || l.name == "" || !v.caughtUp(l) {
+		return nil
+	}
+	voters := v.voters
+	if serving(voters)+1 < quorum(len(voters)+1) {
+		return nil
+	}
+	return v.change(Promote{ID: l.ID, Name: l.name}, fmt.Sprintf("promoting %s: it has caught up", l.name))
+}
+
+// caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the leader's index
+// or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
+func (v *view) caughtUp(l *member) bool {
+	lead := v.find(v.nameOf(v.Etcd.Leader))
+	hasVolume := l.pod != nil && l.pod.DeletionTimestamp == nil && (v.memory() || v.usable(l.claim))
+	return lead != nil && lead.serving() && l.serving() && l.health.Learner && hasVolume &&
+		l.health.RaftIndex*10 >= lead.health.RaftIndex*9
+}
+
+func learnerYields(v *view) *verdict {
+	l := v.learner()
+	lost, reason := v.lostVoter()
+	if l == nil || l.name == "" || lost == nil || l.serving() {
+		return nil
+	}
+	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first (%s)", l.name, lost.name, reason))
+}
+
+func remake(v *view) *verdict {
+	for _, m := range v.members {
+		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() || finished(m.pod) {
+			continue
+		}
+		voters := v.voters
+		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && serving(voters) >= quorum(len(voters))
+		if reason, stale := v.outdated(m); stale && disposable {
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
+		}
+	}
+	return nil
+}
+
+// outdated reports whether the member's pod should be another one than it is, and why.
+func (v *view) outdated(m *member) (string, bool) {
+	switch {
+	case v.misstarted(m):
+		return "it waits for data that the member never had", true
+	case podStart(m.pod) == StartBootstrap && m.Started() && crashing(m.pod):
+		return "it crashes, and would begin the member a second time", true
+	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
+		return "the membership changed before it started", true
+	case m.pod.Annotations[AnnotationTemplate] != v.template:
+		return "it is down and was made from an older template", true
+	}
+	return "", false
+}
+
+func learnerCatchesUp(v *view) *verdict {
+	l := v.learner()
+	switch {
+	case l == nil:
+		return nil
+	case l.name == "":
+		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), resync: patience}
+	case !l.serving():
+		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start", l.name), resync: soon}
+	}
+	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: soon}
+}
+
+func depart(v *view) *verdict {
+	if left := v.departing(); len(left) > 0 {
+		return &verdict{message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")), resync: patience}
+	}
+	return nil
+}
+
+func mark(v *view) *verdict {
+	for _, m := range v.members {
+		if m.name != "" && !v.pastMark(m.name) {
+			return &verdict{message: fmt.Sprintf("recording that the name %s is taken", m.name), resync: soon}
+		}
+	}
+	return nil
+}
+
+// lostVoter is the first voter whose data is lost and that does not serve, and why; nil when there is none.
+func (v *view) lostVoter() (*member, string) {
+	for _, m := range v.voters {
+		if reason, lost := v.dataLost(m); lost && !m.serving() {
+			return m, reason
+		}
+	}
+	return nil, ""
+}
+
+// goingVoter is the first voter that still serves although its data is going, and why; nil when there is none.
+func (v *view) goingVoter() (*member, string) {
+	for _, m := range v.voters {
+		if reason, lost := v.dataLost(m); lost && m.serving() {
+			return m, reason
+		}
+	}
+	return nil, ""
+}
+
+// wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
+func (v *view) wanted() int {
+	lost, _ := v.lostVoter()
+	if going, _ := v.goingVoter(); going != nil && lost == nil {
+		return v.replicas + 1
+	}
+	return v.replicas
+}
+
+func replace(v *view) *verdict {
+	lost, reason := v.lostVoter()
+	if lost == nil && len(v.voters) > v.replicas {
+		lost, reason = v.goingVoter()
+	}
+	if lost == nil {
+		return nil
+	}
+	return v.retire(lost, fmt.Sprintf("%s is replaced: %s", lost.name, reason))
+}
+
+func shrink(v *view) *verdict {
+	voters := v.voters
+	if len(voters) <= v.replicas {
+		return nil
+	}
+	return v.retire(v.victim(), fmt.Sprintf("shrinking from %d to %s", len(voters), count(v.replicas, "voter")))
+}
+
+// victim is the voter of ours that a shrink takes next: not serving before serving, followers before the leader, the highest
+// number first.
+func (v *view) victim() *member {
+	rank := func(m *member) int {
+		switch {
+		case m.name == "":
+			return 3 // a stranger is never ours to remove
+		case m.ID == v.Etcd.Leader:
+			return 2 // also when it does not answer us: it leads
+		case m.serving():
+			return 1
+		}
+		return 0
+	}
+	voters := slices.Clone(v.voters)
+	slices.Reverse(voters)
+	slices.SortStableFunc(voters, func(a, b *member) int { return rank(a) - rank(b) })
+	return voters[0]
+}
+
+// retire removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
+func (v *view) retire(m *member, why string) *verdict {
+	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
+	switch {
+	case m.name == "":
+		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
+	case serving(others) < quorum(len(others)):
+		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.name, serving(others), len(others)), resync: patience}
+	case m.serving() && serving(others) < len(others):
+		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
+	case m.ID == v.Etcd.Leader:
+		heir := slices.MaxFunc(filter(others, (*member).serving), func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
+		return v.change(MoveLeader{To: heir.ID, Name: heir.name}, fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
+	}
+	return v.change(Remove{ID: m.ID, Name: m.name}, fmt.Sprintf("%s: removing %s", why, m.name))
+}
+
+func grow(v *view) *verdict {
+	voters := v.voters
+	if len(voters) >= v.wanted() {
+		return nil
+	}
+	name := MemberName(v.Cluster.Name, v.next())
+	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.wanted(), "voter"))
+	if going, reason := v.goingVoter(); going != nil {
+		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
+	}
+	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
+	}
+	return v.change(AddLearner{Name: name, PeerURL: PeerURL(v.Cluster, name)}, fmt.Sprintf("%s: adding %s", why, name))
+}
