@@ -79,10 +79,6 @@ generate-check: bin/controller-gen bin/crd-ref-docs ## fail if `make generate` w
 fuzz: ## every fuzz test for FUZZTIME (30s)
 	QUORATE_VERIFY=1 test/tools/fuzz.sh $(FUZZTIME)
 
-.PHONY: microbench
-microbench: ## Go benchmarks: what a decision costs
-	go test -run '^$$' -bench $(RUN) -benchmem ./...
-
 ##@ A real Kubernetes on this machine (Linux, root)
 
 .PHONY: demo
@@ -112,11 +108,11 @@ e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
 	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/e2e/..."
 
 .PHONY: bench
-bench: install ## time until a cluster is Available, against the same pods written by hand
-	$(IN_LAB) QUORATE_BENCH=1 go test -v -count=1 -timeout 20m -tags e2e -run TimeToAvailable ./test/e2e/...
+bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
+	@$(IN_LAB) test/bench/bench.sh
 
-# Drains and partitions want three nodes.
-e2e bench: export NODES ?= 3
+# Drains want three nodes.
+e2e: export NODES ?= 3
 
 # The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
 bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -215,13 +217,56 @@ func etcdAt(t *testing.T, address string) *clientv3.Client {
 }
 
 func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
 	var err error
 	if lab, err = newLabDialer(); err == nil {
 		api, err = newAPI()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := noViolations(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// noViolations asks every replica of Quorate whether one of its decisions broke a rule of safety.
+func noViolations() error {
+	r, err := api.client.Get(api.server + "/api/v1/namespaces/quorate-system/pods")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Body.Close() }()
+	var pods corev1.PodList
+	if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
+		return err
+	}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return lab.DialContext(ctx, address) },
+	}}
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		r, err := client.Get("http://" + pod.Status.PodIP + ":8080/metrics")
+		if err != nil {
+			return err
+		}
+		metrics, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(metrics), "\nquorate_violations_total 0\n") {
+			return fmt.Errorf("%s has withheld decisions that broke a rule of safety: see its log", pod.Name)
+		}
+	}
+	return nil
 }
