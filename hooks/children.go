@@ -186,8 +186,10 @@ func (v *view) groundOf(name string) types.UID {
 	return ""
 }
 
+// foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
+// that we see is an old one.
 func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
-	if v.memory() {
+	if v.memory() || v.Etcd != nil {
 		return v.keptClaims(v.names)
 	}
 	return v.claims(union(v.names, v.epoch.initialNames()), func(name string) bool { return v.epoch.initial[name] != "" })
@@ -197,7 +199,7 @@ func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
 // Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func (v *view) foundingPods() []*corev1.Pod {
 	pods := v.keptPods(v.names)
-	if !v.memory() {
+	if !v.memory() || v.Etcd != nil {
 		return pods
 	}
 	for _, name := range v.epoch.initialNames() {

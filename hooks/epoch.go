@@ -62,11 +62,19 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 func (e *epoch) quorate() bool { return e.clusterID != 0 }
 
 // founded reports whether the initial members may start.
-func (e *epoch) founded() bool { return e.startsOn != nil }
+func (e *epoch) founded() bool { return e != nil && e.startsOn != nil }
 
 // mayStartEmpty reports whether the member may start with an empty data directory on the object of this UID.
 func (e *epoch) mayStartEmpty(member string, uid types.UID) bool {
-	return uid != "" && e.startsOn[member] == uid
+	return uid != "" && e.recorded(member) == uid
+}
+
+// recorded is the UID of what the member starts on; empty while nothing is recorded, or no record is observed.
+func (e *epoch) recorded(member string) types.UID {
+	if e == nil {
+		return ""
+	}
+	return e.startsOn[member]
 }
 
 // initialNames are the names of the initial members, sorted.
@@ -102,7 +110,7 @@ func newRecord(c *v1alpha1.EtcdCluster, size int) *corev1.ConfigMap {
 func parsePairs(s, sep string) map[string]string {
 	pairs := map[string]string{}
 	for field := range strings.SplitSeq(s, ",") {
-		if k, v, ok := strings.Cut(field, sep); ok {
+		if k, v, ok := strings.Cut(field, sep); ok && k != "" && v != "" {
 			pairs[k] = v
 		}
 	}

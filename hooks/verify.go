@@ -143,7 +143,7 @@ func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) 
 
 func (j *judgement) newClaim(name string) {
 	m := j.v.find(name)
-	founding := j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[name] != ""
+	founding := j.v.Etcd == nil && j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[name] != ""
 	j.require(founding || m != nil && j.v.mayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
 	j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", name)
 }
@@ -166,12 +166,13 @@ func (j *judgement) pods() {
 	}
 }
 
-// needsPod reports whether the member must have a pod in the answer: all must but strangers, new learners that wait for the
-// record, members whose pod has ended, and members without what they would run on.
+// needsPod reports whether the member must have a pod in the answer: all must but strangers, members whose pod has ended, and
+// those that have none and can't be given one yet, for want of the record or of what they would run on.
 func (j *judgement) needsPod(m *member) bool {
-	waits := m.name == "" || j.v.mayBeMade(m) || finished(m.pod)
-	hasGround := m.pod != nil || !j.v.memory() && j.v.usable(m.claim)
-	return !waits && hasGround
+	if m.name == "" || finished(m.pod) {
+		return false
+	}
+	return m.pod != nil || j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -186,7 +187,7 @@ func (j *judgement) podsThatGo() []string {
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
 		j.require(m == nil || !m.serving(), "S1", "the pod %s goes, which serves", name)
-		if m != nil || neverTaken {
+		if m != nil || j.v.Etcd == nil {
 			rolled = append(rolled, name)
 		}
 	}
@@ -195,7 +196,7 @@ func (j *judgement) podsThatGo() []string {
 
 func (j *judgement) newPod(pod *corev1.Pod) {
 	start, m, claim := podStart(pod), j.v.find(pod.Name), j.o.Children.Claims[pod.Name]
-	gate := j.v.memory() && gated(pod) && j.v.epoch.startsOn[pod.Name] == ""
+	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
 	j.require(gate || j.v.memory() || j.v.usable(claim), "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
 	case StartBootstrap:

@@ -180,7 +180,7 @@ func (v *view) dataLost(m *member) (string, bool) {
 	if m.name == "" {
 		return "", false
 	}
-	if prepareRefused(m.pod) {
+	if prepareRefused(m.pod) && !m.serving() {
 		return "its data directory was found empty", !v.misstarted(m)
 	}
 	if v.memory() {
@@ -199,12 +199,12 @@ func (v *view) podGone(pod *corev1.Pod) bool {
 
 // claimGone reports whether the member has no claim, or one that was made after it could have begun on it.
 func (v *view) claimGone(m *member) bool {
-	return m.claim == nil || !m.Started() && v.epoch.startsOn[m.name] != m.claim.UID
+	return m.claim == nil || !m.Started() && v.epoch.recorded(m.name) != m.claim.UID
 }
 
 // mayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
 func (v *view) mayBeMade(m *member) bool {
-	return m.Learner && !m.Started() && v.epoch.startsOn[m.name] == ""
+	return m.Learner && !m.Started() && v.epoch.recorded(m.name) == ""
 }
 
 // barred reports whether the memory pod is held back for good: another one was recorded in its place.
