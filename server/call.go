@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -192,6 +193,7 @@ func (g *guarded) check(outcome *hooks.Outcome, d hooks.Decision) error {
 
 // reply answers a hook with status 200. It is the only place that does.
 func reply(c *gin.Context, body []byte) {
+	c.Header("Content-Length", strconv.Itoa(len(body)))
 	c.Data(http.StatusOK, "application/json", body)
 }
 

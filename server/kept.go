@@ -1,12 +1,12 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 
+	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 )
 
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
@@ -35,7 +35,7 @@ func keptSpec[Spec any](annotation string, decided *Spec) *Spec {
 	var last struct {
 		Spec *Spec `json:"spec"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(annotation), &last); err != nil || last.Spec == nil {
+	if err := json.Unmarshal([]byte(annotation), &last); err != nil || last.Spec == nil {
 		return decided
 	}
 	adopt(reflect.ValueOf(last.Spec).Elem(), reflect.ValueOf(decided).Elem())
@@ -48,9 +48,9 @@ var marshaler = reflect.TypeFor[json.Marshaler]()
 func adopt(to, from reflect.Value) {
 	switch {
 	case to.IsZero():
-	case from.IsZero(), to.Type().Implements(marshaler):
+	case from.IsZero():
 		to.Set(from)
-	case to.Kind() == reflect.Struct:
+	case to.Kind() == reflect.Struct && !to.Type().Implements(marshaler):
 		for i := range to.NumField() {
 			adopt(to.Field(i), from.Field(i))
 		}
@@ -92,17 +92,26 @@ func adoptList(to, from reflect.Value) {
 	to.Set(items)
 }
 
+// mergeKeys remembers, by the type of a list's items, what mergeKey says.
+var mergeKeys sync.Map
+
 // mergeKey is the field by which Metacontroller matches the items of a list, in its order of precedence; -1 for none.
 func mergeKey(item reflect.Type) int {
-	if item.Kind() != reflect.Struct {
-		return -1
+	if known, ok := mergeKeys.Load(item); ok {
+		key, _ := known.(int)
+		return key
 	}
-	for _, name := range []string{"ContainerPort", "Port", "Name", "UID", "IP"} {
-		if f, ok := item.FieldByName(name); ok && len(f.Index) == 1 {
-			return f.Index[0]
+	key := -1
+	if item.Kind() == reflect.Struct {
+		for _, name := range []string{"ContainerPort", "Port", "Name", "UID", "IP"} {
+			if f, ok := item.FieldByName(name); ok && len(f.Index) == 1 {
+				key = f.Index[0]
+				break
+			}
 		}
 	}
-	return -1
+	mergeKeys.Store(item, key)
+	return key
 }
 
 // inStep reports whether the items of to are the first of from, by key.

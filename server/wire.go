@@ -1,19 +1,23 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -48,11 +52,25 @@ func bad(format string, args ...any) error {
 	return &badRequest{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
+// readers hold a request while it is decoded. Those of requests that fail are not used again.
+var readers = sync.Pool{New: func() any { return &reader{} }}
+
+type reader struct {
+	body bytes.Buffer
+	in   jsontext.Decoder
+}
+
 // decode reads a request. It fails rather than take anything for absent that could be there: a group of children that
 // is missing is a CompositeController without that childResources rule, and one that we don't know would be deleted by
 // an answer that omits it. The error is a *badRequest, unless reading the body failed.
 func decode(body io.Reader) (*request, error) {
-	in := kjson.NewDecoderCaseSensitivePreserveInts(body)
+	whole, _ := readers.Get().(*reader)
+	whole.body.Reset()
+	if _, err := whole.body.ReadFrom(body); err != nil {
+		return nil, unreadable("the request", err)
+	}
+	in := &whole.in
+	in.Reset(&whole.body)
 	r := &request{}
 	err := object(in, "the request", func(key string) error {
 		switch key {
@@ -69,10 +87,13 @@ func decode(body io.Reader) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := in.Token(); err == nil {
+	if _, err := in.ReadToken(); err == nil {
 		return nil, bad("the request is followed by something else")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, unreadable("what follows the request", err)
+	}
+	if whole.body.Cap() <= 1<<20 { // larger ones are rare and not worth keeping
+		readers.Put(whole)
 	}
 	return r, r.check()
 }
@@ -109,10 +130,7 @@ func sameNamespace[T metav1.Object](group, namespace string, objects map[string]
 	return nil
 }
 
-func decodeParent(in kjson.Decoder, r *request) error {
-	if r.Cluster != nil {
-		return bad("parent is there twice")
-	}
+func decodeParent(in *jsontext.Decoder, r *request) error {
 	var w wire[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]
 	if err := value(in, "parent", &w); err != nil {
 		return err
@@ -127,7 +145,7 @@ func decodeParent(in kjson.Decoder, r *request) error {
 	return nil
 }
 
-func decodeChildren(in kjson.Decoder, c *hooks.Children) error {
+func decodeChildren(in *jsontext.Decoder, c *hooks.Children) error {
 	return object(in, "children", func(key string) error {
 		switch key {
 		case groupPods:
@@ -160,10 +178,7 @@ func decodeChildren(in kjson.Decoder, c *hooks.Children) error {
 func group[W any, P interface {
 	*W
 	header() (*metav1.TypeMeta, *metav1.ObjectMeta)
-}, T any](in kjson.Decoder, name, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
-	if *all != nil {
-		return bad("children[%q] is there twice", name)
-	}
+}, T any](in *jsontext.Decoder, name, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
 	*all = map[string]*T{}
 	return object(in, fmt.Sprintf("children[%q]", name), func(key string) error {
 		field := fmt.Sprintf("children[%q][%q]", name, key)
@@ -231,37 +246,38 @@ func (w *wireConfigMap) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
 // skipped reads over a value of any kind.
 type skipped struct{}
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (*skipped) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	_, err := in.ReadValue()
+	return err
+}
 
 // object reads a JSON object and calls member for each of its keys; member reads the value.
-func object(in kjson.Decoder, field string, member func(key string) error) error {
-	token, err := in.Token()
+func object(in *jsontext.Decoder, field string, member func(key string) error) error {
+	token, err := in.ReadToken()
 	if err != nil {
 		return unreadable(field, err)
 	}
-	if token != json.Delim('{') {
+	if token.Kind() != jsontext.KindBeginObject {
 		return bad("%s must be an object", field)
 	}
-	for in.More() {
-		key, err := in.Token()
+	for {
+		key, err := in.ReadToken()
 		if err != nil {
 			return unreadable(field, err)
 		}
-		name, _ := key.(string) // Token accepts nothing else here
-		if err := member(name); err != nil {
+		if key.Kind() == jsontext.KindEndObject {
+			return nil
+		}
+		if err := member(key.String()); err != nil {
 			return err
 		}
 	}
-	if _, err := in.Token(); err != nil {
-		return unreadable(field, err)
-	}
-	return nil
 }
 
 // value reads one JSON value into v.
-func value(in kjson.Decoder, field string, v any) error {
-	if err := in.Decode(v); err != nil {
+func value(in *jsontext.Decoder, field string, v any) error {
+	if err := json.UnmarshalDecode(in, v); err != nil {
 		return unreadable(field, err)
 	}
 	return nil
@@ -278,13 +294,48 @@ func unreadable(field string, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bad("%s can't be read: the request ends in the middle", field)
 	}
-	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
-		if t.Field != "" {
-			field += "." + t.Field
+	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return bad("%s is there twice", fieldAt(syntax.JSONPointer))
 		}
-		return bad("%s can't be a %s", field, t.Value)
+		return bad("%s can't be read: %v", field, syntax.Err)
+	}
+	if meaning := (*json.SemanticError)(nil); errors.As(err, &meaning) {
+		if meaning.Err == nil {
+			return bad("%s can't be %s", fieldAt(meaning.JSONPointer), aKind(meaning.JSONKind))
+		}
+		return bad("%s can't be read: %v", fieldAt(meaning.JSONPointer), meaning.Err)
 	}
 	return bad("%s can't be read: %v", field, err)
+}
+
+// fieldAt names a field of the request as all sentences do, such as children["Pod.v1"]["orders-0"].spec.containers.0.name.
+func fieldAt(pointer jsontext.Pointer) string {
+	name, depth := "", 0
+	for key := range pointer.Tokens() {
+		switch {
+		case depth == 0:
+			name = key
+		case depth <= 2 && strings.HasPrefix(string(pointer), "/children/"):
+			name += fmt.Sprintf("[%q]", key)
+		default:
+			name += "." + key
+		}
+		depth++
+	}
+	return name
+}
+
+// aKind is a kind of JSON value with its article.
+func aKind(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindBeginObject:
+		return "an object"
+	case jsontext.KindBeginArray:
+		return "an array"
+	default:
+		return "a " + k.String()
+	}
 }
 
 // answer is what the hooks answer. Its bytes are equal for equal decisions.
@@ -375,5 +426,5 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 		}
 		seen[k] = true
 	}
-	return json.Marshal(a)
+	return json.Marshal(a, jsonv1.DefaultOptionsV1()) // the bytes of encoding/json: omitempty as it means it, maps in order
 }

@@ -40,7 +40,7 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "parent without namespace", reason: "cluster-scoped: another CRD", edit: func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }, code: 400, says: "parent.metadata.namespace is missing"},
 		{name: "parent without uid", reason: "ownership can't be judged", edit: func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }, code: 400, says: "parent.metadata.uid is missing"},
 		{name: "wrong type in spec", reason: "a CRD of another release", edit: func(r map[string]any) { at(r, "parent", "spec")["replicas"] = "three" }, code: 400, says: "parent.spec.replicas can't be a string"},
-		{name: "quantity that is none", reason: "a CRD without validation", edit: func(r map[string]any) { at(r, "parent", "spec", "storage")["size"] = "big" }, code: 400, says: "parent can't be read"},
+		{name: "quantity that is none", reason: "a CRD without validation", edit: func(r map[string]any) { at(r, "parent", "spec", "storage")["size"] = "big" }, code: 400, says: "parent.spec.storage.size can't be read: quantities must"},
 		{name: "no children", reason: "would read as: there are none", edit: func(r map[string]any) { delete(r, "children") }, code: 400, says: `children["Pod.v1"] is missing`},
 		{name: "null children", reason: "would read as: there are none", edit: func(r map[string]any) { r["children"] = nil }, code: 400, says: "children must be an object"},
 		{name: "group is null", reason: "would read as: there are none", edit: func(r map[string]any) { at(r, "children")[groupPods] = nil }, code: 400, says: `children["Pod.v1"] must be an object`},
@@ -50,6 +50,14 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "group with another case", reason: "JSON keys are case-sensitive", edit: func(r map[string]any) { at(r, "children")["pod.v1"] = map[string]any{} }, code: 400, says: "does not know"},
 		{name: "group twice", reason: "which of the two counts?", raw: strings.Replace(string(steady(t)), `"children":{`, `"children":{"Pod.v1":{},`, 1), code: 400, says: `children["Pod.v1"] is there twice`},
 		{name: "parent twice", reason: "which of the two counts?", raw: strings.Replace(string(steady(t)), `"children":{`, `"parent":{},"children":{`, 1), code: 400, says: "parent is there twice"},
+		{name: "spec twice", reason: "which of the two counts?", raw: strings.Replace(string(steady(t)), `"spec":{`, `"spec":{},"spec":{`, 1), code: 400, says: `.spec is there twice`},
+		{name: "field twice in a child", reason: "which of the two counts?", raw: strings.Replace(string(steady(t)), `"hostname":"orders-0"`, `"hostname":"orders-1","hostname":"orders-0"`, 1), code: 400, says: `children["Pod.v1"]["orders-0"].spec.hostname is there twice`},
+		{name: "child twice under its key", reason: "one of the two would be lost", raw: strings.Replace(string(steady(t)), `"Pod.v1":{`, `"Pod.v1":{"orders-0":null,`, 1), code: 400, says: `children["Pod.v1"]["orders-0"]`},
+		{name: "not UTF-8", reason: "replaced characters are another name", raw: strings.Replace(string(steady(t)), `"hostname":"orders-0"`, "\"hostname\":\"orders-\xff\"", 1), code: 400, says: `children["Pod.v1"]["orders-0"] can't be read: invalid UTF-8`},
+		{name: "parent is no object", reason: "no guess is safe", edit: func(r map[string]any) { r["parent"] = []any{} }, code: 400, says: "parent can't be an array"},
+		{name: "wrong type deep in child", reason: "the sentence says where", edit: func(r map[string]any) {
+			at(pod(r), "spec")["containers"].([]any)[0].(map[string]any)["image"] = map[string]any{}
+		}, code: 400, says: `children["Pod.v1"]["orders-0"].spec.containers.0.image can't be an object`},
 		{name: "null child", reason: "a child that is there is an object", edit: func(r map[string]any) { at(r, "children", groupPods)["orders-0"] = nil }, code: 400, says: `children["Pod.v1"]["orders-0"].apiVersion must be v1`},
 		{name: "child of another kind", reason: "would be read as an empty pod", edit: func(r map[string]any) { pod(r)["kind"] = "Secret" }, code: 400, says: `children["Pod.v1"]["orders-0"].kind must be Pod`},
 		{name: "child of another version", reason: "would be read as an empty pod", edit: func(r map[string]any) { pod(r)["apiVersion"] = "v2" }, code: 400, says: `children["Pod.v1"]["orders-0"].apiVersion must be v1`},
@@ -136,6 +144,34 @@ func TestImpossibleDecisionsAreWithheld(t *testing.T) {
 	} {
 		_, err := encode(r, hooks.Desired{Pods: pods}, &r.Cluster.Status, 0, nil)
 		require.ErrorContains(t, err, says)
+	}
+}
+
+// TestAnswersAreWrittenAsEncodingJSONDoes: Metacontroller compares what we leave out and what we write as zero.
+func TestAnswersAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	r, err := decode(bytes.NewReader(steady(t)))
+	require.NoError(t, err)
+	var d hooks.Desired
+	for _, name := range []string{"orders-0", "orders-1", "orders-2"} {
+		pod := r.Children.Pods[name]
+		delete(pod.Annotations, lastApplied)
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "A", Value: "<&>\u2028"})
+		d.Pods = append(d.Pods, pod)
+	}
+	body, err := encode(r, d, &r.Cluster.Status, 0, nil)
+	require.NoError(t, err)
+	var got struct {
+		Status   json.RawMessage
+		Children []struct{ Spec json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(body, &got))
+	want, err := json.Marshal(r.Cluster.Status)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got.Status))
+	for i, pod := range d.Pods {
+		want, err := json.Marshal(pod.Spec)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got.Children[i].Spec))
 	}
 }
 
