@@ -1,0 +1,88 @@
+package hooks
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// made is the first pod of a cluster of one whose spec was changed like this.
+func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) *corev1.Pod {
+	t.Helper()
+	o := fresh(1)
+	o.Cluster.Spec.Version = version
+	change(&o.Cluster.Spec)
+	observeRecord(&o, 1)
+	addClaim(&o, 0)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	require.Len(t, d.Children.Pods, 1)
+	return d.Children.Pods[0]
+}
+
+func unchanged(*v1alpha1.EtcdClusterSpec) {}
+
+func TestDefaultsAreForProduction(t *testing.T) {
+	pod := made(t, "3.6.16", unchanged)
+	spec, etcd := pod.Spec, pod.Spec.Containers[0]
+	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.16", etcd.Image)
+	assert.True(t, *spec.SecurityContext.RunAsNonRoot)
+	assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type)
+	assert.False(t, *spec.AutomountServiceAccountToken)
+	for _, c := range append(spec.InitContainers, spec.Containers...) {
+		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+		assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+		assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
+		assert.NotEmpty(t, c.Resources.Requests)
+	}
+	assert.Equal(t, corev1.LabelHostname, spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
+	assert.Equal(t, corev1.ScheduleAnyway, spec.TopologySpreadConstraints[0].WhenUnsatisfiable)
+	for _, flag := range []string{
+		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
+		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100", "--election-timeout=1000",
+		"--advertise-client-urls=http://demo-0.demo-peers.default.svc:2379",
+	} {
+		assert.Contains(t, etcd.Command, flag)
+	}
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "http://127.0.0.1:2379"}, "etcdctl works without flags")
+	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
+}
+
+func TestEveryFieldReachesThePod(t *testing.T) {
+	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {
+		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways, PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
+		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
+		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
+		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule}}
+		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]string{"team": "db", LabelCluster: "stolen"}, Annotations: map[string]string{"note": "x"}}
+		s.Options = v1alpha1.Options{
+			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)), MaxTxnOps: new(int64(7)),
+			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn", AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
+		}
+	})
+	etcd := pod.Spec.Containers[0]
+	assert.Equal(t, "registry.example/etcd:v3.7.3", etcd.Image)
+	assert.Equal(t, corev1.PullAlways, etcd.ImagePullPolicy)
+	assert.Equal(t, "pull", pod.Spec.ImagePullSecrets[0].Name)
+	assert.Equal(t, affinity, pod.Spec.Affinity)
+	assert.Equal(t, "fast", pod.Spec.NodeSelector["disk"])
+	assert.Equal(t, "high", pod.Spec.PriorityClassName)
+	assert.Equal(t, "etcd", pod.Spec.Tolerations[0].Key)
+	assert.Equal(t, "rack", pod.Spec.TopologySpreadConstraints[0].TopologyKey)
+	assert.Equal(t, selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels, "a constraint without a selector gets ours")
+	assert.Equal(t, "db", pod.Labels["team"])
+	assert.Equal(t, "demo", pod.Labels[LabelCluster], "our own labels win")
+	assert.Equal(t, "x", pod.Annotations["note"])
+	for _, flag := range []string{
+		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7", "--heartbeat-interval=50",
+		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision", "--auto-compaction-retention=42",
+	} {
+		assert.Contains(t, etcd.Command, flag)
+	}
+}
