@@ -42,6 +42,7 @@ func (s *Server) sync(c *gin.Context) {
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if outcome != nil {
 		s.metrics.steps.WithLabelValues(outcome.Step.Verb(), outcomeLabel(outcome)).Inc()
+		s.metrics.decisions.WithLabelValues(outcome.Because).Inc()
 	}
 	if err := etcd.check(outcome, d); err != nil {
 		s.metrics.violations.Inc()

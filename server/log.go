@@ -105,7 +105,7 @@ func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks
 		slog.String("rule", w.rule), slog.String("message", w.message),
 	}
 	if outcome != nil {
-		attrs = append(attrs, slog.String("step", w.step), slog.String("outcome", w.outcome))
+		attrs = append(attrs, slog.String("step", w.step), slog.String("step_rule", outcome.Because), slog.String("outcome", w.outcome))
 	}
 	attrs = append(attrs, slog.Float64("duration_ms", float64(took.Microseconds())/1000),
 		slog.Group("children", slog.Int("pods", len(d.Pods)), slog.Int("claims", len(d.Claims)), slog.Int("configmaps", len(d.ConfigMaps)),
