@@ -77,6 +77,7 @@ func TestMetrics(t *testing.T) {
 		`quorate_build_info{commit="0123abc",version="v1.2.3"} 1`,
 		`quorate_decisions_total{rule="Converged"} 1`,
 		`quorate_decisions_total{rule="Grow"} 1`,
+		`quorate_decisions_total{rule="Promote"} 1`,
 		`quorate_steps_total{outcome="done",step="promote"} 1`,
 		`quorate_hook_duration_seconds_count{code="200",hook="sync"} 2`,
 		`quorate_hook_duration_seconds_count{code="400",hook="sync"} 1`,
@@ -93,7 +94,7 @@ func stepped(err string) func(context.Context, hooks.Observation, hooks.Etcd) (h
 	return func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 		d, _ := keepAll(ctx, o, etcd)
 		d.Because = hooks.Because{Rule: "Grow", Message: "one more member"}
-		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Because: "Grow", Err: err}
+		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Because: "Promote", Err: err}
 	}
 }
 
@@ -112,7 +113,7 @@ func TestLogs(t *testing.T) {
 	post(h, "/sync", steady(t))
 	line := lines()
 	require.Contains(t, line, `"level":"INFO"`)
-	require.Contains(t, line, `"rule":"Grow","message":"one more member","step":"promote orders-0","outcome":"etcdserver: unhealthy cluster","duration_ms":0,"children":{"pods":3,"claims":3,"configmaps":1,"services":2,"budgets":1}}`)
+	require.Contains(t, line, `"rule":"Grow","message":"one more member","step":"promote orders-0","step_rule":"Promote","outcome":"etcdserver: unhealthy cluster","duration_ms":0,"children":{"pods":3,"claims":3,"configmaps":1,"services":2,"budgets":1}}`)
 
 	for range 5 {
 		now = now.Add(10 * time.Second)
