@@ -85,8 +85,7 @@ func TestObserve(t *testing.T) {
 
 		chapter(t, "a member that is refused costs no time", func(t *testing.T) {
 			followers[0].Kill()
-			d, m, health := timed(c)
-			require.NotNil(t, m)
+			d, health := timedLook(t, c)
 			assert.Less(t, d, etcdops.DefaultTimeout)
 			assert.Equal(t, hooks.Health{Err: refused}, health[followers[0].Name])
 			followers[0].Restart()
@@ -95,9 +94,8 @@ func TestObserve(t *testing.T) {
 
 		chapter(t, "a paused follower costs one timeout", func(t *testing.T) {
 			followers[0].Pause()
-			d, m, health := timed(c)
+			d, health := timedLook(t, c)
 			followers[0].Resume()
-			require.NotNil(t, m)
 			assert.GreaterOrEqual(t, d, etcdops.DefaultTimeout)
 			assert.Less(t, d, 2*etcdops.DefaultTimeout)
 			assert.Equal(t, hooks.Health{Err: silent}, health[followers[0].Name])
@@ -165,6 +163,20 @@ func timed(c *etcdproc.Cluster) (time.Duration, *hooks.Membership, map[string]ho
 	began := time.Now()
 	m, health := new(etcdops.Etcd).Observe(context.Background(), c.Endpoints())
 	return time.Since(began), m, health
+}
+
+// timedLook is the first Observe that finds a quorum, and its time. A busy machine may cost the members a leader for a moment, and
+// then there is nothing to find.
+func timedLook(t *testing.T, c *etcdproc.Cluster) (took time.Duration, health map[string]hooks.Health) {
+	t.Helper()
+	etcdproc.Eventually(t, "a quorum answers", func(context.Context) (err error) {
+		var m *hooks.Membership
+		if took, m, health = timed(c); m == nil {
+			err = fmt.Errorf("%+v", health)
+		}
+		return err
+	})
+	return took, health
 }
 
 func median(n int, f func()) time.Duration {

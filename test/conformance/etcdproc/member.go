@@ -3,6 +3,7 @@
 package etcdproc
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -116,8 +117,27 @@ func (m *Member) Wipe() {
 }
 
 // Pause stops the process without ending it. The kernel still takes connections for it, so that to everybody else it
-// looks like a member behind a network that drops packets.
-func (m *Member) Pause() { m.signal(syscall.SIGSTOP) }
+// looks like a member behind a network that drops packets. The signal is delivered in its own time: Pause returns when every
+// thread has stopped (on Linux; elsewhere at once).
+func (m *Member) Pause() {
+	m.t.Helper()
+	m.signal(syscall.SIGSTOP)
+	threads := fmt.Sprintf("/proc/%d/task/*/stat", m.process.Process.Pid)
+	Eventually(m.t, m.Name+" has stopped", func(context.Context) error {
+		stats, err := filepath.Glob(threads)
+		for _, stat := range stats {
+			raw, err := os.ReadFile(stat)
+			if err != nil {
+				return err
+			}
+			// The state comes after the command's name in brackets: proc(5).
+			if _, state, _ := strings.Cut(string(raw), ") "); !strings.HasPrefix(state, "T") {
+				return fmt.Errorf("%s: %.1s", stat, state)
+			}
+		}
+		return err
+	})
+}
 
 // Resume lets a paused process go on.
 func (m *Member) Resume() { m.signal(syscall.SIGCONT) }
