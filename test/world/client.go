@@ -10,7 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/test/guard"
 )
 
 // Net is what is wrong with the network.
@@ -47,23 +49,7 @@ type sight struct {
 	health map[string]hooks.Health
 }
 
-var (
-	errRefused    = errors.New("connection refused")
-	errChanged    = errors.New("the member list has changed since the decision")
-	errNoExecutor = errors.New("no member to ask")
-	errTimeout    = errors.New("no answer in time")
-	errStranger   = errors.New("answered by a stranger")
-
-	errUnhealthy    = errors.New("etcdserver: unhealthy cluster")
-	errNotEnough    = errors.New("etcdserver: re-configuration failed due to not enough started members")
-	errTooMany      = errors.New("etcdserver: too many learner members in cluster")
-	errPeerURL      = errors.New("etcdserver: Peer URLs already exists")
-	errNotFound     = errors.New("etcdserver: member not found")
-	errNotLearner   = errors.New("etcdserver: can only promote a learner member")
-	errLearnerBusy  = errors.New("etcdserver: can only promote a learner member which is in sync with leader")
-	errBadTransfer  = errors.New("etcdserver: bad leader transferee")
-	errNoTransfered = errors.New("etcdserver: request timed out, leader transfer took too long")
-)
+var errRefused = errors.New("connection refused")
 
 // Observe implements hooks.Etcd.
 func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
@@ -74,7 +60,7 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 	list := c.findList(endpoints, health)
 	for _, e := range endpoints {
 		if h := health[e.Name]; list != nil && h.Err == "" && !belongs(list, h, e) {
-			health[e.Name] = hooks.Health{Err: errStranger.Error()}
+			health[e.Name] = hooks.Health{Err: etcdops.ErrStranger.Error()}
 		}
 	}
 	c.seen = append(c.seen, sight{list, health})
@@ -88,7 +74,7 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	proc, runs := c.w.Procs[pod]
 	switch {
 	case c.w.Net.Down:
-		return hooks.Health{Err: errTimeout.Error()}
+		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case c.w.Net.Strangers[ip]:
 		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
@@ -125,7 +111,7 @@ func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.He
 		if belongs(list, health[e.Name], e) {
 			return list
 		}
-		health[e.Name] = hooks.Health{Err: errStranger.Error()}
+		health[e.Name] = hooks.Health{Err: etcdops.ErrStranger.Error()}
 	}
 	return nil
 }
@@ -154,7 +140,7 @@ func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	}
 	if c.crash.At == BeforeStep {
 		c.dead = true
-		return errTimeout
+		return etcdops.ErrNoAnswer
 	}
 	err := c.do(step, on, endpoints)
 	if c.crash.At == AfterStep {
@@ -162,7 +148,7 @@ func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	}
 	if c.w.Etcd.LoseReply {
 		c.w.Etcd.LoseReply = false
-		return errTimeout
+		return etcdops.ErrNoAnswer
 	}
 	return err
 }
@@ -170,10 +156,10 @@ func (c *client) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
 	cluster := c.w.Etcd.Clusters[on.ClusterID]
 	if !c.executor(step, on, endpoints) {
-		return errNoExecutor
+		return etcdops.ErrNoExecutor
 	}
 	if !c.racing && !sameMembers(on, c.list(on.ClusterID)) {
-		return errChanged
+		return etcdops.ErrMembershipChanged
 	}
 	err := c.carryOut(cluster, step)
 	c.w.Oracle.afterStep(c.w, cluster, step)
@@ -231,17 +217,10 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 	return nil
 }
 
-// add is mayAddMember of etcd's etcdserver/server.go (3.5.30, 3.6.11 and later), then ValidateConfigurationChange.
 func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
-	voters := c.voters()
 	taken := slices.ContainsFunc(c.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
-	switch {
-	case len(voters) > 1 && w.connectedLong(c) < (len(voters)+1)/2+1:
-		return c, errUnhealthy
-	case taken:
-		return c, errPeerURL
-	case len(voters) < len(c.Members):
-		return c, errTooMany
+	if err := guard.AddLearner(w.guarded(c), taken); err != nil {
+		return c, err
 	}
 	c.Added++
 	fresh := hooks.Member{ID: id(peerURL, "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL}, Learner: true}
@@ -249,22 +228,46 @@ func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
 	return c, nil
 }
 
-// promote is mayPromote with isLearnerReady: it looks at what the leader has sent, not at whether the learner lives.
 func (w *World) promote(c Cluster, id uint64) (Cluster, error) {
-	m, listed := c.member(id)
-	started := len(slices.DeleteFunc(c.voters(), func(v hooks.Member) bool { return v.Name == "" })) + 1
-	switch {
-	case !listed:
-		return c, errNotFound
-	case !m.Learner:
-		return c, errNotLearner
-	case w.sent(c, id)*10 < c.Commit*9:
-		return c, errLearnerBusy
-	case started < (len(c.voters())+1)/2+1:
-		return c, errNotEnough
+	if err := guard.Promote(w.guarded(c), c.position(id)); err != nil {
+		return c, err
 	}
+	m, _ := c.member(id)
 	m.Learner = false
 	return c.with(m), nil
+}
+
+func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
+	if err := guard.Remove(w.guarded(c), c.position(id)); err != nil {
+		return c, err
+	}
+	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o hooks.Member) bool { return o.ID == id })
+	c.Removed = append(slices.Clone(c.Removed), id)
+	return c, nil
+}
+
+func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
+	if err := guard.MoveLeader(w.guarded(c), c.position(to)); err != nil {
+		return c, err
+	}
+	c.Leader = to
+	c.Term++
+	return c, nil
+}
+
+// guarded is what etcd's guards look at. The leader is asked, or is told by whoever is.
+func (w *World) guarded(c Cluster) []guard.Member {
+	var all []guard.Member
+	for _, m := range c.Members {
+		pod, _ := w.running(c.ID, m.ID)
+		connected := w.follows(c, m)
+		all = append(all, guard.Member{
+			Learner: m.Learner, Started: m.Started(), Asked: m.ID == c.Leader,
+			Connected: connected, Settled: connected && !w.Now.Before(w.Procs[pod].Since.Add(w.Etcd.ConnectedFor)),
+			InSync: w.sent(c, m.ID)*10 >= c.Commit*9,
+		})
+	}
+	return all
 }
 
 // sent is how much of the log the leader has sent to the member, dead or alive.
@@ -276,50 +279,6 @@ func (w *World) sent(c Cluster, member uint64) uint64 {
 		}
 	}
 	return most
-}
-
-// removeMember is mayRemoveMember of etcd's etcdserver/server.go.
-func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
-	m, listed := c.member(id)
-	others := slices.DeleteFunc(c.voters(), func(v hooks.Member) bool { return v.ID == id })
-	started := slices.DeleteFunc(slices.Clone(others), func(v hooks.Member) bool { return v.Name == "" })
-	switch {
-	case !listed:
-		return c, errNotFound
-	case m.Learner:
-	case len(started) < len(others)/2+1:
-		return c, errNotEnough
-	case w.connected(c, m) && w.connectedLong(c)-1 < 1+(len(c.voters())-1)/2:
-		return c, errUnhealthy
-	}
-	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o hooks.Member) bool { return o.ID == id })
-	c.Removed = append(slices.Clone(c.Removed), id)
-	return c, nil
-}
-
-func (w *World) moveLeader(c Cluster, to uint64) (Cluster, error) {
-	m, listed := c.member(to)
-	switch {
-	case !listed || m.Learner:
-		return c, errBadTransfer
-	case !w.follows(c, m):
-		return c, errNoTransfered
-	}
-	c.Leader = to
-	c.Term++
-	return c, nil
-}
-
-// connectedLong counts the voters that have been connected for long enough; the leader is always connected to itself.
-func (w *World) connectedLong(c Cluster) int {
-	n := 0
-	for _, m := range w.component(c) {
-		pod, _ := w.running(c.ID, m.ID)
-		if m.ID == c.Leader || !w.Now.Before(w.Procs[pod].Since.Add(w.Etcd.ConnectedFor)) {
-			n++
-		}
-	}
-	return n
 }
 
 func hostOf(raw string) string {

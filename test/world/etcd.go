@@ -120,8 +120,13 @@ func (c Cluster) voters() []hooks.Member {
 	return slices.DeleteFunc(slices.Clone(c.Members), func(m hooks.Member) bool { return m.Learner })
 }
 
+// position of the member in the list; -1 when it is not in it.
+func (c Cluster) position(id uint64) int {
+	return slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
+}
+
 func (c Cluster) member(id uint64) (hooks.Member, bool) {
-	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
+	i := c.position(id)
 	if i < 0 {
 		return hooks.Member{}, false
 	}
