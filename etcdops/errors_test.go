@@ -60,20 +60,40 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 	assert.NoError(t, explain(nil))
 }
 
+// The ways in which the words of an error reach us.
+const (
+	asStatus   = iota // as gRPC brings them
+	asEtcds           // as etcd's client hands them on, when it knows the words
+	asPlain           // from our own side of the connection
+	shapeCount        // how many there are
+)
+
+// shaped is an error of this code and these words in one of the shapes; nil for the code OK.
+func shaped(shape uint8, code codes.Code, said string) error {
+	switch shape % shapeCount {
+	case asPlain:
+		return errors.New(said)
+	case asEtcds:
+		return rpctypes.Error(status.Error(code, said))
+	}
+	return status.Error(code, said)
+}
+
+// FuzzErrorMapping: whatever etcd, gRPC or the network say, in whatever shape, there is one cause of ours, the same words every
+// time, one short printable line, and etcd's own words mean the same in every shape.
 func FuzzErrorMapping(f *testing.F) {
 	for _, said := range slices.Sorted(maps.Keys(answers)) {
-		f.Add(uint32(codes.Unknown), said, false)
+		f.Add(uint32(codes.Unknown), said, uint8(asStatus))
+		f.Add(uint32(codes.Unavailable), said, uint8(asEtcds))
 	}
-	f.Add(uint32(codes.Unavailable), `connection error: desc = "transport: dial tcp 10.0.0.1:2379: connect: connection refused"`, false)
-	f.Add(uint32(codes.Unavailable), ": ", false)
-	f.Add(uint32(codes.OK), "fine", false)
-	f.Add(uint32(codes.DataLoss), "etcdserver: corrupt cluster", true)
-	f.Add(uint32(99), "line\nline\x00\xff\u202e", true)
-	f.Fuzz(func(t *testing.T, code uint32, said string, plain bool) {
-		given := status.Error(codes.Code(code), said)
-		if plain {
-			given = errors.New(said)
-		}
+	f.Add(uint32(codes.Unavailable), `connection error: desc = "transport: dial tcp 10.0.0.1:2379: connect: connection refused"`, uint8(asStatus))
+	f.Add(uint32(codes.Unavailable), ": ", uint8(asStatus))
+	f.Add(uint32(codes.OK), "fine", uint8(asEtcds))
+	f.Add(uint32(codes.DataLoss), "etcdserver: corrupt cluster", uint8(asEtcds))
+	f.Add(uint32(codes.PermissionDenied), "etcdserver: permission denied", uint8(asEtcds))
+	f.Add(uint32(99), "line\nline\x00\xff\u202e", uint8(asPlain))
+	f.Fuzz(func(t *testing.T, code uint32, said string, shape uint8) {
+		given := shaped(shape, codes.Code(code), said)
 		err := explain(given)
 		if given == nil {
 			require.NoError(t, err)
