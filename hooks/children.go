@@ -85,22 +85,23 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
 func records(v *view) []*corev1.ConfigMap {
-	var list []*corev1.ConfigMap
-	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
-		if v.epoch == nil || v.epoch.record.Name != name {
-			list = append(list, kept(v.Cluster, v.Children.ConfigMaps[name]))
-		}
-	}
 	var current *corev1.ConfigMap
 	switch {
 	case v.epoch != nil:
 		current = v.advance()
-	case v.replicas == 0 && !v.relics():
-		return list
 	case v.relics():
 		current = v.relicRecord()
-	default:
+	case v.replicas > 0:
 		current = newRecord(v.Cluster, v.replicas)
+	}
+	var list []*corev1.ConfigMap
+	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
+		if current == nil || current.Name != name {
+			list = append(list, kept(v.Cluster, v.Children.ConfigMaps[name]))
+		}
+	}
+	if current == nil {
+		return list
 	}
 	current.Labels = labels(v.Cluster, nil)
 	current.Annotations = annotations(v.Cluster, current.Annotations)

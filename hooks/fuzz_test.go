@@ -2,11 +2,18 @@ package hooks
 
 import (
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,11 +89,85 @@ var mishaps = []func(o *Observation, n int){
 		o.Health[MemberName("demo", n)] = h
 	},
 	func(o *Observation, _ int) { o.Taken = &Outcome{Step: Remove{ID: 1, Name: "demo-0"}, Err: "refused"} },
+
+	// What more than one hand has written.
+	onPod(func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: "sidecar", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		})
+	}),
+	onPod(func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "mesh", Ready: true}, corev1.ContainerStatus{Name: ContainerPrepare})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{Type: corev1.PodScheduled})
+	}),
+	onPod(func(p *corev1.Pod) {
+		p.Labels = map[string]string{"theirs": "x", domain + "old": "x"}
+		p.OwnerReferences = []metav1.OwnerReference{{UID: "uid-demo"}, {UID: "other"}}
+	}),
+	onClaim(func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{"theirs": "x", AnnotationStart: "x"}
+		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{UID: "other"}, metav1.OwnerReference{UID: "third"})
+	}),
+
+	// Nonsense, as far as the wire lets it through.
+	onPod(func(p *corev1.Pod) { *p = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID}} }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) {
+		*c = corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID}}
+	}),
+	func(o *Observation, n int) {
+		for i, name := range []string{"demo", "demo-", "demo-x", "demo-007", "demo--1", "demo-99999999999999999999", "other-0"} {
+			if i <= n && o.Children.Pods != nil {
+				o.Children.Pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+				o.Children.Claims[name] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+			}
+		}
+	},
+	func(o *Observation, n int) { addRecord(o, n, map[string]string{}) },
+	func(o *Observation, n int) {
+		addRecord(o, n, map[string]string{EpochKeyToken: "x", EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
+	},
+	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember], a[AnnotationClusterID] = "-7", "no number" }),
+	onRecord(func(a map[string]string, _ int) { clear(a) }),
+	func(o *Observation, n int) {
+		for _, s := range o.Children.Services {
+			s.Annotations = map[string]string{AnnotationNextMember: []string{"x", "-1", "7", "1000"}[n%4]}
+		}
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Replicas = []*int32{nil, new(int32(-1)), new(int32(math.MaxInt32))}[n%3]
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Storage.Size = []resource.Quantity{{}, *quantity("-1"), *quantity("1"), *quantity("1e30"), *quantity("100m")}[n%5]
+	},
+	func(o *Observation, _ int) {
+		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{}, v1alpha1.MemberStatus{Name: "demo-1", Role: v1alpha1.Voter})
+		o.Cluster.Status.ClusterID, o.Cluster.Status.Version = "no number", "no version"
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Theirs"}, metav1.Condition{Type: fmt.Sprint(n)})
+	},
+	func(o *Observation, _ int) {
+		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]string{LabelMember: "x", "": "", LabelCluster: "x"}
+	},
+	func(o *Observation, n int) {
+		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]
+	},
+}
+
+// addRecord observes a ConfigMap by the name of an epoch record.
+func addRecord(o *Observation, n int, data map[string]string) {
+	if o.Children.ConfigMaps != nil {
+		name := EpochName("demo", n)
+		o.Children.ConfigMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Data: data}
+	}
 }
 
 func onRecord(change func(a map[string]string, n int)) func(*Observation, int) {
 	return func(o *Observation, n int) {
 		for _, cm := range o.Children.ConfigMaps {
+			if cm.Annotations == nil {
+				cm.Annotations = map[string]string{}
+			}
 			change(cm.Annotations, n)
 		}
 	}
@@ -116,9 +197,10 @@ func onMember(change func(*Member)) func(*Observation, int) {
 	}
 }
 
-// FuzzDecide holds what must be true of every decision, whatever was observed: it is made at all, it is made alike for the same
-// observation in another order, it leaves the observation untouched, and it breaks no safety rule. The first byte is the size of
-// the cluster; then each pair is a mishap and the member that it befalls.
+// FuzzDecide holds what must be true of every decision, whatever was observed. It is made at all, and again in the same way; it is
+// made alike for the same things in another order; it leaves the observation untouched; it breaks no safety rule; stored and fed
+// back, it comes to rest; and at rest a converged cluster is quiet. The first byte is the size of the cluster; then each pair is a
+// mishap and the member that it befalls.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte{3})
 	f.Add([]byte{0, 2, 3})
@@ -135,28 +217,193 @@ func FuzzDecide(f *testing.F) {
 		if err := Verify(o, d); err != nil {
 			t.Errorf("%s (%s): %v", d.Because.Rule, d.Because.Message, err)
 		}
-		if !reflect.DeepEqual(o, twin) {
-			t.Errorf("%s has changed its observation", d.Because.Rule)
-		}
-		if twin.Etcd != nil {
-			slices.Reverse(twin.Etcd.Members)
-		}
-		if again := Decide(twin); !reflect.DeepEqual(d, again) {
-			t.Errorf("decided %s, and %s for the same in another order", d.Because.Rule, again.Because.Rule)
-		}
 		if o.Taken != nil && d.Step != nil {
 			t.Errorf("a second step: %s", d.Step)
 		}
+		if !reflect.DeepEqual(o, twin) {
+			t.Errorf("%s has changed its observation", d.Because.Rule)
+		}
+		if again := Decide(o); !reflect.DeepEqual(d, again) {
+			t.Errorf("decided %s, and the second time %s", d.Because.Rule, again.Because.Rule)
+		}
+		shuffle(twin, raw)
+		if again := Decide(twin); !reflect.DeepEqual(said(d), said(again)) {
+			t.Errorf("decided %s, and %s for the same in another order: %+v, %+v", d.Because.Rule, again.Because.Rule, said(d), said(again))
+		}
+		eachOnce(t, d.Children)
+		quietWhenConverged(t, comesToRest(t, o))
 	})
 }
+
+// mostMishaps keeps inputs short: what a dozen do not show, a hundred hide.
+const mostMishaps = 12
 
 func befallen(raw []byte) Observation {
 	o := fresh(3)
 	if n := int(raw[0]) % 10; n > 0 {
 		o = serve(n)
 	}
-	for i := 1; i+1 < len(raw); i += 2 {
+	for i := 1; i+1 < min(len(raw), 2*mostMishaps+1); i += 2 {
 		mishaps[int(raw[i])%len(mishaps)](&o, int(raw[i+1])%10)
 	}
 	return o
+}
+
+// shuffle brings every list whose order means nothing into another one. (Go does it to maps.)
+func shuffle(o Observation, seed []byte) {
+	h := fnv.New64a()
+	_, _ = h.Write(seed)
+	r := rand.New(rand.NewPCG(h.Sum64(), 0))
+	if o.Etcd != nil {
+		mix(r, o.Etcd.Members)
+	}
+	mix(r, o.Cluster.Status.Conditions)
+	for _, name := range slices.Sorted(maps.Keys(o.Children.Pods)) {
+		p := o.Children.Pods[name]
+		mix(r, p.OwnerReferences)
+		mix(r, p.Status.Conditions)
+		mix(r, p.Status.ContainerStatuses)
+		mix(r, p.Status.InitContainerStatuses)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Children.Claims)) {
+		mix(r, o.Children.Claims[name].OwnerReferences)
+	}
+}
+
+func mix[T any](r *rand.Rand, list []T) {
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+}
+
+// said is what a decision says: of the children only what is answered, and the conditions by their types (they keep the order
+// that the status has them in).
+func said(d Decision) Decision {
+	d.Status.Conditions = slices.Clone(d.Status.Conditions)
+	slices.SortFunc(d.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	d.Children.Pods = each(d.Children.Pods, func(p *corev1.Pod) { p.OwnerReferences, p.Status = nil, corev1.PodStatus{} })
+	d.Children.Claims = each(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })
+	return d
+}
+
+// each is the list of changed copies.
+func each[T any](list []*T, change func(*T)) []*T {
+	var changed []*T
+	for _, old := range list {
+		object := *old
+		change(&object)
+		changed = append(changed, &object)
+	}
+	return changed
+}
+
+// eachOnce: of two children with one name, one would be lost.
+func eachOnce(t *testing.T, d Desired) {
+	seen := map[string]bool{}
+	once := func(kind, name string) {
+		if seen[kind+name] {
+			t.Errorf("%s %s is wanted twice", kind, name)
+		}
+		seen[kind+name] = true
+	}
+	for _, o := range d.Services {
+		once("service ", o.Name)
+	}
+	for _, o := range d.Budgets {
+		once("budget ", o.Name)
+	}
+	for _, o := range d.ConfigMaps {
+		once("record ", o.Name)
+	}
+	for _, o := range d.Claims {
+		once("claim ", o.Name)
+	}
+	for _, o := range d.Pods {
+		once("pod ", o.Name)
+	}
+}
+
+// callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what members
+// start on, that noted, their pods, and nine pods made anew, each gone in one answer and back in the next.
+const callsToRest = 30
+
+// comesToRest feeds decisions back until nothing more would be written, and returns that observation. It must not take long.
+func comesToRest(t *testing.T, o Observation) Observation {
+	var rules []string
+	for range callsToRest {
+		d := Decide(o)
+		if err := Verify(o, d); err != nil {
+			t.Fatalf("after %v, %s (%s): %v", rules, d.Because.Rule, d.Because.Message, err)
+		}
+		next := stored(o, d)
+		if reflect.DeepEqual(o.Children, next.Children) && reflect.DeepEqual(o.Cluster.Status, next.Cluster.Status) {
+			return o
+		}
+		o, rules = next, append(rules, d.Because.Rule)
+	}
+	t.Fatalf("never at rest: %v", rules)
+	return o
+}
+
+// quietWhenConverged: nothing asks again, and neither time nor traffic changes a byte.
+func quietWhenConverged(t *testing.T, o Observation) {
+	d := Decide(o)
+	if d.Because.Rule != "Converged" {
+		return
+	}
+	o.Now = o.Now.Add(time.Hour)
+	o.Health = maps.Clone(o.Health)
+	for name, h := range o.Health {
+		h.RaftIndex += 1000
+		o.Health[name] = h
+	}
+	later := Decide(o)
+	if d.Step != nil || d.ResyncAfter != 0 || !reflect.DeepEqual(d, later) {
+		t.Errorf("converged, but not quiet: %+v, an hour later %+v", d, later)
+	}
+}
+
+// stored is the observation after Metacontroller and the API server have stored an answer: what it omits is gone, what is new has
+// a UID and an owner, and of what was there everything stays that is not ours.
+func stored(o Observation, d Decision) Observation {
+	cluster := *o.Cluster
+	cluster.Status = d.Status
+	o.Cluster = &cluster
+	o.Children = Children{
+		Pods:       storedAll(o, o.Children.Pods, d.Children.Pods),
+		Claims:     storedAll(o, o.Children.Claims, d.Children.Claims),
+		ConfigMaps: storedAll(o, o.Children.ConfigMaps, d.Children.ConfigMaps),
+		Services:   storedAll(o, o.Children.Services, d.Children.Services),
+		Budgets:    storedAll(o, o.Children.Budgets, d.Children.Budgets),
+	}
+	return o
+}
+
+func storedAll[T any, P interface {
+	*T
+	metav1.Object
+}](o Observation, observed map[string]P, wanted []P) map[string]P {
+	all := map[string]P{}
+	for _, want := range wanted {
+		object := *want
+		p := P(&object)
+		if old, there := observed[p.GetName()]; there {
+			p.SetLabels(merged(old.GetLabels(), p.GetLabels()))
+			p.SetAnnotations(merged(old.GetAnnotations(), p.GetAnnotations()))
+		} else {
+			p.SetUID(types.UID(fmt.Sprintf("uid-stored-%T-%s", p, p.GetName())))
+			p.SetOwnerReferences([]metav1.OwnerReference{{UID: o.Cluster.UID}})
+		}
+		all[p.GetName()] = p
+	}
+	return all
+}
+
+// merged are somebody else's labels or annotations and ours: those of ours that we no longer want go.
+func merged(observed, wanted map[string]string) map[string]string {
+	all := maps.Clone(wanted)
+	for k, value := range observed {
+		if _, set := wanted[k]; !set && !strings.HasPrefix(k, domain) {
+			all[k] = value
+		}
+	}
+	return all
 }
