@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -56,8 +57,25 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
 	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
+	case !readable(s.Options.AutoCompaction):
+		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
+			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
 	return nil
+}
+
+// readable reports whether etcd can read the retention: with one that it can't, it does not start.
+func readable(c v1alpha1.AutoCompaction) bool {
+	switch c.Mode {
+	case v1alpha1.CompactOff:
+		return true
+	case v1alpha1.CompactRevision:
+		n, err := strconv.ParseInt(or(c.Retention, "0"), 10, 64)
+		return err == nil && n >= 0
+	default:
+		d, err := time.ParseDuration(or(c.Retention, "0"))
+		return err == nil && d >= 0
+	}
 }
 
 // advice is what we would tell somebody who runs this spec although it works; empty for nothing.
