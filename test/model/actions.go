@@ -1,0 +1,376 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// action is one thing that may happen next: which, to which member, and with what.
+type action struct {
+	deed deed
+	n, x uint8
+}
+
+type deed uint8
+
+// What may happen. The order is that of the search, and so of preference among stories of equal length.
+const (
+	callWhole deed = iota
+	callCut
+	callTwice
+	callDecides
+	callAnswers
+	callGoesOn
+
+	kubeletActs
+	etcdTicks
+	learnerCatchesUp
+	claimsCollected
+	timePasses
+	cacheThaws
+	etcdBack
+	memberReached
+	memberJoined
+	nodeBack
+	podTaken
+	spaceFreed
+
+	podKilled
+	podDeleted
+	claimLost
+	claimDeleted
+	nodeLost
+	podStuck
+	etcdOut
+	memberUnreachable
+	memberIsolated
+	leaderMoves
+	statusWiped
+	spaceOut
+
+	cacheFreezes
+
+	sizeEdited
+	versionEdited
+	templateEdited
+)
+
+// class says what an action costs, and whether it may happen when faults have stopped.
+type class uint8
+
+const (
+	usual  class = iota
+	mishap       // costs nothing, but is no part of a life without faults
+	fault
+	edit
+	hitch
+)
+
+var classes = [templateEdited + 1]class{
+	callWhole: usual, callCut: mishap, callTwice: mishap, callDecides: hitch, callAnswers: hitch, callGoesOn: usual,
+	podKilled: fault, podDeleted: fault, claimLost: fault, claimDeleted: fault, nodeLost: fault, podStuck: fault, etcdOut: fault,
+	memberUnreachable: fault, memberIsolated: fault, leaderMoves: fault, statusWiped: fault, spaceOut: fault,
+	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
+}
+
+// possible appends every action that would change something, or may.
+func (m *Model) possible(s *state, list []action) []action {
+	list = m.calls(s, list)
+	list = m.life(s, list)
+	if s.faults > 0 {
+		list = m.trouble(s, list)
+	}
+	if s.edits > 0 {
+		list = m.people(s, list)
+	}
+	if s.hitches > 0 {
+		for _, kind := range caches {
+			if s.frozen&kind == 0 {
+				list = append(list, action{cacheFreezes, 0, kind})
+			}
+		}
+	}
+	return list
+}
+
+// calls are what the hooks and Metacontroller may do.
+func (m *Model) calls(s *state, list []action) []action {
+	list = append(list, action{deed: callWhole})
+	v := s.shown()
+	first := m.look(s, &v)
+	steps := first.step.kind != noStep
+	if steps {
+		list = append(list, action{deed: callCut, x: beforeStep}, action{deed: callCut, x: afterStep})
+	}
+	if steps || first.answer.changes(&v) {
+		list = append(list, action{deed: callTwice})
+	}
+	if !steps {
+		list = cuts(&v, &first.answer, false, list)
+	} else {
+		after := *s
+		then, _ := m.act(&after, &v, first, membership{s.voters, s.learners}, false)
+		list = cuts(&v, &then.answer, true, list)
+	}
+	if s.flight.phase != none {
+		return append(list, action{deed: callGoesOn})
+	}
+	if s.hitches > 0 {
+		if steps {
+			list = append(list, action{deed: callDecides})
+		}
+		if steps || first.answer.changes(&v) {
+			list = append(list, action{deed: callAnswers})
+		}
+	}
+	return list
+}
+
+// cuts are the places at which the applying of an answer may be cut off. Before the first object is as good as before the
+// status, with nothing to write, or as after the step.
+func cuts(v *view, a *answer, stepped bool, list []action) []action {
+	var objects []object
+	add := func(kind uint8, does func(n int) bool) {
+		for n := range maxMembers {
+			if does(n) {
+				objects = append(objects, object{kind, uint8(n)})
+			}
+		}
+	}
+	add(podObject, func(n int) bool { return a.deletesPod(v, n) })
+	add(claimObjectKind, func(n int) bool { return a.deletesClaim(v, n) })
+	add(podObject, func(n int) bool { return a.podDo[n] > keep })
+	add(claimObjectKind, func(n int) bool { return a.claims[n] == create })
+	if a.write {
+		objects = append(objects, object{recordObjectKind, 0})
+	}
+	for i, o := range objects {
+		if i > 0 {
+			list = append(list, action{callCut, o.number, beforeObject | o.kind<<4})
+		}
+	}
+	if a.hasID != v.parent.hasID && (stepped || len(objects) > 0) {
+		list = append(list, action{deed: callCut, x: beforeStatus})
+	}
+	return list
+}
+
+func (a action) cut() cut {
+	return cut{at: a.x & 15, object: object{a.x >> 4, a.n}}
+}
+
+// life is what goes on by itself, and what faults leave when they end.
+func (m *Model) life(s *state, list []action) []action {
+	later := s.young != 0
+	for n := range maxMembers {
+		p := &s.live.pods[n]
+		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs) {
+			list = append(list, action{kubeletActs, uint8(n), 0})
+		}
+		if s.live.claims[n].deleting && !p.bound {
+			list = append(list, action{deed: claimsCollected})
+		}
+		later = later || p.deleting == leaving && s.lost.has(n)
+	}
+	list = append(list, action{deed: etcdTicks})
+	for n := range (s.learners & s.following()).all {
+		if s.data[n] == behind {
+			list = append(list, action{learnerCatchesUp, uint8(n), 0})
+		}
+	}
+	if later {
+		list = append(list, action{deed: timePasses})
+	}
+	for _, kind := range caches {
+		if s.frozen&kind != 0 {
+			list = append(list, action{cacheThaws, 0, kind})
+		}
+	}
+	if s.down {
+		list = append(list, action{deed: etcdBack})
+	}
+	if s.nospace {
+		list = append(list, action{deed: spaceFreed})
+	}
+	for _, e := range []struct {
+		who set
+		end deed
+	}{{s.unreachable, memberReached}, {s.isolated, memberJoined}, {s.lost, nodeBack}, {s.stuck, podTaken}} {
+		list = each(e.who, e.end, list)
+	}
+	return list
+}
+
+func each(who set, d deed, list []action) []action {
+	for n := range who.all {
+		list = append(list, action{d, uint8(n), 0})
+	}
+	return list
+}
+
+// trouble is what may go wrong.
+func (m *Model) trouble(s *state, list []action) []action {
+	for n := range maxMembers {
+		p, c := &s.live.pods[n], &s.live.claims[n]
+		if p.uid != 0 {
+			list = append(list, action{podKilled, uint8(n), 0})
+			if p.deleting == stays {
+				list = append(list, action{podDeleted, uint8(n), 0})
+			}
+			if p.bound && !s.lost.has(n) {
+				list = append(list, action{nodeLost, uint8(n), 0})
+			}
+			if !p.bound && !s.stuck.has(n) {
+				list = append(list, action{podStuck, uint8(n), 0})
+			}
+		}
+		if c.uid != 0 {
+			list = append(list, action{claimLost, uint8(n), 0})
+			if !c.deleting {
+				list = append(list, action{claimDeleted, uint8(n), 0})
+			}
+		}
+	}
+	if s.formed && !s.down {
+		list = append(list, action{deed: etcdOut})
+	}
+	list = each(s.running&^s.unreachable, memberUnreachable, list)
+	if s.members().size() > 1 {
+		list = each(s.running&^s.isolated, memberIsolated, list)
+	}
+	if s.leads() {
+		list = each(s.component()&^s.leaderSet(), leaderMoves, list)
+		if !s.nospace {
+			list = append(list, action{deed: spaceOut})
+		}
+	}
+	if s.live.parent.hasID {
+		list = append(list, action{deed: statusWiped})
+	}
+	return list
+}
+
+// people are those who edit.
+func (m *Model) people(s *state, list []action) []action {
+	for _, size := range m.Sizes {
+		if uint8(size) != s.live.parent.replicas {
+			list = append(list, action{sizeEdited, 0, uint8(size)})
+		}
+	}
+	return append(list, action{deed: versionEdited}, action{deed: templateEdited})
+}
+
+// do lets the action happen.
+func (m *Model) do(s *state, a action) (broken []string) {
+	m.pay(s, a.deed)
+	n := int(a.n)
+	switch a.deed {
+	case callWhole:
+		return m.sync(s, cut{})
+	case callCut:
+		return m.sync(s, a.cut())
+	case callTwice:
+		return m.twoSyncs(s)
+	case callDecides:
+		s.flight.view = s.shown()
+		s.flight.phase, s.flight.step, s.flight.list = deciding, m.look(s, &s.flight.view).step, membership{s.voters, s.learners}
+	case callAnswers:
+		v := s.shown()
+		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, false)
+		s.flight.phase, s.flight.view, s.flight.answer = answered, v, then.answer
+		return broken
+	case callGoesOn:
+		return m.goOn(s)
+	case kubeletActs:
+		return m.kubelet(s, n)
+	case etcdTicks:
+		s.tick()
+	case learnerCatchesUp:
+		s.catchUp(n)
+	case claimsCollected:
+		s.collect()
+	case timePasses:
+		s.later()
+	case cacheThaws:
+		s.thaw(a.x)
+	case cacheFreezes:
+		s.freeze(a.x)
+	default:
+		m.befall(s, a)
+	}
+	return nil
+}
+
+// goOn ends the call that is under way.
+func (m *Model) goOn(s *state) []string {
+	f := s.flight
+	if f.phase == answered {
+		s.flight = flight{}
+		return m.apply(s, &f.view, &f.answer, cut{})
+	}
+	// The decision was judged when it was made; what is left is its step.
+	then, broken := m.act(s, &f.view, &verdict{step: f.step}, f.list, false)
+	s.flight = flight{}
+	return concat(broken, m.apply(s, &f.view, &then.answer, cut{}))
+}
+
+// befall lets a fault happen or end, or a person edit.
+func (m *Model) befall(s *state, a action) {
+	n := int(a.n)
+	switch a.deed {
+	case podKilled:
+		m.dropPod(s, n)
+	case podDeleted:
+		m.deletePod(s, n)
+	case claimLost:
+		m.dropPod(s, n)
+		s.dropClaim(n)
+	case claimDeleted:
+		m.deleteClaim(s, n)
+	case nodeLost:
+		s.lost = s.lost.with(n)
+		s.stop(n)
+	case nodeBack:
+		m.reboot(s, n)
+	case podStuck, podTaken:
+		s.stuck ^= one(n)
+	case etcdOut, etcdBack:
+		s.down = !s.down
+	case memberUnreachable, memberReached:
+		s.unreachable ^= one(n)
+	case memberIsolated, memberJoined:
+		s.isolated ^= one(n)
+	case leaderMoves:
+		s.lead(n)
+	case statusWiped:
+		s.live.parent.hasID = false
+	case spaceOut, spaceFreed:
+		s.nospace = !s.nospace
+	case sizeEdited:
+		s.live.parent.replicas = a.x
+	case versionEdited:
+		s.live.parent.version ^= 1
+	case templateEdited:
+		s.live.parent.template ^= 1
+	}
+}
+
+// pay takes the action's price.
+func (m *Model) pay(s *state, d deed) {
+	switch classes[d] {
+	case fault:
+		s.faults--
+		s.flight.disturbed = s.flight.phase == deciding
+	case edit:
+		s.edits--
+	case hitch:
+		s.hitches--
+	}
+}
+
+// persistent reports whether members keep their data on claims.
+func (m *Model) persistent() bool { return m.Medium == v1alpha1.Persistent }
+
+// among reports whether the deed is one of these.
+func (d deed) among(list ...deed) bool { return slices.Contains(list, d) }

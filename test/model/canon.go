@@ -1,0 +1,206 @@
+package model
+
+import "math/bits"
+
+// canonical makes one state of all that differ in no more than how far the numbers of members lie apart, and in what the UIDs
+// are: members keep their order, and objects who is who. It returns the old number of each new one.
+func canonical(s *state) (old [maxMembers]uint8) {
+	s.forget()
+	r := s.relevant()
+	s.renumber(r)
+	s.renewUIDs()
+	i := 0
+	for n := range r.all {
+		old[i] = uint8(n)
+		i++
+	}
+	return old
+}
+
+// forget drops what can make no difference any more.
+func (s *state) forget() {
+	r := s.relevant()
+	for _, facts := range []*set{&s.running, &s.young, &s.marked, &s.prepared, &s.published, &s.synced, &s.born, &s.removed} {
+		*facts &= r
+	}
+	s.synced &= s.learners
+	if s.leader > 0 && !s.voters.has(int(s.leader)-1) {
+		s.leader = 0
+	}
+	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
+		v.record.initial &= r
+	}
+	s.flight.answer.record.initial &= r
+}
+
+// relevant are the numbers that something still refers to, and the highest one ever used, which no member may get again (S9).
+func (s *state) relevant() set {
+	r := s.members() | s.lost | s.stuck | s.unreachable | s.isolated
+	if s.used > 0 {
+		r = r.with(int(s.used) - 1)
+	}
+	for n := range maxMembers {
+		if s.data[n] != nothing {
+			r = r.with(n)
+		}
+	}
+	r |= s.live.relevant() | s.seen.relevant()
+	if s.flight.phase != none {
+		r |= s.flight.relevant()
+	}
+	return r
+}
+
+func (f *flight) relevant() set {
+	r := f.view.relevant() | f.list.voters | f.list.learners | f.answer.record.relevant()
+	if f.step.kind != noStep {
+		r = r.with(int(f.step.member))
+	}
+	for n := range maxMembers {
+		if f.answer.podDo[n] == create || f.answer.claims[n] == create {
+			r = r.with(n) | f.answer.pods[n].told
+		}
+	}
+	return r
+}
+
+func (v *view) relevant() set {
+	r := v.record.relevant()
+	for n := range maxMembers {
+		if v.pods[n].uid != 0 || v.claims[n].uid != 0 {
+			r = r.with(n) | v.pods[n].told
+		}
+	}
+	return r
+}
+
+func (r *record) relevant() set {
+	var all set
+	if r.exists && !r.quorate {
+		all = r.initial
+	}
+	for n, uid := range r.startsOn {
+		if uid != 0 {
+			all = all.with(n)
+		}
+	}
+	return all
+}
+
+// renumber closes the gaps between the relevant numbers.
+func (s *state) renumber(r set) {
+	shift := func(n uint8) uint8 { return uint8(r.below(int(n)).size()) }
+	s.live.renumber(r, shift)
+	s.used = shift(s.used)
+	if r&(r+1) == 0 {
+		// There are no gaps; only the marks may lie too high.
+		s.seen.record.next = shift(s.seen.record.next)
+		s.flight.view.record.next = shift(s.flight.view.record.next)
+		s.flight.answer.record.next = shift(s.flight.answer.record.next)
+		return
+	}
+	s.seen.renumber(r, shift)
+	s.flight.renumber(r, shift)
+	squeeze(&s.data, r)
+	for _, facts := range []*set{
+		&s.running, &s.young, &s.marked, &s.prepared, &s.lost, &s.stuck, &s.unreachable, &s.isolated,
+		&s.voters, &s.learners, &s.published, &s.synced, &s.born, &s.removed,
+	} {
+		*facts = facts.squeezed(r)
+	}
+	if s.leader > 0 {
+		s.leader = shift(s.leader-1) + 1
+	}
+}
+
+func (f *flight) renumber(r set, shift func(uint8) uint8) {
+	f.view.renumber(r, shift)
+	if f.step.kind != noStep {
+		f.step.member = shift(f.step.member)
+	}
+	f.list.voters, f.list.learners = f.list.voters.squeezed(r), f.list.learners.squeezed(r)
+	f.answer.record.renumber(r, shift)
+	squeeze(&f.answer.pods, r)
+	for n := range f.answer.pods {
+		f.answer.pods[n].told = f.answer.pods[n].told.squeezed(r)
+	}
+	squeeze(&f.answer.podDo, r)
+	squeeze(&f.answer.claims, r)
+}
+
+func (v *view) renumber(r set, shift func(uint8) uint8) {
+	v.record.renumber(r, shift)
+	if r&(r+1) == 0 {
+		return
+	}
+	squeeze(&v.pods, r)
+	squeeze(&v.claims, r)
+	for n := range v.pods {
+		v.pods[n].told = v.pods[n].told.squeezed(r)
+	}
+}
+
+func (c *record) renumber(r set, shift func(uint8) uint8) {
+	c.next = shift(c.next)
+	c.initial = c.initial.squeezed(r)
+	squeeze(&c.startsOn, r)
+}
+
+// squeezed is the set in new numbers.
+func (s set) squeezed(r set) set {
+	if s == 0 || r&(r+1) == 0 {
+		return s
+	}
+	var t set
+	for n := range (s & r).all {
+		t = t.with(r.below(n).size())
+	}
+	return t
+}
+
+// squeeze moves what is kept by member to the new numbers.
+func squeeze[T any](list *[maxMembers]T, r set) {
+	if r&(r+1) == 0 {
+		return
+	}
+	i := 0
+	for n := range r.all {
+		list[i] = list[n]
+		i++
+	}
+	var zero T
+	for ; i < maxMembers; i++ {
+		list[i] = zero
+	}
+}
+
+// renewUIDs numbers the UIDs of each name from 1, in the order in which they were made. What a member starts on is a pod or a
+// claim; its UID is renamed with both, which share their numbers.
+func (s *state) renewUIDs() {
+	records := [...]*record{&s.live.record, &s.seen.record, &s.flight.view.record, &s.flight.answer.record}
+	views := [...]*view{&s.live, &s.seen, &s.flight.view}
+	for n := range maxMembers {
+		var used uint32
+		for _, v := range views {
+			used |= 1<<v.pods[n].uid | 1<<v.claims[n].uid
+		}
+		for _, c := range records {
+			used |= 1 << c.startsOn[n]
+		}
+		if used >>= 1; used&(used+1) == 0 {
+			continue
+		}
+		renew := func(uid *uint8) {
+			if *uid > 0 {
+				*uid = uint8(bits.OnesCount32(used&(1<<(*uid-1)-1))) + 1
+			}
+		}
+		for _, v := range views {
+			renew(&v.pods[n].uid)
+			renew(&v.claims[n].uid)
+		}
+		for _, c := range records {
+			renew(&c.startsOn[n])
+		}
+	}
+}

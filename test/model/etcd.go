@@ -1,0 +1,172 @@
+package model
+
+import (
+	"github.com/quorate-dev/quorate/test/guard"
+)
+
+// carryOut asks etcd for a step that was decided on this member list, as package etcdops does: it needs a member that can be
+// asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns whether etcd did
+// it, and which rules of safety that broke.
+func (m *Model) carryOut(s *state, t step, on membership, seen *view, racing bool) (done bool, broken []string) {
+	if !m.canAsk(s, t, on, seen) || !racing && on != (membership{s.voters, s.learners}) || !s.allows(t) {
+		return false, nil
+	}
+	before := s.hasQuorum()
+	n := int(t.member)
+	switch t.kind {
+	case addLearner, addVoter:
+		if n < int(s.used) {
+			broken = append(broken, "S9: the name "+name(n)+" is used again")
+		}
+		s.used = max(s.used, t.member+1)
+		s.learners = s.learners.with(n)
+		if t.kind == addVoter {
+			s.learners, s.voters = s.learners.without(n), s.voters.with(n)
+			broken = append(broken, "S4: "+name(n)+" votes and has never been a learner")
+		}
+		if s.learners.size() > 1 {
+			broken = append(broken, "S3: two learners at once")
+		}
+	case promote:
+		s.learners, s.voters = s.learners.without(n), s.voters.with(n)
+	case remove:
+		s.voters, s.learners, s.published = s.voters.without(n), s.learners.without(n), s.published.without(n)
+		s.removed = s.removed.with(n)
+	case moveLeader:
+		s.lead(n)
+	}
+	if before && !s.hasQuorum() && !s.flight.disturbed {
+		broken = append(broken, "S1: "+t.as(m.judge.cluster(&s.live.parent)).String()+" took the quorum away")
+	}
+	return true, broken
+}
+
+// canAsk reports whether the hooks reach a member that may be asked for the step: one that follows a leader and is not the one
+// that goes, and for some steps the leader alone.
+func (m *Model) canAsk(s *state, t step, on membership, seen *view) bool {
+	o := s.observe(seen)
+	able := o.following & on.voters
+	switch t.kind {
+	case remove:
+		able = able.without(int(t.member))
+	case promote, moveLeader:
+		able &= s.leaderSet()
+	}
+	return able != 0
+}
+
+// leaderSet is the leader, or nobody.
+func (s *state) leaderSet() set {
+	if s.leader == 0 {
+		return 0
+	}
+	return one(int(s.leader) - 1)
+}
+
+// allows asks etcd's guards.
+func (s *state) allows(t step) bool {
+	var all []guard.Member
+	at := -1
+	following := s.following()
+	for n := range s.members().all {
+		if n == int(t.member) {
+			at = len(all)
+		}
+		all = append(all, guard.Member{
+			Learner: s.learners.has(n), Started: s.published.has(n), Asked: s.leaderSet().has(n),
+			Connected: following.has(n), Settled: following.has(n) && !s.young.has(n), InSync: s.synced.has(n),
+		})
+	}
+	var err error
+	switch t.kind {
+	case addLearner:
+		err = guard.AddLearner(all, at >= 0)
+	case addVoter:
+		err = guard.AddVoter(all, at >= 0)
+	case promote:
+		err = guard.Promote(all, at)
+	case remove:
+		err = guard.Remove(all, at)
+	case moveLeader:
+		err = guard.MoveLeader(all, at)
+	}
+	return err == nil
+}
+
+// lead makes n the leader, who knows of a learner's progress only what it sees itself.
+func (s *state) lead(n int) {
+	s.leader = uint8(n) + 1
+	s.synced = 0
+	for l := range (s.learners & s.connected()).all {
+		if s.data[l] == whole {
+			s.synced = s.synced.with(l)
+		}
+	}
+}
+
+// tick lets etcd move: removed members stop, a leader is elected, and who follows one publishes itself.
+func (s *state) tick() {
+	if s.leads() {
+		for n := range (s.removed & s.connected()).all {
+			s.stop(n)
+		}
+	}
+	if s.hasQuorum() && !s.leads() {
+		s.lead(s.component().lowest())
+	}
+	s.published |= s.following()
+}
+
+// catchUp brings a learner up to date with the leader.
+func (s *state) catchUp(n int) {
+	s.data[n] = whole
+	s.synced = s.synced.with(n)
+}
+
+func (s *state) stop(n int) {
+	s.running, s.young = s.running.without(n), s.young.without(n)
+}
+
+// begin is what etcd makes of an empty data directory: false when it ends with an error.
+func (m *Model) begin(s *state, n int, p *pod) (ok bool, broken []string) {
+	switch p.start {
+	case bootstraps:
+		if ok = s.bootstrap(n); !ok {
+			return false, nil
+		}
+	case joins:
+		if !s.anyPeer(n) || !s.members().has(n) || p.told != s.members() {
+			return false, nil
+		}
+	default:
+		return false, nil
+	}
+	if s.born.has(n) {
+		if !s.voters.has(n) {
+			return false, nil // a learner that finds its log shorter than the leader remembers ends with a panic
+		}
+		broken = append(broken, "S10: "+name(n)+" begins with an empty directory, and has had data")
+	}
+	s.born = s.born.with(n)
+	s.data[n] = whole
+	if p.start == joins {
+		s.data[n] = behind
+	}
+	return true, broken
+}
+
+// bootstrap is etcd's static bootstrap: all who are told the same list form the same cluster.
+func (s *state) bootstrap(n int) bool {
+	switch {
+	case !s.live.record.exists || !s.live.record.initial.has(n):
+		return false
+	case !s.formed:
+		s.formed, s.voters = true, s.live.record.initial
+		s.used = max(s.used, uint8(s.voters.highest())+1)
+		return true
+	}
+	return !(s.published.has(n) && s.anyPeer(n)) // "has already been bootstrapped"
+}
+
+// anyPeer reports whether another member runs that can be asked.
+func (s *state) anyPeer(n int) bool { return s.formed && s.members().without(n)&s.connected() != 0 }

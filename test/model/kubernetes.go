@@ -1,0 +1,374 @@
+package model
+
+import "github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+
+// shown is what the caches show: frozen ones an old state, the others what is.
+func (s *state) shown() view {
+	v := s.live
+	if s.frozen&podCache != 0 {
+		v.pods = s.seen.pods
+	}
+	if s.frozen&claimCache != 0 {
+		v.claims = s.seen.claims
+	}
+	if s.frozen&recordCache != 0 {
+		v.record = s.seen.record
+	}
+	if s.frozen&parentCache != 0 {
+		v.parent = s.seen.parent
+	}
+	return v
+}
+
+func (s *state) freeze(kind uint8) {
+	s.frozen |= kind
+	switch kind {
+	case podCache:
+		s.seen.pods = s.live.pods
+	case claimCache:
+		s.seen.claims = s.live.claims
+	case recordCache:
+		s.seen.record = s.live.record
+	case parentCache:
+		s.seen.parent = s.live.parent
+	}
+}
+
+func (s *state) thaw(kind uint8) {
+	s.frozen &^= kind
+	switch kind {
+	case podCache:
+		s.seen.pods = [maxMembers]pod{}
+	case claimCache:
+		s.seen.claims = [maxMembers]claim{}
+	case recordCache:
+		s.seen.record = record{}
+	case parentCache:
+		s.seen.parent = parent{}
+	}
+}
+
+// ---- a call of the hooks
+
+// cut is where a call is cut off.
+type cut struct {
+	at     uint8
+	object object
+}
+
+const (
+	nowhere uint8 = iota
+	beforeStep
+	afterStep
+	beforeObject // in the middle of applying, before this one is deleted or written
+	beforeStatus
+)
+
+// object of the API server that an answer deletes or writes.
+type object struct {
+	kind   uint8
+	number uint8
+}
+
+const (
+	podObject uint8 = iota
+	claimObjectKind
+	recordObjectKind
+)
+
+// look observes and decides.
+func (m *Model) look(s *state, v *view) *verdict { return m.judge.on(s.observe(v)) }
+
+// act carries the step out, unless there is none, and decides on the answer.
+func (m *Model) act(s *state, v *view, first *verdict, on membership, racing bool) (*verdict, []string) {
+	if first.step.kind == noStep {
+		return first, first.broken
+	}
+	t := m.mutated(first.step)
+	done, broken := m.carryOut(s, t, on, v, racing)
+	o := s.observe(v)
+	o.done, o.failed = first.step, !done
+	then := m.judge.on(o)
+	return then, concat(first.broken, broken, then.broken)
+}
+
+// mutated is the step, or what a mutant makes of it.
+func (m *Model) mutated(t step) step {
+	if t.kind == addLearner && m.AddsVoters {
+		t.kind = addVoter
+	}
+	return t
+}
+
+// sync is a whole call, applied.
+func (m *Model) sync(s *state, c cut) []string {
+	v := s.shown()
+	first := m.look(s, &v)
+	if first.step.kind != noStep && c.at == beforeStep {
+		return first.broken
+	}
+	then, broken := m.act(s, &v, first, membership{s.voters, s.learners}, false)
+	if c.at == afterStep {
+		return broken
+	}
+	return concat(broken, m.apply(s, &v, &then.answer, c))
+}
+
+// twoSyncs are two calls that look at the same moment and both carry their step out.
+func (m *Model) twoSyncs(s *state) []string {
+	v := s.shown()
+	on := membership{s.voters, s.learners}
+	first := m.look(s, &v)
+	second, broken := m.act(s, &v, first, on, true)
+	late, more := m.act(s, &v, first, on, true)
+	broken = concat(broken, more, m.apply(s, &v, &second.answer, cut{}))
+	return concat(broken, m.apply(s, &v, &late.answer, cut{}))
+}
+
+// apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates going on
+// past errors, then the status.
+func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
+	broken, cutOff := m.deleteOmitted(s, v, a, c)
+	if cutOff || m.write(s, v, a, c) || c.at == beforeStatus {
+		return broken
+	}
+	s.live.parent.hasID = a.hasID
+	return broken
+}
+
+func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []string, cutOff bool) {
+	before := s.healthy()
+	for n := range maxMembers {
+		if !a.deletesPod(v, n) {
+			continue
+		}
+		if c.before(podObject, n) {
+			return broken, true
+		}
+		if s.live.pods[n].uid == v.pods[n].uid {
+			m.deletePod(s, n)
+		}
+	}
+	for n := range maxMembers {
+		if !a.deletesClaim(v, n) {
+			continue
+		}
+		if c.before(claimObjectKind, n) {
+			return broken, true
+		}
+		if s.live.claims[n].uid != v.claims[n].uid {
+			continue
+		}
+		if s.members().has(n) {
+			broken = append(broken, "S7: the claim "+name(n)+" is deleted, whose member is in the cluster")
+		}
+		m.deleteClaim(s, n)
+	}
+	// Before the first quorum is recorded a pod may be made anew that has meanwhile started (rule Reschedule).
+	if q := quorum(s.voters.size()); s.live.record.quorate && v.parent.replicas > 0 && before >= q && s.healthy() < q {
+		broken = append(broken, "S1: deleting pods takes the quorum away")
+	}
+	return broken, false
+}
+
+func (a *answer) deletesPod(v *view, n int) bool {
+	return v.pods[n].uid != 0 && v.pods[n].deleting == stays && a.podDo[n] == omit
+}
+
+func (a *answer) deletesClaim(v *view, n int) bool {
+	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
+}
+
+func (c cut) before(kind uint8, n int) bool {
+	return c.at == beforeObject && c.object == object{kind, uint8(n)}
+}
+
+// healthy is how many voters serve, and will go on serving.
+func (s *state) healthy() int {
+	n := 0
+	for m := range s.component().all {
+		if s.live.pods[m].deleting == stays {
+			n++
+		}
+	}
+	return n
+}
+
+// write creates and updates; true when it was cut off.
+func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
+	for n := range maxMembers {
+		if a.podDo[n] > keep {
+			if c.before(podObject, n) {
+				return true
+			}
+			m.writePod(s, v, a, n)
+		}
+	}
+	for n := range maxMembers {
+		if a.claims[n] == create {
+			if c.before(claimObjectKind, n) {
+				return true
+			}
+			if s.live.claims[n].uid == 0 {
+				s.live.claims[n] = claim{uid: s.freshClaim(n)}
+			}
+		}
+	}
+	if a.write {
+		if c.before(recordObjectKind, 0) {
+			return true
+		}
+		if s.live.record == v.record { // not there, or at the version that was seen
+			s.live.record = a.record
+		}
+	}
+	return false
+}
+
+func (m *Model) writePod(s *state, v *view, a *answer, n int) {
+	p := &s.live.pods[n]
+	switch {
+	case a.podDo[n] == create && p.uid == 0:
+		fresh := m.freshPod(s, n)
+		*p = a.pods[n]
+		p.uid = fresh
+	case a.podDo[n] == create, *p != v.pods[n]: // exists, or has changed
+	case a.podDo[n] == release:
+		p.gated = false
+	case a.podDo[n] == newImage:
+		p.version = a.record.version
+	}
+}
+
+// freshPod is a UID that no pod of this name has anywhere.
+func (m *Model) freshPod(s *state, n int) uint8 {
+	uid := max(s.live.pods[n].uid, s.seen.pods[n].uid, s.flight.view.pods[n].uid)
+	if m.Medium == v1alpha1.Memory {
+		uid = max(uid, s.recorded(n))
+	}
+	return uid + 1
+}
+
+func (s *state) freshClaim(n int) uint8 {
+	return 1 + max(s.live.claims[n].uid, s.seen.claims[n].uid, s.flight.view.claims[n].uid, s.recorded(n))
+}
+
+// recorded is the highest UID that any copy of the record holds for the member.
+func (s *state) recorded(n int) uint8 {
+	return max(s.live.record.startsOn[n], s.seen.record.startsOn[n], s.flight.view.record.startsOn[n], s.flight.answer.record.startsOn[n])
+}
+
+func (m *Model) deletePod(s *state, n int) {
+	switch p := &s.live.pods[n]; {
+	case p.deleting != stays:
+	case p.bound:
+		p.deleting = leaving
+	default:
+		m.dropPod(s, n)
+	}
+}
+
+func (m *Model) dropPod(s *state, n int) {
+	s.live.pods[n] = pod{}
+	s.stop(n)
+	s.marked, s.prepared = s.marked.without(n), s.prepared.without(n)
+	if m.Medium == v1alpha1.Memory {
+		s.data[n] = nothing
+	}
+}
+
+func (m *Model) deleteClaim(s *state, n int) {
+	if s.live.pods[n].bound {
+		s.live.claims[n].deleting = true
+		return
+	}
+	s.dropClaim(n)
+}
+
+func (s *state) dropClaim(n int) {
+	s.live.claims[n] = claim{}
+	s.data[n] = nothing
+}
+
+// collect takes claims away that are being deleted and that no pod uses.
+func (s *state) collect() {
+	for n := range maxMembers {
+		if s.live.claims[n].deleting && !s.live.pods[n].bound {
+			s.dropClaim(n)
+		}
+	}
+}
+
+// ---- kubelets
+
+// kubelet does what there is to do for the pod of a member.
+func (m *Model) kubelet(s *state, n int) []string {
+	p := &s.live.pods[n]
+	switch {
+	case p.uid == 0, s.lost.has(n) && p.bound:
+		return nil
+	case p.deleting != stays:
+		m.dropPod(s, n)
+		return nil
+	case !p.bound && m.held(s, n):
+		return nil
+	}
+	p.bound = true
+	var broken []string
+	if !s.running.has(n) {
+		p.status, broken = m.start(s, n, p)
+	}
+	return broken
+}
+
+// held reports whether something keeps the pod from being given a node.
+func (m *Model) held(s *state, n int) bool {
+	noClaim := m.Medium == v1alpha1.Persistent && (s.live.claims[n].uid == 0 || s.live.claims[n].deleting)
+	return noClaim || s.live.pods[n].gated || s.lost.has(n) || s.stuck.has(n)
+}
+
+// start runs prepare, then etcd, and says how the pod stands.
+func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
+	if !s.prepared.has(n) {
+		if s.data[n] == nothing && (p.start == resumes || s.marked.has(n)) {
+			return refused, nil
+		}
+		s.marked, s.prepared = s.marked.with(n), s.prepared.with(n)
+	}
+	if s.data[n] == nothing {
+		var ok bool
+		if ok, broken = m.begin(s, n, p); !ok {
+			return crashes, broken
+		}
+	}
+	if s.removed.has(n) {
+		return crashes, broken
+	}
+	s.running = s.running.with(n)
+	if m.Young {
+		s.young = s.young.with(n)
+	}
+	return runs, broken
+}
+
+// reboot restarts the node under a pod: what was in memory is gone, and prepare runs again.
+func (m *Model) reboot(s *state, n int) {
+	s.lost = s.lost.without(n)
+	if s.live.pods[n].uid == 0 {
+		return
+	}
+	s.stop(n)
+	s.prepared = s.prepared.without(n)
+	if m.Medium == v1alpha1.Memory {
+		s.data[n] = nothing
+	}
+}
+
+// concat joins lists of broken rules, which are nearly always empty.
+func concat(lists ...[]string) []string {
+	var all []string
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}

@@ -1,0 +1,181 @@
+package model
+
+import (
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Model is a world to be searched: how it begins, and how much may go wrong.
+type Model struct {
+	Medium   v1alpha1.Medium
+	Replicas int
+	// Ready begins with a cluster that has converged, instead of one that has just been asked for.
+	Ready bool
+	// Faults, Edits and Hitches are how many of each may happen on one path. A fault takes or silences something, an edit is a
+	// person's change of the spec, a hitch is a cache that lags or a call that overlaps with what else happens. A call that is
+	// cut off needs no budget: it may always be.
+	Faults, Edits, Hitches int
+	// Sizes are what spec.replicas may be edited to.
+	Sizes []int
+	// Young lets etcd insist on connections of five seconds.
+	Young bool
+
+	// Decide is hooks.Decide unless it is set.
+	Decide func(hooks.Observation) hooks.Decision
+	// AddsVoters makes voters of the members that the hooks add as learners.
+	AddsVoters bool
+
+	judge *judge
+}
+
+// prepare makes the model ready for use.
+func (m *Model) prepare() {
+	if m.judge != nil {
+		return
+	}
+	decide := m.Decide
+	if decide == nil {
+		decide = hooks.Decide
+	}
+	m.judge = newJudge(m.Medium, decide)
+}
+
+// first is the state in which everything begins.
+func (m *Model) first() state {
+	m.prepare()
+	var s state
+	s.live.parent = parent{replicas: uint8(m.Replicas)}
+	if m.Ready {
+		m.settle(&s)
+	}
+	s.faults, s.edits, s.hitches = uint8(m.Faults), uint8(m.Edits), uint8(m.Hitches)
+	canonical(&s)
+	return s
+}
+
+// settle lets everything run without a fault until nothing moves any more; it returns the rules that were broken.
+func (m *Model) settle(s *state) (broken []string) {
+	for range 500 {
+		before := *s
+		broken = append(broken, m.pass(s)...)
+		if *s == before {
+			return broken
+		}
+	}
+	return append(broken, "S16: still busy")
+}
+
+// pass is one round in which everybody moves once.
+func (m *Model) pass(s *state) (broken []string) {
+	broken = m.sync(s, cut{})
+	s.collect()
+	for n := range maxMembers {
+		broken = append(broken, m.kubelet(s, n)...)
+	}
+	s.later()
+	s.tick()
+	for n := range (s.learners & s.following()).all {
+		s.catchUp(n)
+	}
+	canonical(s)
+	return broken
+}
+
+// later lets time pass: grace periods end, and connections grow old.
+func (s *state) later() {
+	s.young = 0
+	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
+		for n := range v.pods {
+			if v.pods[n].deleting == leaving {
+				v.pods[n].deleting = overdue
+			}
+		}
+	}
+}
+
+// rest says how a state stands that nothing moves any more: whether a call changes nothing, and whether that is as the spec
+// wants it.
+func (m *Model) rest(s *state) (quiet bool, v *verdict) {
+	if s.frozen != 0 || s.flight.phase != none || s.down || s.nospace || s.lost|s.stuck|s.unreachable|s.isolated != 0 {
+		return false, nil
+	}
+	shown := s.shown()
+	v = m.look(s, &shown)
+	quiet = v.step.kind == noStep && !v.answer.changes(&shown) && v.answer.hasID == shown.parent.hasID
+	return quiet, v
+}
+
+// changes reports whether the answer deletes or writes anything.
+func (a *answer) changes(v *view) bool {
+	for n := range maxMembers {
+		if a.podDo[n] > keep || a.claims[n] == create || a.deletesPod(v, n) || a.deletesClaim(v, n) {
+			return true
+		}
+	}
+	return a.write
+}
+
+// converged reports whether the cluster is as the spec wants it, with nothing left over.
+func (m *Model) converged(s *state) bool {
+	quiet, v := m.rest(s)
+	if !quiet || !v.settled {
+		return false
+	}
+	if s.live.parent.replicas == 0 {
+		return s.pods() == 0
+	}
+	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters && s.following() == s.voters
+	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.voters)
+}
+
+func (s *state) pods() set {
+	var all set
+	for n := range s.live.pods {
+		if s.live.pods[n].uid != 0 {
+			all = all.with(n)
+		}
+	}
+	return all
+}
+
+func (s *state) claims() set {
+	var all set
+	for n := range s.live.claims {
+		if s.live.claims[n].uid != 0 {
+			all = all.with(n)
+		}
+	}
+	return all
+}
+
+// bereft reports whether faults have left less than a majority with data, after which no cluster may come back by itself. Before
+// the first quorum is recorded, a member counts that may still begin; afterwards nobody can tell, while blind, whether an empty
+// volume was never used or was emptied (S10).
+func (m *Model) bereft(s *state) bool {
+	voters := s.voters
+	if !s.formed {
+		if !s.live.record.founded {
+			return false
+		}
+		voters = s.live.record.initial
+	}
+	held, unplugged := 0, set(0)
+	if m.Medium == v1alpha1.Memory {
+		unplugged = s.lost // what was in memory there is gone, though nobody knows it yet
+	}
+	for n := range voters.all {
+		if s.data[n] != nothing && !unplugged.has(n) || !s.live.record.quorate && !s.born.has(n) && m.onGround(s, n) {
+			held++
+		}
+	}
+	return held < quorum(voters.size())
+}
+
+// onGround reports whether what the member may start on is there.
+func (m *Model) onGround(s *state, n int) bool {
+	uid := s.live.record.startsOn[n]
+	if m.Medium == v1alpha1.Memory {
+		return uid != 0 && s.live.pods[n].uid == uid
+	}
+	return uid != 0 && s.live.claims[n].uid == uid
+}

@@ -1,0 +1,228 @@
+package model
+
+import "math/bits"
+
+// maxMembers is how many member numbers one state may hold at a time.
+const maxMembers = 12
+
+// set of members, by number.
+type set uint16
+
+func (s set) has(n int) bool    { return s>>n&1 == 1 }
+func (s set) with(n int) set    { return s | 1<<n }
+func (s set) without(n int) set { return s &^ (1 << n) }
+func (s set) size() int         { return bits.OnesCount16(uint16(s)) }
+func (s set) below(n int) set   { return s & (1<<n - 1) }
+func (s set) lowest() int       { return bits.TrailingZeros16(uint16(s)) }
+func (s set) highest() int      { return bits.Len16(uint16(s)) - 1 }
+func one(n int) set             { return 1 << n }
+func (s set) all(yield func(int) bool) {
+	for ; s != 0; s &= s - 1 {
+		if !yield(s.lowest()) {
+			return
+		}
+	}
+}
+
+// pod as the API server stores it, and as a cache shows it. Pods of one name differ in their uid; 0 is no pod.
+type pod struct {
+	told     set // the membership that a joining member is told
+	uid      uint8
+	start    uint8
+	status   uint8
+	deleting uint8
+	template uint8
+	version  uint8
+	gated    bool
+	bound    bool // to a node, and with an address
+}
+
+// How a pod starts its member.
+const (
+	bootstraps uint8 = iota
+	joins
+	resumes
+)
+
+// What the kubelet has reported of a pod.
+const (
+	pending uint8 = iota
+	runs          // etcd runs, or has run when last heard of
+	crashes       // etcd ends again and again
+	refused       // prepare found no data where there must be some
+)
+
+// Whether an object is being deleted.
+const (
+	stays   uint8 = iota
+	leaving       // within its grace period
+	overdue       // its grace period has long passed
+)
+
+// claim as stored and as shown; a uid of 0 is none.
+type claim struct {
+	uid      uint8
+	deleting bool
+}
+
+// record is the epoch's ConfigMap.
+type record struct {
+	initial  set
+	startsOn [maxMembers]uint8 // uid of the claim or memory pod; 0 is none
+	exists   bool
+	founded  bool
+	quorate  bool
+	next     uint8
+	version  uint8
+}
+
+// parent is what the EtcdCluster says.
+type parent struct {
+	replicas, version, template uint8
+	hasID                       bool // status.clusterID
+}
+
+// view is what the hooks are shown.
+type view struct {
+	pods   [maxMembers]pod
+	claims [maxMembers]claim
+	record record
+	parent parent
+}
+
+// Kinds of cache, as bits of state.frozen.
+const (
+	podCache uint8 = 1 << iota
+	claimCache
+	recordCache
+	parentCache
+)
+
+var caches = []uint8{podCache, claimCache, recordCache, parentCache}
+
+// state is everything. Fields are ordered so that there is no padding: a state is compared and hashed as its bytes.
+type state struct {
+	live view // at the API server
+	seen view // by the caches that are frozen; zero where a cache is not
+
+	// flight is a call that is under way.
+	flight flight
+
+	// data is what each member's volume (or tmpfs) holds.
+	data [maxMembers]uint8
+
+	// Of processes and nodes: which members run, since less than five seconds, whose prepare has passed in this pod, passed
+	// since the node's last boot, whose node is lost, whose pod no node takes.
+	running, young, marked, prepared, lost, stuck set
+	// Of the network: whom the hooks don't reach, who hears nobody.
+	unreachable, isolated set
+	// Of etcd: the members, who of them have published themselves, whom the leader has brought up to date, and of members past
+	// and present, who has begun with data of its own, and who was removed.
+	voters, learners, published, synced, born, removed set
+
+	leader  uint8 // number+1; 0 for none
+	frozen  uint8
+	used    uint8 // the highest number that a member ever had, plus 1
+	formed  bool  // a cluster has formed
+	down    bool  // the hooks reach no etcd at all
+	nospace bool  // a member has raised the alarm
+
+	faults, edits, hitches uint8 // still to come
+}
+
+// What data there is.
+const (
+	nothing uint8 = iota
+	behind        // a learner's that has not caught up
+	whole         // all that was agreed when the member was last connected
+)
+
+// flight is a call under way: its answer, or before that its step.
+type flight struct {
+	phase uint8
+	// disturbed: a fault came between a decision and its step; the step is then judged by what was known.
+	disturbed bool
+	view      view
+	step      step
+	list      membership
+	answer    answer
+}
+
+// Phases of a call under way.
+const (
+	none     uint8 = iota
+	deciding       // decided on a step that is not yet carried out
+	answered       // the answer is on its way
+)
+
+// membership is a member list as somebody has read it.
+type membership struct {
+	voters, learners set
+}
+
+// step of etcd's membership.
+type step struct {
+	kind, member uint8
+}
+
+// Kinds of step.
+const (
+	noStep uint8 = iota
+	addLearner
+	promote
+	remove
+	moveLeader
+	addVoter // never Quorate's; a mutant's
+)
+
+// answer is what the hooks want.
+type answer struct {
+	pods   [maxMembers]pod   // those to be created
+	podDo  [maxMembers]uint8 // what becomes of each pod
+	claims [maxMembers]uint8 // and of each claim
+	record record
+	write  bool // the record is to be created or updated
+	hasID  bool // what the status will say
+}
+
+// What becomes of an object.
+const (
+	omit uint8 = iota
+	keep
+	create
+	release  // a pod's scheduling gate goes
+	newImage // a pod's image changes
+)
+
+// ---- words for facts
+
+func (s *state) members() set { return s.voters | s.learners }
+
+func (s *state) connected() set { return s.running &^ s.isolated }
+
+// component is the voters that hear each other; with one voter alone isolation does not matter.
+func (s *state) component() set {
+	if s.voters.size() == 1 {
+		return s.voters & s.running
+	}
+	return s.voters & s.connected()
+}
+
+func (s *state) hasQuorum() bool {
+	return s.formed && s.component().size() >= quorum(s.voters.size())
+}
+
+// leads reports whether a majority hears a leader now.
+func (s *state) leads() bool {
+	return s.hasQuorum() && s.leader > 0 && s.component().has(int(s.leader)-1)
+}
+
+// following are the members that follow a leader now.
+func (s *state) following() set {
+	if !s.leads() {
+		return 0
+	}
+	return s.component() | s.learners&s.connected()
+}
+
+func quorum(n int) int { return n/2 + 1 }
