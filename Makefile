@@ -15,6 +15,8 @@ IN_LAB := eval "$$($(LAB) env)" &&
 
 RUN ?= .
 FUZZTIME ?= 30s
+FOR ?= 5m
+SEED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -107,12 +109,16 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
 	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/e2e/..."
 
+.PHONY: chaos
+chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
+	@$(IN_LAB) V=1 bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
+
 .PHONY: bench
 bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
 	@$(IN_LAB) test/bench/bench.sh
 
 # Drains want three nodes.
-e2e: export NODES ?= 3
+e2e chaos: export NODES ?= 3
 
 # The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
 bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum

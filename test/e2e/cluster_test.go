@@ -33,7 +33,13 @@ func newCluster(t *testing.T, spec string) *cluster {
 
 func inNamespace(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, ns: "e2e-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name()))}
+	return namespaced(t, "e2e-"+strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name())))
+}
+
+// namespaced is a cluster in a new namespace of this name, which goes with the test.
+func namespaced(t *testing.T, ns string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, ns: ns}
 	kube(t, "create", "namespace", c.ns)
 	t.Cleanup(func() {
 		if t.Failed() {

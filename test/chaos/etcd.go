@@ -1,0 +1,249 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// Faults between Quorate and etcd.
+const (
+	EtcdRefused    Fault = "etcd: request refused"        // as if nobody listened
+	EtcdDropped    Fault = "etcd: request dropped"        // nobody answers
+	EtcdBroken     Fault = "etcd: answer dropped"         // carried out, then the connection breaks
+	EtcdUnanswered Fault = "etcd: answer never comes"     // carried out, and nobody answers
+	EtcdOverdue    Fault = "etcd: request after timeout"  // carried out when nobody waits any more
+	EtcdSlow       Fault = "etcd: answer delayed"         // but in time, or nearly
+	EtcdAtOnce     Fault = "etcd: request twice at once"  // one of the answers counts
+	EtcdAgain      Fault = "etcd: request twice in a row" // one of the answers counts
+)
+
+// What only asks is asked all the time, and a call of the hook asks several times.
+var (
+	askWeights = []Weight{
+		{EtcdRefused, 2}, {EtcdDropped, 2}, {EtcdBroken, 2}, {EtcdUnanswered, 1}, {EtcdOverdue, 1}, {EtcdSlow, 4}, {EtcdAtOnce, 1}, {EtcdAgain, 1},
+	}
+	changeWeights = []Weight{
+		{EtcdRefused, 4}, {EtcdDropped, 4}, {EtcdBroken, 10}, {EtcdUnanswered, 6}, {EtcdOverdue, 8}, {EtcdSlow, 8}, {EtcdAtOnce, 8}, {EtcdAgain, 8},
+	}
+)
+
+// Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant, and
+// connects to that: whoever routes the callers to it keeps the destination of their packets.
+type Etcd struct {
+	Schedule *Schedule
+	// Dial connects to a member.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Saw hears of every call that a member has answered. It may be called from several goroutines at once.
+	Saw func(method string, request, answer []byte)
+
+	running sync.WaitGroup
+}
+
+// Server serves the proxy's side towards Quorate.
+func (e *Etcd) Server() *grpc.Server {
+	return grpc.NewServer(grpc.UnknownServiceHandler(e.handle), grpc.ForceServerCodec(asBytes{}))
+}
+
+// Wait waits until nothing of an earlier fault is under way any more. Stop the schedule first.
+func (e *Etcd) Wait() { e.running.Wait() }
+
+// message is one message of gRPC, not looked into.
+type message struct{ bytes []byte }
+
+// asBytes is a codec that leaves messages as they are.
+type asBytes struct{}
+
+func (asBytes) Name() string { return "proto" }
+
+func (asBytes) Marshal(v any) ([]byte, error) {
+	m, ok := v.(*message)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no message", v)
+	}
+	return m.bytes, nil
+}
+
+func (asBytes) Unmarshal(data []byte, v any) error {
+	m, ok := v.(*message)
+	if !ok {
+		return fmt.Errorf("a %T is no message", v)
+	}
+	m.bytes = append([]byte(nil), data...)
+	return nil
+}
+
+// rpc is one call on its way through the proxy.
+type rpc struct {
+	e       *Etcd
+	address string
+	full    string // /etcdserverpb.Cluster/MemberList
+	request message
+	header  metadata.MD
+}
+
+// handle serves one call; all those that Quorate makes are of one request and one answer.
+func (e *Etcd) handle(_ any, stream grpc.ServerStream) error {
+	e.running.Add(1)
+	defer e.running.Done()
+	full, _ := grpc.MethodFromServerStream(stream)
+	p, ok := peer.FromContext(stream.Context())
+	if !ok || p.LocalAddr == nil {
+		return status.Error(codes.Internal, "chaos: the address is not known")
+	}
+	c := &rpc{e: e, address: p.LocalAddr.String(), full: full}
+	c.header, _ = metadata.FromIncomingContext(stream.Context())
+	if err := stream.RecvMsg(&c.request); err != nil {
+		return err
+	}
+	answer, err := c.disturbed(stream.Context())
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(answer)
+}
+
+func (c *rpc) method() string { return path.Base(c.full) }
+
+// changes reports whether the call changes something in etcd.
+func (c *rpc) changes() bool {
+	switch c.method() {
+	case "Status", "MemberList":
+		return false
+	}
+	return true
+}
+
+func (c *rpc) disturbed(ctx context.Context) (*message, error) {
+	dice := c.e.Schedule.Next("etcd " + c.method())
+	if dice == nil {
+		return c.carryOut(ctx)
+	}
+	weights := askWeights
+	if c.changes() {
+		weights = changeWeights
+	}
+	fault := Pick(dice, weights)
+	what := string(fault)
+	if fault == Calm {
+		what = "calls of etcd, undisturbed"
+	}
+	answer, err := c.meet(ctx, fault, dice)
+	c.e.Schedule.Count(what, c.method())
+	return answer, err
+}
+
+var (
+	errRefused = status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: chaos: connect: connection refused"`)
+	errBroken  = status.Error(codes.Unavailable, "error reading from server: EOF")
+)
+
+func (c *rpc) meet(ctx context.Context, fault Fault, dice *rand.Rand) (*message, error) {
+	switch fault {
+	case EtcdRefused:
+		return nil, errRefused
+	case EtcdDropped:
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case EtcdBroken:
+		_, _ = c.carryOut(ctx)
+		return nil, errBroken
+	case EtcdUnanswered:
+		_, _ = c.carryOut(ctx)
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case EtcdOverdue:
+		c.later(between(dice, 0, 4*time.Second), ctx.Done())
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	case EtcdSlow:
+		delay := between(dice, 50*time.Millisecond, 1600*time.Millisecond)
+		answer, err := c.carryOut(ctx)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+		return answer, err
+	case EtcdAtOnce, EtcdAgain:
+		return c.twice(ctx, fault, dice.IntN(2))
+	default:
+		return c.carryOut(ctx)
+	}
+}
+
+// later carries the call out a while after its caller has given it up.
+func (c *rpc) later(delay time.Duration, givenUp <-chan struct{}) {
+	c.e.running.Go(func() {
+		<-givenUp
+		<-time.After(delay)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_, err := c.carryOut(ctx)
+		if c.changes() {
+			c.e.Schedule.Count("etcd: "+c.method()+" after its timeout", outcome(err))
+		}
+	})
+}
+
+// twice carries the call out twice and answers with the first or the second answer.
+func (c *rpc) twice(ctx context.Context, fault Fault, counts int) (*message, error) {
+	type result struct {
+		answer *message
+		err    error
+	}
+	second := make(chan result, 1)
+	carryOut := func() {
+		answer, err := c.carryOut(ctx)
+		second <- result{answer, err}
+	}
+	if fault == EtcdAtOnce {
+		go carryOut()
+	}
+	answer, err := c.carryOut(ctx)
+	if fault == EtcdAgain {
+		carryOut()
+	}
+	both := []result{{answer, err}, <-second}
+	if c.changes() {
+		c.e.Schedule.Count("etcd: "+c.method()+" twice", outcome(both[0].err)+" and "+outcome(both[1].err))
+	}
+	return both[counts].answer, both[counts].err
+}
+
+// outcome is what came of a change, in etcd's words.
+func outcome(err error) string {
+	if err == nil {
+		return "done"
+	}
+	return "\"" + status.Convert(err).Message() + "\""
+}
+
+// carryOut makes the call at the member, over a connection of its own: what is kept open would hide that the address has
+// another owner now.
+func (c *rpc) carryOut(ctx context.Context) (*message, error) {
+	conn, err := grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(c.e.Dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(asBytes{})))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	var answer message
+	if err := conn.Invoke(metadata.NewOutgoingContext(ctx, c.header), c.full, &c.request, &answer); err != nil {
+		return nil, err
+	}
+	if c.e.Saw != nil {
+		c.e.Saw(c.method(), c.request.bytes, answer.bytes)
+	}
+	return &answer, nil
+}

@@ -1,0 +1,187 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// A view is what a lagging cache of Metacontroller shows of one kind (the parent, or one kind of children) of one cluster. It
+// may stand still for a while and then skip states; it never goes back.
+type view[T any] struct {
+	versions []T // what Metacontroller has sent; the first is what was shown last
+	frozen   time.Time
+}
+
+// show adds the newest version and says what the lagging cache shows now, and for how long it will stand still.
+func (v *view[T]) show(newest T, dice *rand.Rand, now time.Time) (shown T, stale bool, rest time.Duration) {
+	v.versions = append(v.versions, newest)
+	if dice == nil {
+		v.frozen = time.Time{}
+		v.versions = v.versions[len(v.versions)-1:]
+		return newest, false, 0
+	}
+	freezes, length, skip := dice.IntN(100) < freezePercent, between(dice, 300*time.Millisecond, longestFreeze), dice.Uint64()
+	if now.Before(v.frozen) {
+		return v.versions[0], len(v.versions) > 1, v.frozen.Sub(now)
+	}
+	if freezes && len(v.versions) > 1 {
+		v.frozen = now.Add(length)
+		// Of what has come since the last call, any may be what it stands still at.
+		v.versions = v.versions[skip%uint64(len(v.versions)):]
+		return v.versions[0], len(v.versions) > 1, length
+	}
+	v.versions = v.versions[len(v.versions)-1:]
+	return newest, false, 0
+}
+
+const (
+	freezePercent = 8 // of all calls, for each kind on its own
+	longestFreeze = 8 * time.Second
+)
+
+// views are all views of one cluster.
+type views struct {
+	parent   view[object]
+	children map[string]*view[map[string]object]
+}
+
+// lag makes of a call what lagging caches would have sent. It names the kinds that are stale, and says after how long the last
+// of them catches up.
+func (v *views) lag(c *call, dice *rand.Rand, now time.Time) (shown *call, stale []string, rest time.Duration) {
+	shown = &call{whole: c.whole, children: map[string]map[string]object{}}
+	note := func(kind string, isStale bool, left time.Duration) {
+		if isStale {
+			stale = append(stale, kind)
+		}
+		rest = max(rest, left)
+	}
+	var old bool
+	var left time.Duration
+	shown.parent, old, left = v.parent.show(c.parent, dice, now)
+	note("parent", old && shown.parent.meta.ResourceVersion != c.parent.meta.ResourceVersion, left)
+	if v.children == nil {
+		v.children = map[string]*view[map[string]object]{}
+	}
+	for _, kind := range kindsOf(c) {
+		if v.children[kind] == nil {
+			v.children[kind] = &view[map[string]object]{}
+		}
+		shown.children[kind], old, left = v.children[kind].show(c.children[kind], dice, now)
+		note(kind, old && !same(shown.children[kind], c.children[kind]), left)
+	}
+	return shown, stale, rest
+}
+
+func kindsOf(c *call) []string {
+	var kinds []string
+	for kind := range c.children {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func same(a, b map[string]object) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, o := range a {
+		if other, there := b[name]; !there || o.meta.ResourceVersion != other.meta.ResourceVersion {
+			return false
+		}
+	}
+	return true
+}
+
+// asIfStale makes of the answer to a stale view what Metacontroller would have done with it had its own caches been so stale:
+// the API server refuses what is based on an old object. An update of one that has changed is a conflict, a creation of one
+// that exists is refused, an update of one that is gone fails, a deletion reaches only the very object that was seen (its UID
+// goes along).
+func (a *answer) asIfStale(shown, real *call) error {
+	asked := a.asked()
+	a.Children = nil
+	for kind, objects := range real.children {
+		for name, is := range objects {
+			was, seen := shown.children[kind][name]
+			want, wanted := asked[kind][name]
+			delete(asked[kind], name)
+			switch {
+			case seen && was.meta.UID == is.meta.UID && !wanted: // a deletion
+			case seen && was.meta.UID == is.meta.UID && was.meta.ResourceVersion == is.meta.ResourceVersion:
+				a.Children = append(a.Children, want)
+			default:
+				unchanged, err := is.asItIs()
+				if err != nil {
+					return fmt.Errorf("%s: %w", kind, err)
+				}
+				a.Children = append(a.Children, unchanged)
+			}
+		}
+	}
+	for kind, objects := range asked { // of these none exists
+		for name, want := range objects {
+			if _, seen := shown.children[kind][name]; !seen {
+				a.Children = append(a.Children, want)
+			}
+		}
+	}
+	if shown.parent.meta.Generation != real.parent.meta.Generation {
+		// Metacontroller would say itself that this status is that of an older spec; through us it would not.
+		a.Status = statusOf(real.parent)
+	}
+	return nil
+}
+
+// cut makes of an answer what is left of it when Metacontroller dies while it applies it: of its deletions, creations and
+// updates, in this order as Metacontroller makes them, only some first ones happen, and the status is not written. It reports
+// how many of how many; an answer that changes nothing can't be cut.
+func (a *answer) cut(real *call, dice *rand.Rand) (done, of int, err error) {
+	type change struct {
+		do   func()
+		undo func() error
+	}
+	var kept []child
+	keep := func(c child) func() { return func() { kept = append(kept, c) } }
+	var deletions, others []change
+	asked := a.asked()
+	for _, kind := range kindsOf(real) {
+		for name, is := range real.children[kind] {
+			stay := func() error {
+				unchanged, err := is.asItIs()
+				kept = append(kept, unchanged)
+				return err
+			}
+			want, wanted := asked[kind][name]
+			delete(asked[kind], name)
+			switch unchanged, err := is.asItIs(); {
+			case err != nil:
+				return 0, 0, err
+			case !wanted && is.meta.DeletionTimestamp == nil:
+				deletions = append(deletions, change{func() {}, stay})
+			case wanted && !equal(unchanged.raw, want.raw):
+				others = append(others, change{keep(want), stay})
+			case wanted:
+				kept = append(kept, want)
+			}
+		}
+		for _, want := range asked[kind] {
+			others = append(others, change{keep(want), func() error { return nil }})
+		}
+	}
+	changes := slices.Concat(deletions, others) // the order within each is that of Go's maps, as in Metacontroller
+	if len(changes) == 0 {
+		return 0, 0, nil
+	}
+	done = dice.IntN(len(changes))
+	for i, c := range changes {
+		if i < done {
+			c.do()
+		} else if err := c.undo(); err != nil {
+			return 0, 0, err
+		}
+	}
+	a.Children, a.Status = kept, statusOf(real.parent)
+	return done, len(changes), nil
+}
