@@ -76,17 +76,17 @@ func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.plain(w, r, body)
 		return
 	}
-	real, err := readCall(body)
+	actual, err := readCall(body)
 	if err != nil {
 		h.Broken(fmt.Errorf("a request of Metacontroller: %w", err))
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	if !h.Disturbs(real.parent.meta.Namespace) {
+	if !h.Disturbs(actual.parent.meta.Namespace) {
 		h.plain(w, r, body)
 		return
 	}
-	d := &disturbed{h: h, w: w, r: r, real: real, dice: h.Schedule.Next("hook")}
+	d := &disturbed{h: h, w: w, r: r, actual: actual, dice: h.Schedule.Next("hook")}
 	if err := d.look(); err != nil {
 		h.Broken(err)
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -191,15 +191,15 @@ func (h *Hooks) send(ctx context.Context, to *Replica, path string, body []byte)
 
 // disturbed is one call on its way through the proxy.
 type disturbed struct {
-	h     *Hooks
-	w     http.ResponseWriter
-	r     *http.Request
-	real  *call      // as Metacontroller sent it
-	shown *call      // as Quorate gets it
-	body  []byte     // shown, as JSON
-	dice  *rand.Rand // nil: no faults
-	stale []string   // what of shown is stale
-	rest  time.Duration
+	h      *Hooks
+	w      http.ResponseWriter
+	r      *http.Request
+	actual *call      // as Metacontroller sent it
+	shown  *call      // as Quorate gets it
+	body   []byte     // shown, as JSON
+	dice   *rand.Rand // nil: no faults
+	stale  []string   // what of shown is stale
+	rest   time.Duration
 }
 
 // look decides what Quorate gets to see.
@@ -210,11 +210,11 @@ func (d *disturbed) look() (err error) {
 	if h.views == nil {
 		h.views = map[string]*views{}
 	}
-	uid := d.real.parent.meta.UID
+	uid := d.actual.parent.meta.UID
 	if h.views[uid] == nil {
 		h.views[uid] = &views{}
 	}
-	d.shown, d.stale, d.rest = h.views[uid].lag(d.real, d.dice, time.Now())
+	d.shown, d.stale, d.rest = h.views[uid].lag(d.actual, d.dice, time.Now())
 	d.body, err = d.shown.body()
 	return err
 }
@@ -230,7 +230,12 @@ func (d *disturbed) serve() {
 	for _, kind := range d.stale {
 		count(hookStale+kindName(kind), "shown")
 	}
-	fault := Pick(d.dice, hookWeights)
+	d.meet(Pick(d.dice, hookWeights))
+}
+
+// meet lets the call meet a fault.
+func (d *disturbed) meet(fault Fault) {
+	count := d.h.Schedule.Count
 	ctx := d.r.Context()
 	switch fault {
 	case HookRefused:
@@ -336,14 +341,14 @@ func (d *disturbed) shape(a *answer, r *reply) error {
 		return errors.New("it has no children")
 	}
 	if len(d.stale) > 0 {
-		if err := a.asIfStale(d.shown, d.real); err != nil {
+		if err := a.asIfStale(d.shown, d.actual); err != nil {
 			return err
 		}
 	}
 	if d.dice == nil || d.dice.IntN(100) >= cutPercent {
 		return nil
 	}
-	done, of, err := a.cut(d.real, d.dice)
+	done, of, err := a.cut(d.actual, d.dice)
 	if err != nil || of == 0 {
 		return err
 	}

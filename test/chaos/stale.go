@@ -99,10 +99,10 @@ func same(a, b map[string]object) bool {
 // the API server refuses what is based on an old object. An update of one that has changed is a conflict, a creation of one
 // that exists is refused, an update of one that is gone fails, a deletion reaches only the very object that was seen (its UID
 // goes along).
-func (a *answer) asIfStale(shown, real *call) error {
+func (a *answer) asIfStale(shown, actual *call) error {
 	asked := a.asked()
 	a.Children = nil
-	for kind, objects := range real.children {
+	for kind, objects := range actual.children {
 		for name, is := range objects {
 			was, seen := shown.children[kind][name]
 			want, wanted := asked[kind][name]
@@ -127,9 +127,9 @@ func (a *answer) asIfStale(shown, real *call) error {
 			}
 		}
 	}
-	if shown.parent.meta.Generation != real.parent.meta.Generation {
+	if shown.parent.meta.Generation != actual.parent.meta.Generation {
 		// Metacontroller would say itself that this status is that of an older spec; through us it would not.
-		a.Status = statusOf(real.parent)
+		a.Status = statusOf(actual.parent)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (a *answer) asIfStale(shown, real *call) error {
 // cut makes of an answer what is left of it when Metacontroller dies while it applies it: of its deletions, creations and
 // updates, in this order as Metacontroller makes them, only some first ones happen, and the status is not written. It reports
 // how many of how many; an answer that changes nothing can't be cut.
-func (a *answer) cut(real *call, dice *rand.Rand) (done, of int, err error) {
+func (a *answer) cut(actual *call, dice *rand.Rand) (done, of int, err error) {
 	type change struct {
 		do   func()
 		undo func() error
@@ -146,8 +146,8 @@ func (a *answer) cut(real *call, dice *rand.Rand) (done, of int, err error) {
 	keep := func(c child) func() { return func() { kept = append(kept, c) } }
 	var deletions, others []change
 	asked := a.asked()
-	for _, kind := range kindsOf(real) {
-		for name, is := range real.children[kind] {
+	for _, kind := range kindsOf(actual) {
+		for name, is := range actual.children[kind] {
 			stay := func() error {
 				unchanged, err := is.asItIs()
 				kept = append(kept, unchanged)
@@ -182,6 +182,6 @@ func (a *answer) cut(real *call, dice *rand.Rand) (done, of int, err error) {
 			return 0, 0, err
 		}
 	}
-	a.Children, a.Status = kept, statusOf(real.parent)
+	a.Children, a.Status = kept, statusOf(actual.parent)
 	return done, len(changes), nil
 }

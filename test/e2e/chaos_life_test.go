@@ -244,8 +244,8 @@ func (l *life) loseStatus() string {
 func (l *life) killMetacontroller() string {
 	what := l.scale(8 - l.replicas)
 	kube(l.t, "-n", "metacontroller", "delete", "pods", "--all", "--grace-period=0", "--force")
-	l.whole(what+", Metacontroller killed", time.Now())
-	return l.scale(8-l.replicas) + " again"
+	l.whole("kill Metacontroller in "+what, time.Now())
+	return l.scale(8 - l.replicas)
 }
 
 // delete deletes the cluster under faults; nothing of it may stay.

@@ -123,6 +123,7 @@ func (n *network) httpClient() *http.Client {
 // replica is one process of bin/quorate, the binary that the lab's image holds, with every decision checked against the rules of
 // safety. It sees the island alone.
 type replica struct {
+	binary   string
 	at       string
 	island   *network
 	image    string
@@ -143,11 +144,7 @@ const (
 )
 
 func (r *replica) start() error {
-	binary, err := filepath.Abs("../../bin/quorate")
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(binary, "serve", "--listen="+r.at, "--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
+	cmd := exec.Command(r.binary, "serve", "--listen="+r.at, "--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
 	cmd.Env = append(os.Environ(), "QUORATE_VERIFY=1", "QUORATE_IMAGE="+r.image)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the thread lives as long as we do
 	stderr, err := cmd.StderrPipe()
@@ -177,7 +174,7 @@ func (r *replica) read(log io.Reader) {
 		}
 		r.mu.Unlock()
 		var line struct{ Level, Step, Outcome string }
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level == "ERROR" {
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level == "ERROR" || strings.Contains(lines.Text(), "rule of safety") {
 			r.broken(fmt.Errorf("quorate's log: %s", lines.Text()))
 		}
 		if verb, _, _ := strings.Cut(line.Step, " "); verb != "" {
@@ -218,11 +215,15 @@ func (r *replica) stop(t *testing.T) {
 // newReplicas starts Quorate some times.
 func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule, broken func(error)) []*chaos.Replica {
 	t.Helper()
+	binary := filepath.Join(t.TempDir(), "quorate") // a copy: whoever builds meanwhile does not change it
+	content, err := os.ReadFile("../../bin/quorate")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(binary, content, 0o755))
 	image := kube(t, "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
 	client := island.httpClient()
 	var all []*chaos.Replica
 	for i := range n {
-		r := &replica{at: fmt.Sprintf("127.0.0.1:%d", 8081+i), island: island, image: image, schedule: schedule, broken: broken}
+		r := &replica{binary: binary, at: fmt.Sprintf("127.0.0.1:%d", 8081+i), island: island, image: image, schedule: schedule, broken: broken}
 		require.NoError(t, r.start())
 		t.Cleanup(func() { r.stop(t) })
 		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.Kill})

@@ -149,8 +149,10 @@ func (s *storm) saw(method string, request, answer []byte) {
 	case "Status", "MemberPromote", "MemberRemove", "MoveLeader":
 	case "MemberAdd":
 		var add pb.MemberAddRequest
-		if err := proto.Unmarshal(request, &add); err != nil || !add.IsLearner {
-			s.breaks(fmt.Errorf("S4: a member is added as a voter (%v)", err))
+		if err := proto.Unmarshal(request, &add); err != nil {
+			s.breaks(err)
+		} else if !add.IsLearner {
+			s.breaks(fmt.Errorf("S4: %s is added as a voter", add.PeerURLs))
 		}
 	case "MemberList":
 		var list pb.MemberListResponse
