@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -37,7 +39,7 @@ func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, en
 	var failure error
 	for _, endpoint := range executors {
 		var asked bool
-		if asked, failure = e.doAt(ctx, step, on, endpoint); asked {
+		if asked, failure = e.doAt(ctx, step, on, endpoint, endpoints); asked {
 			return failure
 		}
 	}
@@ -82,7 +84,7 @@ func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
 
 // doAt carries out the step at one endpoint. It is not asked for the step when it could not give us the member list:
 // the next endpoint may be tried then.
-func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint) (asked bool, err error) {
+func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint, all []hooks.Endpoint) (asked bool, err error) {
 	client, err := e.open(endpoint)
 	if err != nil {
 		return false, err
@@ -98,7 +100,79 @@ func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	if !same(on, toMembership(list)) {
 		return true, ErrMembershipChanged
 	}
+	if promotion, ok := step.(hooks.Promote); ok {
+		if err := e.proveConnected(ctx, client, learnerOf(promotion, on, all)); err != nil {
+			return true, err
+		}
+	}
 	return true, e.call(ctx, step.Verb(), e.stepTimeout(), func(ctx context.Context) error { return carryOut(ctx, client, step) })
+}
+
+// learnerOf is where the learner that is to be promoted can be asked; nil when it has no address.
+func learnerOf(p hooks.Promote, on *hooks.Membership, all []hooks.Endpoint) *hooks.Endpoint {
+	i := slices.IndexFunc(all, func(e hooks.Endpoint) bool {
+		m := memberAt(on, e.PeerURL)
+		return m != nil && m.ID == p.ID
+	})
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// proveConnected lets the leader write an entry and sees it arrive at the learner (S5). Nothing else tells that the two hear
+// each other now: a learner that is cut off goes on naming its leader, since it never campaigns (tickElection in etcd's raft),
+// and the leader's guard remembers how far the learner had come (isLearnerReady in etcdserver/server.go). Promoted, it would
+// count for the quorum and not be heard. The entry is the question for the list of alarms, which etcd answers through the log.
+func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, learner *hooks.Endpoint) error {
+	if learner == nil {
+		return because(ErrLearnerCutOff, "it has no address")
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.timeout())
+	defer cancel()
+	if err := e.call(ctx, CallAlarmList, e.timeout(), func(ctx context.Context) error {
+		_, err := leader.AlarmList(ctx)
+		return err
+	}); err != nil {
+		return notDone(err)
+	}
+	written, err := e.index(ctx, leader)
+	if err != nil {
+		return notDone(err)
+	}
+	client, err := e.open(*learner)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	for {
+		arrived, err := e.index(ctx, client)
+		switch {
+		case err == nil && arrived >= written:
+			return nil
+		case err != nil:
+			return because(ErrLearnerCutOff, err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return because(ErrLearnerCutOff, "an entry that the leader wrote does not arrive")
+		case <-time.After(arrival):
+		}
+	}
+}
+
+// arrival is how often a learner is asked whether an entry has arrived: a leader tells what is committed with its next
+// heartbeat, after 100 ms at most.
+const arrival = 20 * time.Millisecond
+
+// index is the last entry that the member knows to be committed.
+func (e *Etcd) index(ctx context.Context, client *clientv3.Client) (index uint64, err error) {
+	err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) error {
+		status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+		index = status.GetRaftIndex()
+		return err
+	})
+	return index, err
 }
 
 // notDone rewords a failure to read the member list: nothing was changed, so that ErrNoAnswer would say too much.

@@ -26,9 +26,8 @@ func observed(t *testing.T, all []*fake) *hooks.Membership {
 func TestEachStepIsOneCallToTheLeader(t *testing.T) {
 	tests := map[string]hooks.Step{
 		"MemberAdd [http://demo-3.demo-peers:2380] learner=true": hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)},
-		"MemberPromote 3": hooks.Promote{ID: 3, Name: "demo-2"},
-		"MemberRemove 3":  hooks.Remove{ID: 3, Name: "demo-2"},
-		"MoveLeader 3":    hooks.MoveLeader{To: 3, Name: "demo-2"},
+		"MemberRemove 3": hooks.Remove{ID: 3, Name: "demo-2"},
+		"MoveLeader 3":   hooks.MoveLeader{To: 3, Name: "demo-2"},
 	}
 	for call, step := range tests {
 		t.Run(step.String(), func(t *testing.T) {
@@ -102,6 +101,46 @@ func TestOnlyTheLeaderPromotesAndHandsOver(t *testing.T) {
 		require.ErrorIs(t, new(Etcd).Do(t.Context(), step, on, endpointsOf(all)), ErrNoExecutor)
 		assert.Empty(t, all[1].calls())
 		assert.Empty(t, all[2].calls())
+	}
+}
+
+func TestALearnerIsPromotedOnceAnEntryOfTheLeaderHasReachedIt(t *testing.T) {
+	promote := hooks.Promote{ID: 3, Name: "demo-2"}
+
+	t.Run("it has", func(t *testing.T) {
+		all := fakes(t, 3)
+		require.NoError(t, new(Etcd).Do(t.Context(), promote, observed(t, all), endpointsOf(all)))
+		assert.Equal(t, []string{"MemberList", "Alarm", "Status", "MemberPromote 3"}, all[0].calls())
+		assert.Equal(t, []string{"Status"}, all[2].calls())
+	})
+
+	cutOff := map[string]struct {
+		happens func(t *testing.T, learner *fake)
+		says    string
+	}{
+		"it does not arrive": {
+			func(_ *testing.T, f *fake) { f.status.RaftIndex = 99 },
+			"promote demo-2: the learner is not connected to the leader: an entry that the leader wrote does not arrive",
+		},
+		"the learner has died": {
+			func(t *testing.T, f *fake) { f.endpoint.ClientURL = refused(t) },
+			"promote demo-2: the learner is not connected to the leader: unreachable: connection refused",
+		},
+		"the learner has no address": {
+			func(_ *testing.T, f *fake) { f.endpoint.PeerURL = "http://elsewhere:2380" },
+			"promote demo-2: the learner is not connected to the leader: it has no address",
+		},
+	}
+	for title, c := range cutOff {
+		t.Run(title, func(t *testing.T) {
+			all := fakes(t, 3)
+			on := observed(t, all)
+			c.happens(t, all[2])
+			err := (&Etcd{Timeout: 300 * time.Millisecond}).Do(t.Context(), promote, on, endpointsOf(all))
+			require.ErrorIs(t, err, ErrLearnerCutOff)
+			require.EqualError(t, err, c.says)
+			assert.NotContains(t, all[0].calls(), "MemberPromote 3")
+		})
 	}
 }
 

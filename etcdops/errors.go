@@ -28,6 +28,8 @@ var (
 	ErrNoQuorum = errors.New("the member list cannot be read")
 	// ErrStranger: the etcd at an endpoint is not the member that we meant.
 	ErrStranger = errors.New("another etcd answers at this address")
+	// ErrLearnerCutOff: the learner that is to be promoted does not get what the leader writes now (S5); why follows. Wait.
+	ErrLearnerCutOff = errors.New("the learner is not connected to the leader")
 	// ErrUnknownStep: a step of a kind that this package does not know.
 	ErrUnknownStep = errors.New("unknown step")
 
@@ -78,7 +80,7 @@ var (
 )
 
 var sentinels = []error{
-	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrUnknownStep,
+	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, ErrUnknownStep,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
 	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
 	ErrNoAnswer, ErrUnreachable, ErrFailed,

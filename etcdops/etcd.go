@@ -32,6 +32,7 @@ const (
 const (
 	CallStatus     = "status"
 	CallMemberList = "member-list"
+	CallAlarmList  = "alarm-list"
 )
 
 // Etcd implements [hooks.Etcd] over the network. The zero value works; the fields may not change once it is in use.

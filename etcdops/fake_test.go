@@ -89,6 +89,12 @@ func (f *fake) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, e
 	return f.status, nil
 }
 
+// Alarm is etcd's question for the list of alarms, which it answers through the log.
+func (f *fake) Alarm(context.Context, *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	f.note("Alarm")
+	return &pb.AlarmResponse{}, nil
+}
+
 func (f *fake) MemberList(_ context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
 	f.note("MemberList")
 	if !r.GetLinearizable() {

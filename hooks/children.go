@@ -261,12 +261,15 @@ func (v *view) listedPods(roll string) []*corev1.Pod {
 			pods = append(pods, v.keptListed(m)...)
 		case v.memory() && v.mayBeMade(m):
 			pods = append(pods, heldBack(v.podOf(m)))
-		case !v.memory() && v.usable(m.claim) && !v.mayBeMade(m):
+		case !v.memory() && v.usable(m.claim) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
 			pods = append(pods, v.podOf(m))
 		}
 	}
 	return sortPods(pods)
 }
+
+// joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
+func (v *view) joinsElsewhere(m *member) bool { return v.startOf(m) == StartJoin && v.claimGone(m) }
 
 func (v *view) keptListed(m *member) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})

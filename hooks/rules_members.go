@@ -83,13 +83,18 @@ func remake(v *view) *verdict {
 		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() || finished(m.pod) {
 			continue
 		}
-		voters := v.voters
-		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && serving(voters) >= quorum(len(voters))
+		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && v.spares(m)
 		if reason, stale := v.outdated(m); stale && disposable {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
 		}
 	}
 	return nil
+}
+
+// spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
+func (v *view) spares(m *member) bool {
+	rest := filter(v.voters, func(o *member) bool { return o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil })
+	return len(rest) >= quorum(len(v.voters))
 }
 
 // outdated reports whether the member's pod should be another one than it is, and why.

@@ -172,7 +172,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.name == "" || finished(m.pod) {
 		return false
 	}
-	return m.pod != nil || j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim)
+	return m.pod != nil || j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -187,11 +187,23 @@ func (j *judgement) podsThatGo() []string {
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
 		j.require(m == nil || !m.serving(), "S1", "the pod %s goes, which serves", name)
+		j.require(m == nil || m.Learner || j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
 		if m != nil || j.v.Etcd == nil {
 			rolled = append(rolled, name)
 		}
 	}
 	return rolled
+}
+
+// othersStay counts the other voters that serve and whose pods nobody has deleted.
+func (j *judgement) othersStay(m *member) int {
+	n := 0
+	for _, o := range j.v.voters {
+		if o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (j *judgement) newPod(pod *corev1.Pod) {

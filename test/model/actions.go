@@ -110,7 +110,7 @@ func (m *Model) calls(s *state, list []action) []action {
 		list = cuts(&v, &first.answer, false, list)
 	} else {
 		after := *s
-		then, _ := m.act(&after, &v, first, membership{s.voters, s.learners}, false)
+		then, _ := m.act(&after, &v, first, membership{s.voters, s.learners}, manner{})
 		list = cuts(&v, &then.answer, true, list)
 	}
 	if s.flight.phase != none {
@@ -274,11 +274,12 @@ func (m *Model) do(s *state, a action) (broken []string) {
 		return m.twoSyncs(s)
 	case callDecides:
 		s.flight.view = s.shown()
+		s.flight.disturbed = s.unseen
 		s.flight.phase, s.flight.step, s.flight.list = deciding, m.look(s, &s.flight.view).step, membership{s.voters, s.learners}
 	case callAnswers:
 		v := s.shown()
-		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, false)
-		s.flight.phase, s.flight.view, s.flight.answer = answered, v, then.answer
+		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, manner{})
+		s.flight = flight{phase: answered, view: v, answer: then.answer, disturbed: s.unseen}
 		return broken
 	case callGoesOn:
 		return m.goOn(s)
@@ -307,12 +308,12 @@ func (m *Model) goOn(s *state) []string {
 	f := s.flight
 	if f.phase == answered {
 		s.flight = flight{}
-		return m.apply(s, &f.view, &f.answer, cut{})
+		return m.apply(s, &f.view, &f.answer, cut{pardoned: f.disturbed})
 	}
 	// The decision was judged when it was made; what is left is its step.
-	then, broken := m.act(s, &f.view, &verdict{step: f.step}, f.list, false)
+	then, broken := m.act(s, &f.view, &verdict{step: f.step}, f.list, manner{pardoned: f.disturbed})
 	s.flight = flight{}
-	return concat(broken, m.apply(s, &f.view, &then.answer, cut{}))
+	return concat(broken, m.apply(s, &f.view, &then.answer, cut{pardoned: f.disturbed}))
 }
 
 // befall lets a fault happen or end, or a person edit.
@@ -361,7 +362,8 @@ func (m *Model) pay(s *state, d deed) {
 	switch classes[d] {
 	case fault:
 		s.faults--
-		s.flight.disturbed = s.flight.phase == deciding
+		s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
+		s.unseen = s.unseen || s.frozen&podCache != 0
 	case edit:
 		s.edits--
 	case hitch:

@@ -4,15 +4,26 @@ import (
 	"github.com/quorate-dev/quorate/test/guard"
 )
 
+// manner is how a step reaches etcd, or an answer the API server.
+type manner struct {
+	// racing: two calls have read the member list at the same moment.
+	racing bool
+	// pardoned: a fault came after the decision, which is then judged by what was known.
+	pardoned bool
+}
+
 // carryOut asks etcd for a step that was decided on this member list, as package etcdops does: it needs a member that can be
 // asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns whether etcd did
 // it, and which rules of safety that broke.
-func (m *Model) carryOut(s *state, t step, on membership, seen *view, racing bool) (done bool, broken []string) {
-	if !m.canAsk(s, t, on, seen) || !racing && on != (membership{s.voters, s.learners}) || !s.allows(t) {
+func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner) (done bool, broken []string) {
+	if !m.canAsk(s, t, on, seen) || !how.racing && on != (membership{s.voters, s.learners}) || !s.allows(t) {
+		return false, nil
+	}
+	n := int(t.member)
+	if t.kind == promote && s.learners.has(n) && !s.hears(n, seen) {
 		return false, nil
 	}
 	before := s.hasQuorum()
-	n := int(t.member)
 	switch t.kind {
 	case addLearner, addVoter:
 		if n < int(s.used) {
@@ -35,7 +46,7 @@ func (m *Model) carryOut(s *state, t step, on membership, seen *view, racing boo
 	case moveLeader:
 		s.lead(n)
 	}
-	if before && !s.hasQuorum() && !s.flight.disturbed {
+	if before && !s.hasQuorum() && !how.pardoned {
 		broken = append(broken, "S1: "+t.as(m.judge.cluster(&s.live.parent)).String()+" took the quorum away")
 	}
 	return true, broken
@@ -53,6 +64,12 @@ func (m *Model) canAsk(s *state, t step, on membership, seen *view) bool {
 		able &= s.leaderSet()
 	}
 	return able != 0
+}
+
+// hears reports whether what the leader writes now arrives at the learner, and the hooks see it there: etcdops proves that
+// before a promotion.
+func (s *state) hears(n int, seen *view) bool {
+	return s.leaderSet()&s.connected() != 0 && s.connected().has(n) && s.observe(seen).answering.has(n)
 }
 
 // leaderSet is the leader, or nobody.

@@ -38,7 +38,7 @@ func (s *state) thaw(kind uint8) {
 	s.frozen &^= kind
 	switch kind {
 	case podCache:
-		s.seen.pods = [maxMembers]pod{}
+		s.seen.pods, s.unseen = [maxMembers]pod{}, false
 	case claimCache:
 		s.seen.claims = [maxMembers]claim{}
 	case recordCache:
@@ -50,10 +50,11 @@ func (s *state) thaw(kind uint8) {
 
 // ---- a call of the hooks
 
-// cut is where a call is cut off.
+// cut is where a call is cut off, and whether what it deletes is judged by what was known when it was decided.
 type cut struct {
-	at     uint8
-	object object
+	at       uint8
+	object   object
+	pardoned bool
 }
 
 const (
@@ -80,12 +81,12 @@ const (
 func (m *Model) look(s *state, v *view) *verdict { return m.judge.on(s.observe(v)) }
 
 // act carries the step out, unless there is none, and decides on the answer.
-func (m *Model) act(s *state, v *view, first *verdict, on membership, racing bool) (*verdict, []string) {
+func (m *Model) act(s *state, v *view, first *verdict, on membership, how manner) (*verdict, []string) {
 	if first.step.kind == noStep {
 		return first, first.broken
 	}
 	t := m.mutated(first.step)
-	done, broken := m.carryOut(s, t, on, v, racing)
+	done, broken := m.carryOut(s, t, on, v, how)
 	o := s.observe(v)
 	o.done, o.failed = first.step, !done
 	then := m.judge.on(o)
@@ -107,7 +108,7 @@ func (m *Model) sync(s *state, c cut) []string {
 	if first.step.kind != noStep && c.at == beforeStep {
 		return first.broken
 	}
-	then, broken := m.act(s, &v, first, membership{s.voters, s.learners}, false)
+	then, broken := m.act(s, &v, first, membership{s.voters, s.learners}, manner{})
 	if c.at == afterStep {
 		return broken
 	}
@@ -119,8 +120,8 @@ func (m *Model) twoSyncs(s *state) []string {
 	v := s.shown()
 	on := membership{s.voters, s.learners}
 	first := m.look(s, &v)
-	second, broken := m.act(s, &v, first, on, true)
-	late, more := m.act(s, &v, first, on, true)
+	second, broken := m.act(s, &v, first, on, manner{racing: true})
+	late, more := m.act(s, &v, first, on, manner{racing: true})
 	broken = concat(broken, more, m.apply(s, &v, &second.answer, cut{}))
 	return concat(broken, m.apply(s, &v, &late.answer, cut{}))
 }
@@ -164,8 +165,8 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 		}
 		m.deleteClaim(s, n)
 	}
-	// Before the first quorum is recorded a pod may be made anew that has meanwhile started (rule Reschedule).
-	if q := quorum(s.voters.size()); s.live.record.quorate && v.parent.replicas > 0 && before >= q && s.healthy() < q {
+	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
+	if q := quorum(s.voters.size()); v.record.quorate && !c.pardoned && !s.unseen && v.parent.replicas > 0 && before >= q && s.healthy() < q {
 		broken = append(broken, "S1: deleting pods takes the quorum away")
 	}
 	return broken, false

@@ -126,6 +126,7 @@ type state struct {
 	formed  bool  // a cluster has formed
 	down    bool  // the hooks reach no etcd at all
 	nospace bool  // a member has raised the alarm
+	unseen  bool  // a fault came since the cache of pods froze: a deletion is then judged by what was known
 
 	faults, edits, hitches uint8 // still to come
 }
@@ -140,7 +141,7 @@ const (
 // flight is a call under way: its answer, or before that its step.
 type flight struct {
 	phase uint8
-	// disturbed: a fault came between a decision and its step; the step is then judged by what was known.
+	// disturbed: a fault came after the decision; what is done is then judged by what was known.
 	disturbed bool
 	view      view
 	step      step

@@ -161,9 +161,20 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 	if !c.racing && !sameMembers(on, c.list(on.ClusterID)) {
 		return etcdops.ErrMembershipChanged
 	}
+	if p, promotes := step.(hooks.Promote); promotes && !c.hears(cluster, p.ID) {
+		return etcdops.ErrLearnerCutOff
+	}
 	err := c.carryOut(cluster, step)
 	c.w.Oracle.afterStep(c.w, cluster, step)
 	return err
+}
+
+// hears reports whether what the leader writes now arrives at the member, and the hooks see it there. (A learner that is not
+// listed is for etcd to refuse.)
+func (c *client) hears(cluster Cluster, learner uint64) bool {
+	leader, _ := cluster.member(cluster.Leader)
+	m, listed := cluster.member(learner)
+	return !listed || c.w.connected(cluster, leader) && c.w.connected(cluster, m) && !c.w.Net.Unreachable[nameAt(m)]
 }
 
 // executor reports whether there is a member to ask for the step: for some steps only the leader will do, and never the
