@@ -16,7 +16,8 @@ type Member struct {
 	Started bool
 	// Connected: it runs, and hears the member that is asked. Settled: for at least five seconds (HealthInterval).
 	Connected, Settled bool
-	// InSync: the leader has sent it 90 % of its log or more. It need not live for that.
+	// InSync: the leader has sent it 90 % of its log or more. It need not live for that. A new leader has sent nothing to anybody
+	// yet, so that a member which died before is not in sync with it.
 	InSync bool
 	// Asked: it is the member that answers. It is always connected to itself.
 	Asked bool
@@ -54,7 +55,8 @@ func AddVoter(all []Member, taken bool) error {
 }
 
 // Promote is whether member i may become a voter; -1 is a member that is not listed. A learner that has died since it caught up
-// passes (rule S5). (mayPromoteMember, isLearnerReady, IsReadyToPromoteMember.)
+// passes (rule S5). That it is a learner is looked at last, so that a voter which is behind is "not ready" too.
+// (mayPromoteMember, isLearnerReady, IsReadyToPromoteMember; ValidateConfigurationChange.)
 func Promote(all []Member, i int) error {
 	if i < 0 {
 		return etcdops.ErrMemberGone
@@ -62,12 +64,12 @@ func Promote(all []Member, i int) error {
 	voters := votersOf(all)
 	started := count(voters, func(m Member) bool { return m.Started }) + 1
 	switch {
-	case !all[i].Learner:
-		return etcdops.ErrNotLearner
 	case !all[i].InSync:
 		return etcdops.ErrLearnerNotReady
 	case started < quorum(len(voters)+1):
 		return etcdops.ErrNotEnoughStarted
+	case !all[i].Learner:
+		return etcdops.ErrNotLearner
 	}
 	return nil
 }
