@@ -23,6 +23,9 @@ import (
 // not, and Metacontroller waits ever longer between two that fail.
 const patience = 5 * time.Minute
 
+// enough time is left for one more deed.
+const enough = 30 * time.Second
+
 // life is one life of a cluster, and the human in it.
 type life struct {
 	storm *storm
@@ -61,7 +64,7 @@ func (s *storm) life(round int, deadline time.Time) {
 	l.whole("create", began)
 	clients := newClients(c, s.node, s.seed, s.breaks)
 	for _, do := range l.plan() {
-		if time.Now().After(deadline) {
+		if time.Until(deadline) < enough {
 			break
 		}
 		began := time.Now()
@@ -96,9 +99,8 @@ func (s *storm) count(clients *clients) {
 // plan is what the human does in this life, in the order of the dice.
 func (l *life) plan() []func(*life) string {
 	deeds := []func(*life) string{
-		(*life).deletePod, (*life).deletePod, (*life).loseData, (*life).roll, (*life).loseStatus, (*life).killMetacontroller,
-		func(l *life) string { return l.scale(8 - l.replicas) }, // 3 to 5
-		func(l *life) string { return l.scale(8 - l.replicas) }, // 5 to 3
+		(*life).deletePod, (*life).loseData, (*life).roll, (*life).loseStatus,
+		(*life).rescale, (*life).rescale, meanwhile((*life).killMetacontroller), meanwhile((*life).deletePod), meanwhile((*life).loseData),
 	}
 	l.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
 	return deeds
@@ -109,8 +111,20 @@ func (l *life) plan() []func(*life) string {
 func (l *life) whole(what string, began time.Time) {
 	l.t.Helper()
 	eventually(l.t, patience, fmt.Sprintf("%s: whole again", what), func() string { l.storm.intact(); return l.wrong() })
-	l.storm.schedule.Count("human: "+strings.Join(strings.Fields(what)[:1], " "), "whole again")
+	l.storm.schedule.Count("human: "+deed(what), "whole again")
 	l.t.Logf("%s took %.1f s", what, time.Since(began).Seconds())
+}
+
+// deed is what the human did, without names and numbers.
+func deed(what string) string {
+	var words []string
+	for word := range strings.FieldsSeq(what) {
+		if strings.HasPrefix(word, name+"-") {
+			word = "a member"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
 }
 
 // wrong is what is not yet as the spec wants it; empty when nothing is.
@@ -185,7 +199,7 @@ func (l *life) deletePod() string {
 	}
 	kube(l.t, args...)
 	l.gone(victim)
-	return "delete " + victim.Name
+	return "delete the pod of " + victim.Name
 }
 
 // gone waits until a pod is not what it was.
@@ -213,7 +227,7 @@ func (l *life) loseData() string {
 		}
 		return ""
 	})
-	return "lose " + victim.Name
+	return "lose the data of " + victim.Name
 }
 
 // roll edits the template and deletes the pods that were made from the old one, each when the one before is back.
@@ -240,12 +254,29 @@ func (l *life) loseStatus() string {
 	return "lose the status"
 }
 
-// killMetacontroller kills it while the cluster grows or shrinks.
+// killMetacontroller kills it; Kubernetes starts another.
 func (l *life) killMetacontroller() string {
-	what := l.scale(8 - l.replicas)
 	kube(l.t, "-n", "metacontroller", "delete", "pods", "--all", "--grace-period=0", "--force")
-	l.whole("kill Metacontroller in "+what, time.Now())
-	return l.scale(8 - l.replicas)
+	return "kill Metacontroller"
+}
+
+// rescale takes the cluster from 3 to 5 or back.
+func (l *life) rescale() string { return l.scale(8 - l.replicas) }
+
+// meanwhile does something while the cluster grows or shrinks. Only one member is hurt by it.
+func meanwhile(do func(*life) string) func(*life) string {
+	return func(l *life) string {
+		before := len(l.ids())
+		what := l.rescale()
+		eventually(l.t, patience, "the change is under way", func() string {
+			l.storm.intact()
+			if len(l.ids()) == before {
+				return fmt.Sprintf("still %d members", before)
+			}
+			return ""
+		})
+		return do(l) + " meanwhile " + what
+	}
 }
 
 // delete deletes the cluster under faults; nothing of it may stay.
