@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,15 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
+
+// list lets the status have listed the member for some time.
+func list(o *Observation, member string, since time.Duration) {
+	for _, m := range o.Etcd.Members {
+		if m.Name == member {
+			o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: member, ID: hex(m.ID), Since: metav1.NewTime(now.Add(-since))})
+		}
+	}
+}
 
 // learnerAt lists demo-3 as a learner at this raft index, beside three voters at 1000, with five voters wanted.
 func learnerAt(index uint64) Observation {
@@ -88,13 +98,26 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		{"learner without its claim", "a volume that is going can't become a voter's", func() Observation {
 			o := learnerAt(1000)
 			o.Children.Claims["demo-3"].DeletionTimestamp = &metav1.Time{Time: now}
+			list(&o, "demo-3", callsEnd)
 			return o
 		}, "LearnerLost", Remove{ID: 4, Name: "demo-3"}},
 		{"learner that is no longer wanted", "the target was lowered meanwhile", func() Observation {
 			o := learnerAt(990)
 			o.Cluster.Spec.Replicas = new(int32(3))
+			list(&o, "demo-3", callsEnd)
 			return o
 		}, "LearnerSurplus", Remove{ID: 4, Name: "demo-3"}},
+		{"learner that is no longer wanted, just added", "a call that looked before it was added may add it again", func() Observation {
+			o := learnerAt(990)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			list(&o, "demo-3", callsEnd-time.Second)
+			return o
+		}, "LearnerSurplus", nil},
+		{"learner that is no longer wanted, of which the status knows nothing", "a lost status only delays", func() Observation {
+			o := learnerAt(990)
+			o.Cluster.Spec.Replicas = new(int32(3))
+			return o
+		}, "LearnerSurplus", nil},
 		{"promotion that would cost quorum", "2 of 4 voters are no quorum", func() Observation {
 			o := learnerAt(990)
 			silence(&o, "demo-1")

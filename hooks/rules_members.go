@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // The rules that change the members, with a quorum's answer in hand.
@@ -37,7 +40,7 @@ func learnerLost(v *view) *verdict {
 	if !lost {
 		return nil
 	}
-	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: %s", l.name, reason))
+	return v.dismiss(l, reason)
 }
 
 func learnerSurplus(v *view) *verdict {
@@ -45,7 +48,29 @@ func learnerSurplus(v *view) *verdict {
 	if l == nil || l.name == "" || len(v.voters) < v.wanted() {
 		return nil
 	}
-	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
+	return v.dismiss(l, fmt.Sprintf("there are %d voters already", len(v.voters)))
+}
+
+// callsEnd is longer than any call takes to reach etcd (server.Options.CallTimeout, 8 s unless set).
+const callsEnd = 20 * time.Second
+
+// dismiss removes a learner. A call that looked before it was added may still be about to add it, and would find the member
+// list as it was once the learner is gone: its name would be used again (S9). Such calls are over when the status has listed
+// the learner for long enough.
+func (v *view) dismiss(l *member, why string) *verdict {
+	why = fmt.Sprintf("removing the learner %s: %s", l.name, why)
+	if !v.listedLong(l) {
+		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, callsEnd.Seconds()), resync: patience}
+	}
+	return v.change(Remove{ID: l.ID, Name: l.name}, why)
+}
+
+// listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or old only
+// delays.
+func (v *view) listedLong(m *member) bool {
+	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == hex(m.ID) && !s.Since.IsZero() && !v.Now.Before(s.Since.Add(callsEnd))
+	})
 }
 
 func promote(v *view) *verdict {
@@ -75,7 +100,7 @@ func learnerYields(v *view) *verdict {
 	if l == nil || l.name == "" || lost == nil || l.serving() {
 		return nil
 	}
-	return v.change(Remove{ID: l.ID, Name: l.name}, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first (%s)", l.name, lost.name, reason))
+	return v.dismiss(l, fmt.Sprintf("it does not serve, and %s must be replaced first (%s)", lost.name, reason))
 }
 
 func remake(v *view) *verdict {
@@ -93,7 +118,9 @@ func remake(v *view) *verdict {
 
 // spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
 func (v *view) spares(m *member) bool {
-	rest := filter(v.voters, func(o *member) bool { return o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil })
+	rest := filter(v.voters, func(o *member) bool {
+		return o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil
+	})
 	return len(rest) >= quorum(len(v.voters))
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -107,6 +108,8 @@ func (j *judgement) remove(s Remove) {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	if m.Learner {
+		since, listed := j.listedSince(m)
+		j.require(listed && j.o.Now.Sub(since) >= callsEnd, "S9", "%s: a call from before its addition may add it again", s)
 		return
 	}
 	voters := j.v.voters
@@ -119,6 +122,16 @@ func (j *judgement) remove(s Remove) {
 	j.require(!m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// listedSince is a time since which the status lists the member; false when it does not.
+func (j *judgement) listedSince(m *member) (time.Time, bool) {
+	for _, s := range j.o.Cluster.Status.Members {
+		if s.ID == hex(m.ID) {
+			return s.Since.Time, !s.Since.IsZero()
+		}
+	}
+	return time.Time{}, false
 }
 
 // claims checks what becomes of the data.

@@ -329,9 +329,13 @@ func (s *story) writes() string {
 	return b.String()
 }
 
-const enough = 300
+const (
+	enough    = 300 // passes, of a second each or more
+	stillness = 5   // of them, 35 seconds in all
+)
 
-// stabilize lets everything run until five seconds pass in which nothing happens; after that one more call must be quiet (S16).
+// stabilize lets everything run until nothing has happened for longer than any rule waits, while time goes faster; after that
+// one more call must be quiet (S16).
 func (s *story) stabilize(a args) string {
 	var b strings.Builder
 	still := 0
@@ -343,7 +347,8 @@ func (s *story) stabilize(a args) string {
 		if still++; s.w.Changes+s.w.Writes != before {
 			still = 0
 		}
-		if still == 5 {
+		s.w.Now = s.w.Now.Add(time.Duration(still) * 2 * time.Second)
+		if still == stillness {
 			return b.String() + s.quiet()
 		}
 		if n == enough-1 {
