@@ -147,6 +147,13 @@ func (s *storm) intact() {
 func (s *storm) saw(method string, request, answer []byte) {
 	switch method {
 	case "Status", "MemberPromote", "MemberRemove", "MoveLeader":
+	case "Alarm":
+		var alarm pb.AlarmRequest
+		if err := proto.Unmarshal(request, &alarm); err != nil {
+			s.breaks(err)
+		} else if alarm.Action != pb.AlarmRequest_GET {
+			s.breaks(fmt.Errorf("quorate changes an alarm: %s", alarm.Action))
+		}
 	case "MemberAdd":
 		var add pb.MemberAddRequest
 		if err := proto.Unmarshal(request, &add); err != nil {
