@@ -250,7 +250,8 @@ func (j *judgement) record() {
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
-			bootstraps := cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
+			_, read := ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
+			bootstraps := read && cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
 			j.require(!bootstraps || !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
 		}
 	}
