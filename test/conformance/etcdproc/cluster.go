@@ -58,6 +58,12 @@ func (c *Cluster) Join(m *Member, others ...*Member) {
 	m.start("existing", c.token, initialCluster(append([]*Member{m}, others...)))
 }
 
+// Bootstrap starts a member as the first members are started, told that those are its initial cluster.
+func (c *Cluster) Bootstrap(m *Member, initial ...*Member) {
+	c.t.Helper()
+	m.start("new", c.token, initialCluster(initial))
+}
+
 func initialCluster(members []*Member) string {
 	var entries []string
 	for _, m := range members {

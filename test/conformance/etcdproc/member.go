@@ -169,6 +169,16 @@ func (m *Member) ExitCode(within time.Duration) int {
 	}
 }
 
+// Said reports whether the log of the member, of all its processes, holds these words.
+func (m *Member) Said(words string) bool {
+	m.t.Helper()
+	raw, err := os.ReadFile(m.logFile)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return strings.Contains(string(raw), words)
+}
+
 // end is the member's part of the cleanup: it shows the end of the log of a failed test.
 func (m *Member) end() {
 	m.Kill()

@@ -1,0 +1,195 @@
+//go:build unix
+
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
+)
+
+// ends waits for a process to end by itself, not well, and with these last words.
+func ends(t *testing.T, m *etcdproc.Member, words string) {
+	t.Helper()
+	assert.NotZero(t, m.ExitCode(etcdproc.Patience))
+	assert.True(t, m.Said(words), "%s ended without saying %q", m.Name, words)
+}
+
+// TestAnEmptiedDirectory shows why a member never runs again on an empty directory (S10): etcd lets it.
+func TestAnEmptiedDirectory(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 3)
+		initial := c.Members[:3]
+		leader, followers := leaderAndFollowers(t, c)
+		leader.Put(20)
+		lost := followers[0]
+		m, _ := look(t, c.Endpoints())
+		id := idOf(t, m, lost)
+
+		chapter(t, "a bootstrap that finds its cluster running is refused", func(t *testing.T) {
+			lost.Kill()
+			lost.Wipe()
+			c.Bootstrap(lost, initial...)
+			ends(t, lost, "has already been bootstrapped")
+		})
+
+		chapter(t, "a voter joins again under its old ID, and panics while the leader remembers what it had", func(t *testing.T) {
+			lost.Wipe()
+			c.Join(lost, leader, followers[1])
+			ends(t, lost, "tocommit(")
+		})
+
+		chapter(t, "under a new leader it forgets that it ever voted, and nobody notices", func(t *testing.T) {
+			m, _ := look(t, c.Endpoints())
+			to := idOf(t, m, followers[1])
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[1].Name}, m, c.Endpoints()))
+			lost.Wipe()
+			c.Join(lost, leader, followers[1])
+			c.WaitServing(lost)
+			caughtUp(t, c, lost)
+			m, health := look(t, c.Endpoints())
+			assert.Equal(t, id, health[lost.Name].MemberID)
+			assert.Len(t, m.Members, 3)
+		})
+
+		chapter(t, "a bootstrap that finds nobody begins a second time", func(t *testing.T) {
+			for _, member := range initial {
+				member.Kill()
+			}
+			lost.Wipe()
+			c.Bootstrap(lost, initial...)
+			etcdproc.Eventually(t, "it waits for the others to elect it", func(ctx context.Context) error {
+				require.True(t, lost.Running())
+				if _, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(lost)); health[lost.Name].Err != silent {
+					return fmt.Errorf("%+v", health)
+				}
+				return nil
+			})
+		})
+	})
+}
+
+// TestALearnerOnAnEmptiedDirectory: it can lose nothing that was acknowledged, but its leader does not know that.
+func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 1)
+		learner := c.NewMember("demo-1")
+		settle(t, c, add(learner))
+
+		chapter(t, "a joining member that is told a wrong list is refused", func(t *testing.T) {
+			c.Join(learner, c.Members[0], c.NewMember("demo-2"))
+			ends(t, learner, "member count is unequal")
+			learner.Wipe()
+		})
+
+		chapter(t, "a joining member that finds nobody ends", func(t *testing.T) {
+			c.Join(learner, c.Members[2])
+			ends(t, learner, "cannot fetch cluster info from peer urls")
+			learner.Wipe()
+		})
+
+		chapter(t, "a learner that has joined and lost its data panics", func(t *testing.T) {
+			c.Join(learner, c.Members[0])
+			caughtUp(t, c, learner)
+			learner.Kill()
+			learner.Wipe()
+			c.Join(learner, c.Members[0])
+			ends(t, learner, "tocommit(")
+		})
+	})
+}
+
+// TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is refused (S15).
+func TestTheSameStepTwiceAtOnce(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 1)
+		twice := func(t *testing.T, step hooks.Step, refusals ...error) {
+			t.Helper()
+			m, _ := look(t, c.Endpoints())
+			errs := make([]error, 2)
+			var both sync.WaitGroup
+			for i := range errs {
+				both.Go(func() { errs[i] = new(etcdops.Etcd).Do(t.Context(), step, m, c.Endpoints()) })
+			}
+			both.Wait()
+			if errs[0] != nil {
+				errs[0], errs[1] = errs[1], errs[0]
+			}
+			require.NoError(t, errs[0])
+			require.Error(t, errs[1], "both were done")
+			// The second may also have looked at the list when the first was done.
+			for _, refusal := range append(refusals, etcdops.ErrMembershipChanged) {
+				if errors.Is(errs[1], refusal) {
+					return
+				}
+			}
+			t.Errorf("the second: %v", errs[1])
+		}
+
+		idNow := func() uint64 {
+			m, _ := look(t, c.Endpoints())
+			return idOf(t, m, c.Members[len(c.Members)-1])
+		}
+
+		chapter(t, "an addition", func(t *testing.T) {
+			twice(t, add(c.NewMember("demo-1")), etcdops.ErrPeerURLExists, etcdops.ErrTooManyLearners)
+		})
+		chapter(t, "a removal", func(t *testing.T) { twice(t, hooks.Remove{ID: idNow(), Name: "demo-1"}, etcdops.ErrMemberGone) })
+		learner := c.NewMember("demo-2")
+		require.NoError(t, do(t, c, add(learner)))
+		c.Join(learner, c.Members[0])
+		caughtUp(t, c, learner)
+		chapter(t, "a promotion", func(t *testing.T) { twice(t, hooks.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner) })
+	})
+}
+
+// TestNothingAcknowledgedIsLost: what a client was told is written is there when the leader that took it is dead.
+func TestNothingAcknowledgedIsLost(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 3)
+		leader, followers := leaderAndFollowers(t, c)
+		before, _ := look(t, c.Endpoints())
+		client := followers[0].Client()
+		defer client.Close()
+		began, acknowledged := make(chan struct{}), make(chan []string)
+		go func() {
+			var keys []string
+			for i := 0; ; i++ {
+				key := fmt.Sprintf("acknowledged-%d", i)
+				if _, err := client.Put(t.Context(), key, "value"); err != nil || t.Context().Err() != nil {
+					acknowledged <- keys
+					return
+				}
+				if keys = append(keys, key); len(keys) == 50 {
+					close(began)
+				}
+			}
+		}()
+		<-began
+		leader.Kill()
+		keys := <-acknowledged // the first write that fails is the last
+
+		etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
+			m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
+			if m == nil || m.Leader == 0 || m.Leader == before.Leader {
+				return fmt.Errorf("%+v", health)
+			}
+			return nil
+		})
+		for _, key := range keys {
+			found, err := client.Get(t.Context(), key)
+			require.NoError(t, err)
+			require.Len(t, found.Kvs, 1, key)
+		}
+		t.Logf("%s: %d keys", version, len(keys))
+	})
+}
