@@ -21,7 +21,7 @@ import (
 )
 
 // atOnce is how many clusters run at the same time unless -parallel says otherwise. They mostly wait for etcd's timers.
-const atOnce = "6"
+const atOnce = "10"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

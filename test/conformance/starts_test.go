@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -165,7 +166,9 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 			var keys []string
 			for i := 0; ; i++ {
 				key := fmt.Sprintf("acknowledged-%d", i)
-				if _, err := client.Put(t.Context(), key, "value"); err != nil || t.Context().Err() != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				_, err := client.Put(ctx, key, "value")
+				if cancel(); err != nil {
 					acknowledged <- keys
 					return
 				}

@@ -1,0 +1,112 @@
+//go:build unix
+
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
+)
+
+// TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of them; here
+// etcd itself does.
+func TestFlags(t *testing.T) {
+	compact := func(mode v1alpha1.AutoCompactionMode, retention string) v1alpha1.Options {
+		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Mode: mode, Retention: retention}}
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		fine := map[string]v1alpha1.Options{
+			"defaults":        {},
+			"no compaction":   compact(v1alpha1.CompactOff, ""),
+			"by time":         compact(v1alpha1.CompactPeriodic, "1h30m10s"),
+			"by revisions":    compact(v1alpha1.CompactRevision, "9223372036854775807"),
+			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)), MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: 10, ElectionTimeout: 50, LogLevel: "error"},
+			"largest values":  {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)), MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: 500, ElectionTimeout: 2500, LogLevel: "debug"},
+		}
+		for name, options := range fine {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, options)...)
+			})
+		}
+		for name, refused := range map[string][]string{
+			"a time that is too long":      {"--auto-compaction-mode=periodic", "--auto-compaction-retention=99999999999h"},
+			"more revisions than can be":   {"--auto-compaction-mode=revision", "--auto-compaction-retention=99999999999999999999"},
+			"no time for elections":        {"--heartbeat-interval=100", "--election-timeout=400"},
+			"a flag that no etcd ever had": {"--no-such-flag=x"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := etcdproc.Start(t, version, "demo", 0, refused...)
+				m := c.NewMember("demo-0")
+				c.Bootstrap(m, m)
+				require.NotZero(t, m.ExitCode(etcdproc.Patience))
+			})
+		}
+	})
+}
+
+// flagsOf are the flags of a member with these options, but for its name, its directory and its addresses: those are of a pod.
+func flagsOf(t *testing.T, version string, options v1alpha1.Options) []string {
+	t.Helper()
+	command := podOf(t, version, options).Spec.Containers[0].Command
+	var flags []string
+	for _, flag := range command[1:] {
+		name, _, _ := strings.Cut(flag, "=")
+		if name != "--name" && name != "--data-dir" && !strings.HasSuffix(name, "-urls") {
+			flags = append(flags, flag)
+		}
+	}
+	require.GreaterOrEqual(t, len(flags), 5)
+	return flags
+}
+
+// podOf is the first pod of a new cluster: what is answered is fed back until it is there.
+func podOf(t *testing.T, version string, options v1alpha1.Options) *corev1.Pod {
+	t.Helper()
+	o := hooks.Observation{
+		Cluster: &v1alpha1.EtcdCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
+			Spec: v1alpha1.EtcdClusterSpec{
+				Version: version, Replicas: new(int32(1)), Options: options,
+				Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")},
+			},
+		},
+		Now: time.Now(),
+	}
+	for range 5 {
+		d := hooks.Decide(o)
+		if len(d.Children.Pods) > 0 {
+			return d.Children.Pods[0]
+		}
+		o.Children.ConfigMaps = stored(d.Children.ConfigMaps)
+		o.Children.Claims = stored(d.Children.Claims)
+	}
+	t.Fatal("no pod is ever made")
+	return nil
+}
+
+func stored[T any, P interface {
+	*T
+	metav1.Object
+}](wanted []P) map[string]P {
+	all := map[string]P{}
+	for _, p := range slices.Clone(wanted) {
+		p.SetUID(types.UID(fmt.Sprintf("uid-%T-%s", p, p.GetName())))
+		p.SetOwnerReferences([]metav1.OwnerReference{{UID: "uid"}})
+		all[p.GetName()] = p
+	}
+	return all
+}
