@@ -16,7 +16,7 @@ import (
 func list(o *Observation, member string, since time.Duration) {
 	for _, m := range o.Etcd.Members {
 		if m.Name == member {
-			o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: member, ID: hex(m.ID), Since: metav1.NewTime(now.Add(-since))})
+			o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: member, ID: hex(m.ID), Joined: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }

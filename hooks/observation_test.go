@@ -67,6 +67,9 @@ func addMember(o *Observation, i int, learner bool) {
 	o.Etcd.Members = append(o.Etcd.Members, Member{
 		ID: uint64(i + 1), Name: name, PeerURLs: []string{PeerURL(o.Cluster, name)}, ClientURLs: []string{ClientURL(o.Cluster, name)}, Learner: learner,
 	})
+	if !learner {
+		list(o, name, time.Hour)
+	}
 	addClaim(o, i)
 	addPod(o, i, StartBootstrap)
 	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}

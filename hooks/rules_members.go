@@ -40,7 +40,7 @@ func learnerLost(v *view) *verdict {
 	if !lost {
 		return nil
 	}
-	return v.dismiss(l, reason)
+	return v.expel(l, fmt.Sprintf("removing the learner %s: %s", l.name, reason))
 }
 
 func learnerSurplus(v *view) *verdict {
@@ -48,28 +48,27 @@ func learnerSurplus(v *view) *verdict {
 	if l == nil || l.name == "" || len(v.voters) < v.wanted() {
 		return nil
 	}
-	return v.dismiss(l, fmt.Sprintf("there are %d voters already", len(v.voters)))
+	return v.expel(l, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
 }
 
 // callsEnd is longer than any call takes to reach etcd (server.Options.CallTimeout, 8 s unless set).
 const callsEnd = 20 * time.Second
 
-// dismiss removes a learner. A call that looked before it was added may still be about to add it, and would find the member
-// list as it was once the learner is gone: its name would be used again (S9). Such calls are over when the status has listed
-// the learner for long enough.
-func (v *view) dismiss(l *member, why string) *verdict {
-	why = fmt.Sprintf("removing the learner %s: %s", l.name, why)
-	if !v.listedLong(l) {
+// expel removes a member. A call that looked before it was added may still be about to add it, and would find the member list
+// as it was once the member is gone: its name would be used again (S9). Such calls are over when the status has listed the
+// member for long enough.
+func (v *view) expel(m *member, why string) *verdict {
+	if !v.listedLong(m) {
 		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, callsEnd.Seconds()), resync: patience}
 	}
-	return v.change(Remove{ID: l.ID, Name: l.name}, why)
+	return v.change(Remove{ID: m.ID, Name: m.name}, why)
 }
 
 // listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or old only
 // delays.
 func (v *view) listedLong(m *member) bool {
 	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == hex(m.ID) && !s.Since.IsZero() && !v.Now.Before(s.Since.Add(callsEnd))
+		return s.ID == hex(m.ID) && !s.Joined.IsZero() && !v.Now.Before(s.Joined.Add(callsEnd))
 	})
 }
 
@@ -100,7 +99,7 @@ func learnerYields(v *view) *verdict {
 	if l == nil || l.name == "" || lost == nil || l.serving() {
 		return nil
 	}
-	return v.dismiss(l, fmt.Sprintf("it does not serve, and %s must be replaced first (%s)", lost.name, reason))
+	return v.expel(l, fmt.Sprintf("removing the learner %s, which does not serve: %s must be replaced first (%s)", l.name, lost.name, reason))
 }
 
 func remake(v *view) *verdict {
@@ -250,7 +249,7 @@ func (v *view) retire(m *member, why string) *verdict {
 		heir := slices.MaxFunc(filter(others, (*member).serving), func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
 		return v.change(MoveLeader{To: heir.ID, Name: heir.name}, fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
 	}
-	return v.change(Remove{ID: m.ID, Name: m.name}, fmt.Sprintf("%s: removing %s", why, m.name))
+	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.name))
 }
 
 func grow(v *view) *verdict {

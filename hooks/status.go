@@ -76,10 +76,17 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.Member
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	}
 	s.Ready = ready
-	s.Since = metav1.NewTime(v.Now.Truncate(1e9))
+	s.Joined, s.Since = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
 	i := slices.IndexFunc(v.Cluster.Status.Members, func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
-	if i >= 0 && v.Cluster.Status.Members[i].Ready == ready && !v.Cluster.Status.Members[i].Since.IsZero() {
-		s.Since = v.Cluster.Status.Members[i].Since
+	if i < 0 {
+		return s
+	}
+	old := &v.Cluster.Status.Members[i]
+	if !old.Joined.IsZero() {
+		s.Joined = old.Joined
+	}
+	if old.Ready == ready && !old.Since.IsZero() {
+		s.Since = old.Since
 	}
 	return s
 }

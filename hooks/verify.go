@@ -107,9 +107,9 @@ func (j *judgement) remove(s Remove) {
 	if n, _ := ordinal(j.o.Cluster.Name, s.Name); j.v.memory() {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
+	joined, listed := j.joined(m)
+	j.require(listed && j.o.Now.Sub(joined) >= callsEnd, "S9", "%s: a call from before its addition may add it again", s)
 	if m.Learner {
-		since, listed := j.listedSince(m)
-		j.require(listed && j.o.Now.Sub(since) >= callsEnd, "S9", "%s: a call from before its addition may add it again", s)
 		return
 	}
 	voters := j.v.voters
@@ -124,11 +124,11 @@ func (j *judgement) remove(s Remove) {
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 
-// listedSince is a time since which the status lists the member; false when it does not.
-func (j *judgement) listedSince(m *member) (time.Time, bool) {
+// joined is when the status first listed the member; false when it does not.
+func (j *judgement) joined(m *member) (time.Time, bool) {
 	for _, s := range j.o.Cluster.Status.Members {
 		if s.ID == hex(m.ID) {
-			return s.Since.Time, !s.Since.IsZero()
+			return s.Joined.Time, !s.Joined.IsZero()
 		}
 	}
 	return time.Time{}, false

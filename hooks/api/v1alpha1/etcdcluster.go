@@ -383,6 +383,10 @@ type MemberStatus struct {
 	// +listType=atomic
 	Alarms []string `json:"alarms,omitempty"`
 
+	// Joined is when Quorate first saw the member in etcd's list.
+	// +optional
+	Joined metav1.Time `json:"joined,omitzero"`
+
 	// Since is when Ready last changed.
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`

@@ -202,6 +202,7 @@ func (in *MemberStatus) DeepCopyInto(out *MemberStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	in.Joined.DeepCopyInto(&out.Joined)
 	in.Since.DeepCopyInto(&out.Since)
 }
 
