@@ -25,8 +25,9 @@ const (
 	HookKilled     Fault = "hook: Quorate killed in the middle" // its process, with SIGKILL
 
 	// These come on top of the others.
-	hookCut   = "hook: answer applied in part" // Metacontroller dies in the middle of it
-	hookStale = "hook: stale view of "
+	hookCut    = "hook: answer applied in part" // Metacontroller dies in the middle of it
+	hookStale  = "hook: stale view of "
+	hookMissed = "hook: unobserved state of "
 )
 
 var hookWeights = []Weight{
@@ -195,11 +196,9 @@ type disturbed struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	actual *call      // as Metacontroller sent it
-	shown  *call      // as Quorate gets it
-	body   []byte     // shown, as JSON
+	lagged *lagged    // as Quorate gets it
+	body   []byte     // the same as JSON
 	dice   *rand.Rand // nil: no faults
-	stale  []string   // what of shown is stale
-	rest   time.Duration
 }
 
 // look decides what Quorate gets to see.
@@ -214,8 +213,8 @@ func (d *disturbed) look() (err error) {
 	if h.views[uid] == nil {
 		h.views[uid] = &views{}
 	}
-	d.shown, d.stale, d.rest = h.views[uid].lag(d.actual, d.dice, time.Now())
-	d.body, err = d.shown.body()
+	d.lagged = h.views[uid].lag(d.actual, d.dice, time.Now())
+	d.body, err = d.lagged.call.body()
 	return err
 }
 
@@ -227,8 +226,11 @@ func (d *disturbed) serve() {
 		d.finish(a)
 		return
 	}
-	for _, kind := range d.stale {
+	for _, kind := range d.lagged.stale {
 		count(hookStale+kindName(kind), "shown")
+	}
+	for _, kind := range d.lagged.missed {
+		count(hookMissed+kindName(kind), "never shown")
 	}
 	d.meet(Pick(d.dice, hookWeights))
 }
@@ -320,8 +322,8 @@ func (d *disturbed) finish(r *reply) {
 		hangUp(d.w)
 		return
 	}
-	if d.rest > 0 { // the caches would have caught up by then, and that would have been a call
-		a.resyncWithin(d.rest)
+	if d.lagged.rest > 0 { // the caches would have caught up by then, and that would have been a call
+		a.resyncWithin(d.lagged.rest)
 	}
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -340,8 +342,8 @@ func (d *disturbed) shape(a *answer, r *reply) error {
 	if len(a.Children) == 0 {
 		return errors.New("it has no children")
 	}
-	if len(d.stale) > 0 {
-		if err := a.asIfStale(d.shown, d.actual); err != nil {
+	if len(d.lagged.stale) > 0 {
+		if err := a.asIfStale(d.lagged.call, d.actual); err != nil {
 			return err
 		}
 	}

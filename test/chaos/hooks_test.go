@@ -43,8 +43,8 @@ func through(t *testing.T, fault Fault, quorate *fakeQuorate) (calls int64, body
 		h.running.Add(1)
 		defer h.running.Done()
 		d := &disturbed{h: h, w: w, r: r, actual: request(t, 1, thing("a", "1", "1")), dice: Dice(4, "test", 1)}
-		d.shown = d.actual
-		d.body, _ = d.shown.body()
+		d.lagged = &lagged{call: d.actual}
+		d.body, _ = d.actual.body()
 		d.meet(fault)
 	}))
 	defer front.Close()

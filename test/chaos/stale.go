@@ -10,30 +10,46 @@ import (
 // A view is what a lagging cache of Metacontroller shows of one kind (the parent, or one kind of children) of one cluster. It
 // may stand still for a while and then skip states; it never goes back.
 type view[T any] struct {
-	versions []T // what Metacontroller has sent; the first is what was shown last
-	frozen   time.Time
+	same   func(a, b T) bool
+	states []T // that Metacontroller has sent, each once; the first is what was shown last
+	frozen time.Time
 }
 
-// show adds the newest version and says what the lagging cache shows now, and for how long it will stand still.
-func (v *view[T]) show(newest T, dice *rand.Rand, now time.Time) (shown T, stale bool, rest time.Duration) {
-	v.versions = append(v.versions, newest)
+// glance is what a view shows to one call.
+type glance[T any] struct {
+	shown T
+	stale bool
+	// missed is how many states were never shown to anybody and are now past.
+	missed int
+	// rest is how long the view will stand still.
+	rest time.Duration
+}
+
+// show adds the newest state and says what the lagging cache shows now.
+func (v *view[T]) show(newest T, dice *rand.Rand, now time.Time) glance[T] {
+	if n := len(v.states); n == 0 || !v.same(v.states[n-1], newest) {
+		v.states = append(v.states, newest)
+	} else {
+		v.states[n-1] = newest
+	}
 	if dice == nil {
 		v.frozen = time.Time{}
-		v.versions = v.versions[len(v.versions)-1:]
-		return newest, false, 0
+		return v.advance(len(v.states)-1, 0)
 	}
-	freezes, length, skip := dice.IntN(100) < freezePercent, between(dice, 300*time.Millisecond, longestFreeze), dice.Uint64()
-	if now.Before(v.frozen) {
-		return v.versions[0], len(v.versions) > 1, v.frozen.Sub(now)
-	}
-	if freezes && len(v.versions) > 1 {
+	freezes, length, at := dice.IntN(100) < freezePercent, between(dice, 300*time.Millisecond, longestFreeze), dice.Uint64()
+	switch {
+	case now.Before(v.frozen):
+		return v.advance(0, v.frozen.Sub(now))
+	case freezes: // at any of the states that have come since the last call
 		v.frozen = now.Add(length)
-		// Of what has come since the last call, any may be what it stands still at.
-		v.versions = v.versions[skip%uint64(len(v.versions)):]
-		return v.versions[0], len(v.versions) > 1, length
+		return v.advance(int(at%uint64(len(v.states))), length)
 	}
-	v.versions = v.versions[len(v.versions)-1:]
-	return newest, false, 0
+	return v.advance(len(v.states)-1, 0)
+}
+
+func (v *view[T]) advance(by int, rest time.Duration) glance[T] {
+	v.states = v.states[by:]
+	return glance[T]{shown: v.states[0], stale: len(v.states) > 1, missed: max(0, by-1), rest: rest}
 }
 
 const (
@@ -47,31 +63,45 @@ type views struct {
 	children map[string]*view[map[string]object]
 }
 
-// lag makes of a call what lagging caches would have sent. It names the kinds that are stale, and says after how long the last
-// of them catches up.
-func (v *views) lag(c *call, dice *rand.Rand, now time.Time) (shown *call, stale []string, rest time.Duration) {
-	shown = &call{whole: c.whole, children: map[string]map[string]object{}}
-	note := func(kind string, isStale bool, left time.Duration) {
-		if isStale {
-			stale = append(stale, kind)
-		}
-		rest = max(rest, left)
-	}
-	var old bool
-	var left time.Duration
-	shown.parent, old, left = v.parent.show(c.parent, dice, now)
-	note("parent", old && shown.parent.meta.ResourceVersion != c.parent.meta.ResourceVersion, left)
+// lagged is a call as lagging caches would have sent it.
+type lagged struct {
+	call  *call
+	stale []string // the kinds that are
+	// missed are the kinds of which states were passed over.
+	missed []string
+	// rest is the time after which the last kind catches up.
+	rest time.Duration
+}
+
+// lag makes of a call what lagging caches would have sent.
+func (v *views) lag(c *call, dice *rand.Rand, now time.Time) *lagged {
+	l := &lagged{call: &call{whole: c.whole, children: map[string]map[string]object{}}}
+	v.parent.same = func(a, b object) bool { return a.meta.ResourceVersion == b.meta.ResourceVersion }
+	parent := v.parent.show(c.parent, dice, now)
+	l.call.parent = parent.shown
+	l.note("parent", parent.stale, parent.missed, parent.rest)
 	if v.children == nil {
 		v.children = map[string]*view[map[string]object]{}
 	}
 	for _, kind := range kindsOf(c) {
 		if v.children[kind] == nil {
-			v.children[kind] = &view[map[string]object]{}
+			v.children[kind] = &view[map[string]object]{same: same}
 		}
-		shown.children[kind], old, left = v.children[kind].show(c.children[kind], dice, now)
-		note(kind, old && !same(shown.children[kind], c.children[kind]), left)
+		g := v.children[kind].show(c.children[kind], dice, now)
+		l.call.children[kind] = g.shown
+		l.note(kind, g.stale, g.missed, g.rest)
 	}
-	return shown, stale, rest
+	return l
+}
+
+func (l *lagged) note(kind string, stale bool, missed int, rest time.Duration) {
+	if stale {
+		l.stale = append(l.stale, kind)
+	}
+	for range missed {
+		l.missed = append(l.missed, kind)
+	}
+	l.rest = max(l.rest, rest)
 }
 
 func kindsOf(c *call) []string {

@@ -216,7 +216,7 @@ func (r *replica) stop(t *testing.T) {
 func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule, broken func(error)) []*chaos.Replica {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "quorate") // a copy: whoever builds meanwhile does not change it
-	content, err := os.ReadFile("../../bin/quorate")
+	content, err := os.ReadFile(*chaosThat)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(binary, content, 0o755))
 	image := kube(t, "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.spec.template.spec.containers[0].image}")

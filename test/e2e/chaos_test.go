@@ -31,6 +31,7 @@ import (
 var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos; 0 draws one")
 	chaosFor  = flag.Duration("chaos.for", 5*time.Minute, "how long TestChaos disturbs")
+	chaosThat = flag.String("chaos.quorate", "../../bin/quorate", "the binary that TestChaos disturbs")
 )
 
 // TestChaos lives a cluster's life, again and again, while calls get lost, late, doubled and blind between Metacontroller and
