@@ -109,7 +109,9 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 	})
 }
 
-// TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is refused (S15).
+// TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is refused, or hears
+// nothing: raft has one change of members under way at a time, and makes of a second one an empty entry, for whose answer etcd
+// waits in vain (S15; stepLeader in raft.go).
 func TestTheSameStepTwiceAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)
@@ -128,7 +130,7 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 			require.NoError(t, errs[0])
 			require.Error(t, errs[1], "both were done")
 			// The second may also have looked at the list when the first was done.
-			for _, refusal := range append(refusals, etcdops.ErrMembershipChanged) {
+			for _, refusal := range append(refusals, etcdops.ErrMembershipChanged, etcdops.ErrNoAnswer) {
 				if errors.Is(errs[1], refusal) {
 					return
 				}
