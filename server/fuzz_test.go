@@ -131,6 +131,9 @@ func FuzzSync(f *testing.F) {
 	for way := range byte(14) {
 		f.Add(short(f), []byte{way, way, 1, way, 0, way, 0, way, 0, way / 2, way / 3, 2, way, 0, 0, way + 3}, way)
 	}
+	f.Add(edited(f, func(r map[string]any) { // a record under another name is none
+		at(r, "children", groupConfigMaps, "orders-epoch-1", "metadata")["name"] = "orders-epoch"
+	}), []byte{}, byte(12))
 	f.Fuzz(func(t *testing.T, body, edits []byte, mood byte) {
 		s, _ := testServer(Options{MaxBody: 1 << 20, Verify: true, Etcd: made{mood}})
 		s.log = slog.New(slog.DiscardHandler)
