@@ -150,7 +150,7 @@ func cuts(v *view, a *answer, stepped bool, list []action) []action {
 			list = append(list, action{callCut, o.number, beforeObject | o.kind<<4})
 		}
 	}
-	if a.hasID != v.parent.hasID && (stepped || len(objects) > 0) {
+	if a.status != v.parent.status && (stepped || len(objects) > 0) {
 		list = append(list, action{deed: callCut, x: beforeStatus})
 	}
 	return list
@@ -162,7 +162,8 @@ func (a action) cut() cut {
 
 // life is what goes on by itself, and what faults leave when they end.
 func (m *Model) life(s *state, list []action) []action {
-	later := s.young != 0
+	p := &s.live.parent.status
+	later := s.young != 0 || p.old != p.voters|p.learners
 	for n := range maxMembers {
 		p := &s.live.pods[n]
 		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs) {
@@ -179,7 +180,7 @@ func (m *Model) life(s *state, list []action) []action {
 			list = append(list, action{learnerCatchesUp, uint8(n), 0})
 		}
 	}
-	if later {
+	if later && s.flight.phase != deciding { // no call takes that long to reach etcd
 		list = append(list, action{deed: timePasses})
 	}
 	for _, kind := range caches {
@@ -245,7 +246,7 @@ func (m *Model) trouble(s *state, list []action) []action {
 			list = append(list, action{deed: spaceOut})
 		}
 	}
-	if s.live.parent.hasID {
+	if s.live.parent.status.hasID {
 		list = append(list, action{deed: statusWiped})
 	}
 	return list
@@ -345,7 +346,7 @@ func (m *Model) befall(s *state, a action) {
 	case leaderMoves:
 		s.lead(n)
 	case statusWiped:
-		s.live.parent.hasID = false
+		s.live.parent.status = status{}
 	case spaceOut, spaceFreed:
 		s.nospace = !s.nospace
 	case sizeEdited:

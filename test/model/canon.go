@@ -19,6 +19,9 @@ func canonical(s *state) (old [maxMembers]uint8) {
 
 // forget drops what can make no difference any more.
 func (s *state) forget() {
+	if s.hitches == 0 && s.flight.phase == none {
+		s.age() // no call can be held any more: how old members are only delays
+	}
 	r := s.relevant()
 	for _, facts := range []*set{&s.running, &s.young, &s.marked, &s.prepared, &s.published, &s.synced, &s.born, &s.removed} {
 		*facts &= r
@@ -29,8 +32,18 @@ func (s *state) forget() {
 	}
 	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
 		v.record.initial &= r
+		v.parent.status.keep(r)
 	}
 	s.flight.answer.record.initial &= r
+	s.flight.answer.status.keep(r)
+}
+
+func (p *status) keep(r set) {
+	p.voters, p.learners, p.old = p.voters&r, p.learners&r, p.old&r
+}
+
+func (p *status) squeeze(r set) {
+	p.voters, p.learners, p.old = p.voters.squeezed(r), p.learners.squeezed(r), p.old.squeezed(r)
 }
 
 // relevant are the numbers that something still refers to, and the highest one ever used, which no member may get again (S9).
@@ -120,6 +133,7 @@ func (f *flight) renumber(r set, shift func(uint8) uint8) {
 	}
 	f.list.voters, f.list.learners = f.list.voters.squeezed(r), f.list.learners.squeezed(r)
 	f.answer.record.renumber(r, shift)
+	f.answer.status.squeeze(r)
 	squeeze(&f.answer.pods, r)
 	for n := range f.answer.pods {
 		f.answer.pods[n].told = f.answer.pods[n].told.squeezed(r)
@@ -133,6 +147,7 @@ func (v *view) renumber(r set, shift func(uint8) uint8) {
 	if r&(r+1) == 0 {
 		return
 	}
+	v.parent.status.squeeze(r)
 	squeeze(&v.pods, r)
 	squeeze(&v.claims, r)
 	for n := range v.pods {

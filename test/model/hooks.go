@@ -150,6 +150,8 @@ func number(member string) uint8 {
 // memberID of member n in etcd.
 func memberID(n int) uint64 { return uint64(n) + 1 }
 
+func hexID(n int) string { return strconv.FormatUint(memberID(n), 16) }
+
 func podUID(n int, uid uint8) types.UID   { return types.UID(fmt.Sprintf("pod/%d/%d", n, uid)) }
 func claimUID(n int, uid uint8) types.UID { return types.UID(fmt.Sprintf("claim/%d/%d", n, uid)) }
 
@@ -198,8 +200,18 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
 		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
 	}
-	if p.hasID {
+	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
+	}
+	for n := range (p.status.voters | p.status.learners).all {
+		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, Joined: metav1.NewTime(now)}
+		if p.status.learners.has(n) {
+			m.Role = v1alpha1.Learner
+		}
+		if p.status.old.has(n) {
+			m.Joined.Time = now.Add(-time.Hour)
+		}
+		c.Status.Members = append(c.Status.Members, m)
 	}
 	return c
 }
@@ -420,7 +432,24 @@ func (j *judge) read(s *sight, d *hooks.Decision, a *answer) {
 		a.record = j.readRecord(r)
 		a.write = a.record != s.view.record
 	}
-	a.hasID = d.Status.ClusterID != ""
+	a.status = statusOf(&d.Status)
+}
+
+func statusOf(said *v1alpha1.EtcdClusterStatus) status {
+	s := status{hasID: said.ClusterID != ""}
+	for i := range said.Members {
+		m := &said.Members[i]
+		n := int(number(m.Name))
+		if m.Role == v1alpha1.Learner {
+			s.learners = s.learners.with(n)
+		} else {
+			s.voters = s.voters.with(n)
+		}
+		if m.Joined.Time.Before(now) {
+			s.old = s.old.with(n)
+		}
+	}
+	return s
 }
 
 func kept(seen *pod, p *corev1.Pod) uint8 {

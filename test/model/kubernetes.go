@@ -133,7 +133,7 @@ func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
 	if cutOff || m.write(s, v, a, c) || c.at == beforeStatus {
 		return broken
 	}
-	s.live.parent.hasID = a.hasID
+	s.live.parent.status = a.status
 	return broken
 }
 

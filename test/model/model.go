@@ -81,15 +81,22 @@ func (m *Model) pass(s *state) (broken []string) {
 	return broken
 }
 
-// later lets time pass: grace periods end, and connections grow old.
+// later lets time pass: grace periods end, connections grow old, and so does what the status knows.
 func (s *state) later() {
 	s.young = 0
+	s.age()
 	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
 		for n := range v.pods {
 			if v.pods[n].deleting == leaving {
 				v.pods[n].deleting = overdue
 			}
 		}
+	}
+}
+
+func (s *state) age() {
+	for _, p := range []*status{&s.live.parent.status, &s.seen.parent.status, &s.flight.view.parent.status, &s.flight.answer.status} {
+		p.old = p.voters | p.learners
 	}
 }
 
@@ -101,7 +108,7 @@ func (m *Model) rest(s *state) (quiet bool, v *verdict) {
 	}
 	shown := s.shown()
 	v = m.look(s, &shown)
-	quiet = v.step.kind == noStep && !v.answer.changes(&shown) && v.answer.hasID == shown.parent.hasID
+	quiet = v.step.kind == noStep && !v.answer.changes(&shown) && v.answer.status == shown.parent.status
 	return quiet, v
 }
 

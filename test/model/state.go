@@ -78,8 +78,17 @@ type record struct {
 
 // parent is what the EtcdCluster says.
 type parent struct {
+	status                      status
 	replicas, version, template uint8
-	hasID                       bool // status.clusterID
+	pad                         uint8
+}
+
+// status is what the hooks read back from it. What it is good for is to wait, and for words.
+type status struct {
+	voters, learners set
+	old              set // who of them has been listed for long
+	hasID            bool
+	pad              bool
 }
 
 // view is what the hooks are shown.
@@ -182,8 +191,9 @@ type answer struct {
 	podDo  [maxMembers]uint8 // what becomes of each pod
 	claims [maxMembers]uint8 // and of each claim
 	record record
+	status status
 	write  bool // the record is to be created or updated
-	hasID  bool // what the status will say
+	pad    bool
 }
 
 // What becomes of an object.
