@@ -132,6 +132,7 @@ const healthInterval = 5 * time.Second
 type walk struct {
 	t       *testing.T
 	c       *etcdproc.Cluster
+	rules   guard.Rules
 	members map[*etcdproc.Member]*course
 	// moved is set while connections come and go.
 	moved bool
@@ -156,7 +157,7 @@ type course struct {
 
 func walkFrom(t *testing.T, version string, voters int) *walk {
 	born := time.Now()
-	w := &walk{t: t, c: etcdproc.Start(t, version, "demo", voters), members: map[*etcdproc.Member]*course{}}
+	w := &walk{t: t, c: etcdproc.Start(t, version, "demo", voters), rules: guard.Of(version), members: map[*etcdproc.Member]*course{}}
 	for _, m := range w.c.Members {
 		w.members[m] = &course{born: born}
 	}
@@ -428,11 +429,11 @@ func (w *walk) adding(s situation, voter bool, taken string) operation {
 		url, name = fmt.Sprintf("http://127.0.0.1:%d", w.urls), "at a new peer URL" // nothing listens below port 1024
 	}
 	op := operation{name: "add a learner " + name, undo: func(t *testing.T) { w.undoAdding(t, url) }}
-	op.guard = func(all []guard.Member) error { return guard.AddLearner(all, taken != "") }
+	op.guard = func(all []guard.Member) error { return w.rules.AddLearner(all, taken != "") }
 	op.ask = w.does(hooks.AddLearner{Name: "new", PeerURL: url})
 	if voter {
 		op.name = "add a voter " + name
-		op.guard = func(all []guard.Member) error { return guard.AddVoter(all, taken != "") }
+		op.guard = func(all []guard.Member) error { return w.rules.AddVoter(all, taken != "") }
 		op.ask = w.past(addVoterAt(url))
 		if alone {
 			op.undo = nil // it would take two to undo it

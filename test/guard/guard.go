@@ -1,9 +1,10 @@
 // Package guard says what etcd itself lets through when its members are to change: the checks of strict-reconfig-check and of
-// learners, as in 3.5.30, 3.6.11, 3.7.0 and later. The stories' world and the exhaustive model both ask it, and test/conformance
-// asks real servers the same and compares. The errors are those of package etcdops.
+// learners, as in 3.5.30, 3.6.11, 3.7.0 and later; Rules has what was otherwise before. The stories' world and the exhaustive model
+// both ask it, and test/conformance asks real servers the same and compares. The errors are those of package etcdops.
 package guard
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/quorate-dev/quorate/etcdops"
@@ -23,12 +24,42 @@ type Member struct {
 	Asked bool
 }
 
+// Rules are what differs between releases. The zero value is that of 3.5.30, 3.6.11, 3.7.0 and later.
+type Rules struct {
+	// EveryVoter: a member is added only while all voters are settled, and not a quorum of them and the new one. So it was before
+	// 3.5.30 and 3.6.11 (isConnectedFullySince, later isConnectedToQuorumAfterAddingNewMemberSince, in etcdserver/util.go).
+	EveryVoter bool
+}
+
+// Of are the rules of a release such as 3.6.16.
+func Of(version string) Rules {
+	var minor, patch int
+	if _, err := fmt.Sscanf(version, "3.%d.%d", &minor, &patch); err != nil {
+		return Rules{}
+	}
+	return Rules{EveryVoter: minor == 5 && patch < 30 || minor == 6 && patch < 11}
+}
+
+// AddLearner is Rules.AddLearner of today's releases.
+func AddLearner(all []Member, taken bool) error { return Rules{}.AddLearner(all, taken) }
+
+// AddVoter is Rules.AddVoter of today's releases.
+func AddVoter(all []Member, taken bool) error { return Rules{}.AddVoter(all, taken) }
+
+// mayGrow is whether enough voters are settled for one more member.
+func (r Rules) mayGrow(voters []Member) bool {
+	if r.EveryVoter {
+		return settled(voters) == len(voters)
+	}
+	return len(voters) <= 1 || settled(voters) >= quorum(len(voters)+1)
+}
+
 // AddLearner is whether a member may be added that does not vote yet. taken: a member has its peer URL.
 // (mayAddMember in etcdserver/server.go, ValidateConfigurationChange in etcdserver/api/membership/cluster.go.)
-func AddLearner(all []Member, taken bool) error {
+func (r Rules) AddLearner(all []Member, taken bool) error {
 	voters := votersOf(all)
 	switch {
-	case len(voters) > 1 && settled(voters) < quorum(len(voters)+1):
+	case !r.mayGrow(voters):
 		return etcdops.ErrUnhealthy
 	case taken:
 		return etcdops.ErrPeerURLExists
@@ -40,13 +71,13 @@ func AddLearner(all []Member, taken bool) error {
 
 // AddVoter is whether a member may be added that votes at once. Quorate never does it (S4); the model shows why.
 // (IsReadyToAddVotingMember in etcdserver/api/membership/cluster.go.)
-func AddVoter(all []Member, taken bool) error {
+func (r Rules) AddVoter(all []Member, taken bool) error {
 	voters := votersOf(all)
 	started := count(voters, func(m Member) bool { return m.Started })
 	switch {
 	case (started != 1 || len(voters) != 1) && started < quorum(len(voters)+1):
 		return etcdops.ErrNotEnoughStarted
-	case len(voters) > 1 && settled(voters) < quorum(len(voters)+1):
+	case !r.mayGrow(voters):
 		return etcdops.ErrUnhealthy
 	case taken:
 		return etcdops.ErrPeerURLExists
