@@ -312,6 +312,7 @@ func (s *storm) withoutFaults(l *life) string {
 		calm.apply(spec)
 		eventually(s.t, time.Minute, "the run without faults converged", func() string { return calm.wrong() })
 		s.reference[spec] = calm.endState()
+		kube(s.t, "-n", ns, "delete", "etcdcluster", name, "--wait=false") // the machine is small
 	}
 	return s.reference[spec]
 }
