@@ -49,7 +49,7 @@ func readEpoch(o Observation) *epoch {
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion]}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
-	e.next, _ = strconv.Atoi(cm.Annotations[AnnotationNextMember])
+	e.next = markIn(cm.Annotations[AnnotationNextMember])
 	if raw := cm.Annotations[AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
 		e.startsOn = map[string]types.UID{}
 		for name, uid := range parsePairs(raw, ":") {

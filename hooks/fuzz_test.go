@@ -115,7 +115,7 @@ var mishaps = []func(o *Observation, n int){
 		*c = corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID}}
 	}),
 	func(o *Observation, n int) {
-		for i, name := range []string{"demo", "demo-", "demo-x", "demo-007", "demo--1", "demo-99999999999999999999", "other-0"} {
+		for i, name := range []string{"demo", "demo-", "demo-x", "demo-007", "demo--1", "demo-99999999999999999999", "other-0", "demo-9223372036854775807"} {
 			if i <= n && o.Children.Pods != nil {
 				o.Children.Pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 				o.Children.Claims[name] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
@@ -128,9 +128,10 @@ var mishaps = []func(o *Observation, n int){
 	},
 	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember], a[AnnotationClusterID] = "-7", "no number" }),
 	onRecord(func(a map[string]string, _ int) { clear(a) }),
+	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember] = "9223372036854775807" }),
 	func(o *Observation, n int) {
 		for _, s := range o.Children.Services {
-			s.Annotations = map[string]string{AnnotationNextMember: []string{"x", "-1", "7", "1000"}[n%4]}
+			s.Annotations = map[string]string{AnnotationNextMember: []string{"x", "-1", "7", "1000", "9223372036854775807"}[n%5]}
 		}
 	},
 	func(o *Observation, n int) {
@@ -206,6 +207,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add([]byte{0, 2, 3})
 	for i := range mishaps {
 		f.Add([]byte{3, byte(i), 1})
+		f.Add([]byte{3, byte(i), 9, 2, 5})
 		f.Add([]byte{4, byte(i), 3, byte(i + 1), 1, byte(i + 7), 2})
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -19,6 +19,9 @@ const (
 // MemberName names member n of a cluster: its pod, its claim, its etcd name. Numbers count up and are never reused (S9).
 func MemberName(cluster string, n int) string { return fmt.Sprintf("%s-%d", cluster, n) }
 
+// mostMembers bounds the numbers: far more than a cluster ever has. What is above is not ours, and can't make the next one overflow.
+const mostMembers = 1_000_000_000
+
 // ordinal is the number in a member's name; false for a name that is not a member's of this cluster.
 func ordinal(cluster, name string) (int, bool) {
 	digits, ok := strings.CutPrefix(name, cluster+"-")
@@ -26,10 +29,19 @@ func ordinal(cluster, name string) (int, bool) {
 		return 0, false
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || strconv.Itoa(n) != digits {
+	if err != nil || n < 0 || n >= mostMembers || strconv.Itoa(n) != digits {
 		return 0, false
 	}
 	return n, true
+}
+
+// markIn reads a high-water mark; 0 for what is none.
+func markIn(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > mostMembers {
+		return 0
+	}
+	return n
 }
 
 // ClientService names the Service for applications.

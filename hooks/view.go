@@ -3,7 +3,6 @@ package hooks
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -119,8 +118,7 @@ func (v *view) next() int {
 	}
 	// A copy of the mark, for the day that somebody deletes the record.
 	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
-		noted, _ := strconv.Atoi(peers.Annotations[AnnotationNextMember])
-		n = max(n, noted)
+		n = max(n, markIn(peers.Annotations[AnnotationNextMember]))
 	}
 	for _, name := range v.names {
 		if i, _ := ordinal(v.Cluster.Name, name); i >= n {
