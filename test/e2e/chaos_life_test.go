@@ -230,14 +230,24 @@ func (l *life) loseData() string {
 	return "lose the data of " + victim.Name
 }
 
-// roll edits the template and deletes the pods that were made from the old one, each when the one before is back.
+// roll edits the template and deletes the pods that were made from the old one, each when the one before is back. One that is
+// deleted while Metacontroller's cache has not seen the edit is made from the old template again, as the status says, and the
+// human deletes it again.
 func (l *life) roll() string {
 	l.rolled = true
 	l.edit(`{"options":{"snapshotCount":600}}`)
-	for _, pod := range l.pods() {
-		kube(l.t, "-n", l.ns, "delete", "pod", pod.Name, "--wait=false")
-		l.gone(pod)
-		eventually(l.t, patience, "whole without the old "+pod.Name, func() string {
+	for deleted := 0; ; deleted++ {
+		pods := l.pods()
+		i := slices.IndexFunc(pods, outdated)
+		if i < 0 {
+			for range deleted - len(pods) {
+				l.storm.schedule.Count("pods made from a template that had just been edited", "deleted again")
+			}
+			return "roll"
+		}
+		kube(l.t, "-n", l.ns, "delete", "pod", pods[i].Name, "--wait=false")
+		l.gone(pods[i])
+		eventually(l.t, patience, "whole without the old "+pods[i].Name, func() string {
 			l.storm.intact()
 			if n := len(l.pods()); n != l.replicas {
 				return fmt.Sprintf("%d pods", n)
@@ -245,7 +255,11 @@ func (l *life) roll() string {
 			return l.unhealthy()
 		})
 	}
-	return "roll"
+}
+
+// outdated reports whether a pod was made from the template of before the edit.
+func outdated(pod corev1.Pod) bool {
+	return !slices.Contains(pod.Spec.Containers[0].Command, "--snapshot-count=600")
 }
 
 // loseStatus empties the status, on which nothing but words depends.
