@@ -272,9 +272,13 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 	case crashes:
 		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"), ended(1), 1
 		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
-	case refused:
+	case refused, refusedAgain:
 		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(hooks.ExitDataLost)
 		etcd.State = waiting("PodInitializing")
+		if status == refusedAgain {
+			etcd.LastTerminationState, etcd.RestartCount = ended(1), 1
+			return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+		}
 		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	}
 	return corev1.PodPending, nil, nil
@@ -453,13 +457,14 @@ func statusOf(said *v1alpha1.EtcdClusterStatus) status {
 }
 
 func kept(seen *pod, p *corev1.Pod) uint8 {
-	switch {
-	case seen.gated && len(p.Spec.SchedulingGates) == 0:
-		return release
-	case p.Spec.Containers[0].Image != image(seen.version):
-		return newImage
+	do := keep
+	if seen.gated && len(p.Spec.SchedulingGates) == 0 {
+		do |= release
 	}
-	return keep
+	if p.Spec.Containers[0].Image != image(seen.version) {
+		do |= newImage
+	}
+	return do
 }
 
 func (j *judge) newPod(s *sight, p *corev1.Pod) pod {

@@ -233,11 +233,12 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 		fresh := m.freshPod(s, n)
 		*p = a.pods[n]
 		p.uid = fresh
-	case a.podDo[n] == create, *p != v.pods[n]: // exists, or has changed
-	case a.podDo[n] == release:
-		p.gated = false
-	case a.podDo[n] == newImage:
-		p.version = a.record.version
+	case a.podDo[n] == create, *p != v.pods[n], p.deleting != stays: // exists, has changed, is not updated any more
+	default:
+		p.gated = p.gated && a.podDo[n]&release == 0
+		if a.podDo[n]&newImage != 0 {
+			p.version = v.record.version
+		}
 	}
 }
 
@@ -279,11 +280,13 @@ func (m *Model) dropPod(s *state, n int) {
 }
 
 func (m *Model) deleteClaim(s *state, n int) {
-	if s.live.pods[n].bound {
+	switch {
+	case s.live.claims[n].deleting:
+	case s.live.pods[n].bound:
 		s.live.claims[n].deleting = true
-		return
+	default:
+		s.dropClaim(n)
 	}
-	s.dropClaim(n)
 }
 
 func (s *state) dropClaim(n int) {
@@ -332,7 +335,10 @@ func (m *Model) held(s *state, n int) bool {
 func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
 	if !s.prepared.has(n) {
 		if s.data[n] == nothing && (p.start == resumes || s.marked.has(n)) {
-			return refused, nil
+			if p.status == pending || p.status == refused {
+				return refused, nil
+			}
+			return refusedAgain, nil
 		}
 		s.marked, s.prepared = s.marked.with(n), s.prepared.with(n)
 	}

@@ -46,10 +46,11 @@ const (
 
 // What the kubelet has reported of a pod.
 const (
-	pending uint8 = iota
-	runs          // etcd runs, or has run when last heard of
-	crashes       // etcd ends again and again
-	refused       // prepare found no data where there must be some
+	pending      uint8 = iota
+	runs               // etcd runs, or has run when last heard of
+	crashes            // etcd ends again and again
+	refused            // prepare found no data where there must be some
+	refusedAgain       // the same, and etcd has run in this pod
 )
 
 // Whether an object is being deleted.
@@ -198,11 +199,11 @@ type answer struct {
 
 // What becomes of an object.
 const (
-	omit uint8 = iota
-	keep
-	create
-	release  // a pod's scheduling gate goes
-	newImage // a pod's image changes
+	omit     uint8 = 0
+	keep     uint8 = 1
+	create   uint8 = 2
+	release  uint8 = 4 // besides keep: a pod's scheduling gate goes
+	newImage uint8 = 8 // besides keep: a pod's image changes
 )
 
 // ---- words for facts

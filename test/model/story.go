@@ -38,7 +38,7 @@ func (m *Model) Follow(path []action, told func(line string, after *state)) {
 		old := canonical(&now)
 		a = a.renamed(old)
 		if m.do(&real, a); told != nil {
-			told(m.words(a), &real)
+			told(m.words(a, &real), &real)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (a action) renamed(old [maxMembers]uint8) action {
 }
 
 // words is an action as a story says it.
-func (m *Model) words(a action) string {
+func (m *Model) words(a action, after *state) string {
 	member := name(int(a.n))
 	switch a.deed {
 	case callCut:
@@ -69,6 +69,10 @@ func (m *Model) words(a action) string {
 		return "cache thaw=" + cacheName(a.x)
 	case sizeEdited:
 		return fmt.Sprintf("edit replicas=%d", a.x)
+	case versionEdited:
+		return "edit version=" + versions[after.live.parent.version]
+	case templateEdited:
+		return "edit priority-class=" + template(after.live.parent.template)
 	}
 	return strings.ReplaceAll(words[a.deed], "NAME", member)
 }
@@ -81,7 +85,6 @@ var words = [templateEdited + 1]string{
 	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME", claimDeleted: "delete claim=NAME",
 	nodeLost: "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down", memberUnreachable: "network unreachable=NAME",
 	memberIsolated: "network isolated=NAME", leaderMoves: "etcd leader=NAME", statusWiped: "status wipe", spaceOut: "etcd space=out",
-	versionEdited: "edit version=other", templateEdited: "edit template=other",
 }
 
 func cacheName(kind uint8) string {

@@ -21,6 +21,7 @@ import (
 type story struct {
 	w        *world.World
 	inFlight *world.Call
+	held     *world.Held
 	// last is the rule and message told last: stabilize does not repeat them.
 	last   string
 	broken int
@@ -43,31 +44,34 @@ func (s *story) breaches() []string {
 var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | image=repository | version=3.6.17 | snapshot-count=1000
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | snapshot-count=1000
 	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | cluster [orphan]: kubectl delete
 	"status":  (*story).status,  // status wipe
 	"write":   (*story).write,   // write n=10: clients write
 
 	// what happens
-	"kill":    fault((*world.World).KillPod),                               // kill pod=demo-1: gone at once
-	"restart": fault((*world.World).Restart),                               // restart pod=demo-1: its etcd dies
-	"evict":   fault((*world.World).Evict),                                 // evict pod=demo-1: it ends for good
-	"reboot":  fault((*world.World).Reboot),                                // reboot node=demo-1: its memory is empty, the pod object stays
-	"wipe":    fault((*world.World).WipeData),                              // wipe claim=demo-1: the disk is empty, the claim stays
-	"lose":    (*story).lose,                                               // lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"heal":    fault((*world.World).HealNode),                              // heal node=demo-1
-	"image":   (*story).image,                                              // image bad=repository | good=repository
-	"etcd":    (*story).etcd,                                               // etcd down | up | connected=5s | lose-reply | pace=3
-	"network": (*story).network,                                            // network unreachable=demo-1 | isolated=demo-1 | stranger=demo-1 | healed
-	"cache":   (*story).cache,                                              // cache freeze=pod,claim | thaw=pod | thaw
-	"tick":    (*story).tick,                                               // tick 30s: time passes
-	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" },     // Kubernetes and etcd move one step
-	"kubelet": func(s *story, _ args) string { s.w.Kubelets(); return "" }, // the nodes alone do
+	"kill":    fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
+	"restart": fault((*world.World).Restart),                              // restart pod=demo-1: its etcd dies
+	"evict":   fault((*world.World).Evict),                                // evict pod=demo-1: it ends for good
+	"reboot":  fault((*world.World).Reboot),                               // reboot node=demo-1: its memory is empty, the pod object stays
+	"wipe":    fault((*world.World).WipeData),                             // wipe claim=demo-1: the disk is empty, the claim stays
+	"lose":    (*story).lose,                                              // lose claim=demo-1 | node=demo-1: with the data, or without a word
+	"heal":    fault((*world.World).HealNode),                             // heal node=demo-1
+	"image":   (*story).image,                                             // image bad=repository | good=repository
+	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod
+	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | space=out
+	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | healed
+	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
+	"tick":    (*story).tick,                                              // tick 30s: time passes
+	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" },    // Kubernetes and etcd move one step
+	"kubelet": (*story).kubelet,                                           // the nodes alone do, or that of pod=demo-1
+	"collect": func(s *story, _ args) string { s.w.Collect(); return "" }, // the garbage collector alone does
 
 	// what Quorate does
-	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2]
+	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3]
 	"call":      (*story).call,      // one call whose answer stays in flight
-	"apply":     (*story).apply,     // the answer in flight arrives
+	"look":      (*story).look,      // one call that has decided, and whose step stays in flight
+	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
 	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
 	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
 	"check":     (*story).check,     // how things are
@@ -154,6 +158,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("snapshot-count") {
 		spec.Options.SnapshotCount = new(int64(a.number("snapshot-count", 0)))
 	}
+	if a.has("priority-class") {
+		spec.PriorityClassName = a["priority-class"]
+	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
 	}
@@ -193,6 +200,23 @@ func (s *story) lose(a args) string {
 	return ""
 }
 
+func (s *story) node(a args) string {
+	if a.has("full") {
+		s.w.Full[a["full"]] = true
+	}
+	delete(s.w.Full, a["room"])
+	return ""
+}
+
+func (s *story) kubelet(a args) string {
+	if a.has("pod") {
+		s.w.Kubelet(a["pod"])
+	} else {
+		s.w.Kubelets()
+	}
+	return ""
+}
+
 func (s *story) image(a args) string {
 	for _, repository := range slices.Sorted(maps.Values(a)) {
 		s.w.BadImages[repository] = a.has("bad")
@@ -210,6 +234,14 @@ func (s *story) etcd(a args) string {
 		s.w.Etcd.LoseReply = true
 	case a.has("pace"):
 		s.w.Etcd.LearnerPace = a.number("pace", 0)
+	case a.has("tick"):
+		s.w.TickEtcd()
+	case a.has("caught-up"):
+		s.w.CatchUp(a["caught-up"])
+	case a.has("leader"):
+		s.w.Lead(a["leader"])
+	case a.has("space"):
+		s.w.Etcd.NoSpace = a["space"] == "out"
 	case a.has("connected"):
 		s.w.Etcd.ConnectedFor = duration(a["connected"])
 	}
@@ -223,6 +255,10 @@ func (s *story) network(a args) string {
 			s.w.Net.Unreachable[name] = true
 		case "isolated":
 			s.w.Net.Isolated[name] = true
+		case "reachable":
+			delete(s.w.Net.Unreachable, name)
+		case "joined":
+			delete(s.w.Net.Isolated, name)
 		case "stranger":
 			s.w.Net.Strangers[s.w.Pod(name).Status.PodIP] = true
 		case "healed":
@@ -266,8 +302,16 @@ func duration(text string) time.Duration {
 // ---- Quorate
 
 func (s *story) sync(a args) string {
-	return s.told(s.w.Sync(world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0)}))
+	crash := world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0)}
+	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind} {
+		if a.has(string(kind)) {
+			crash.Object = world.Key{Kind: kind, Name: a[string(kind)]}
+		}
+	}
+	return s.told(s.w.Sync(crash))
 }
+
+func (s *story) look(args) string { s.held = s.w.Look(); return "" }
 
 func (s *story) call(args) string {
 	s.inFlight = s.w.Begin(world.Crash{})
@@ -275,6 +319,12 @@ func (s *story) call(args) string {
 }
 
 func (s *story) apply(args) string {
+	if s.held != nil {
+		c := s.w.Act(s.held)
+		s.held = nil
+		s.w.Apply(c)
+		return s.told(c)
+	}
 	s.w.Apply(s.inFlight)
 	s.inFlight = nil
 	return s.writes()

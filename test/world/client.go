@@ -40,6 +40,8 @@ type client struct {
 	// have looked at the same moment.
 	before func()
 	racing bool
+	// recorded is what the first look of the call saw earlier; nil for a call that looks now.
+	recorded *sight
 	// dead is set when the process crashed in the middle of the call.
 	dead bool
 }
@@ -53,6 +55,12 @@ var errRefused = errors.New("connection refused")
 
 // Observe implements hooks.Etcd.
 func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	if c.recorded != nil {
+		seen := *c.recorded
+		c.recorded = nil
+		c.seen = append(c.seen, seen)
+		return seen.etcd, seen.health
+	}
 	health := map[string]hooks.Health{}
 	for _, e := range endpoints {
 		health[e.Name] = c.status(e)
@@ -87,6 +95,9 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 		Version: c.w.versionOf(pod), DBSize: 1 << 20, DBSizeInUse: 1 << 19}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
+	}
+	if c.w.Etcd.NoSpace {
+		h.Alarms = []string{"NOSPACE"}
 	}
 	return h
 }

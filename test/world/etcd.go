@@ -23,6 +23,8 @@ type Etcd struct {
 	LearnerPace int
 	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in etcd).
 	ConnectedFor time.Duration
+	// NoSpace: the alarm NOSPACE is raised.
+	NoSpace bool
 	// LoseReply lets the next step be carried out, and its answer be lost.
 	LoseReply bool
 }
@@ -182,6 +184,30 @@ func (w *World) elect(id uint64) {
 	c.Leader = best.ID
 	c.Term++
 	w.store(c)
+}
+
+// Lead makes the member of this name the leader, as when the one before it was slow for a moment.
+func (w *World) Lead(name string) {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c := w.Etcd.Clusters[id]
+		for _, m := range w.component(c) {
+			if nameAt(m) == name {
+				c.Leader = m.ID
+				c.Term++
+				w.store(c)
+			}
+		}
+	}
+}
+
+// CatchUp lets the learner of this name get all that it lacks.
+func (w *World) CatchUp(name string) {
+	pod := w.Pod(name)
+	place := w.placeOf(pod)
+	d := w.Dirs[place]
+	d.Behind = 0
+	w.storeDir(place, d)
+	w.replicate(d.Cluster, false)
 }
 
 func (w *World) index(c Cluster, m hooks.Member) uint64 {
@@ -380,4 +406,14 @@ func nameAt(m hooks.Member) string {
 	}
 	name, _, _ := strings.Cut(u.Hostname(), ".")
 	return name
+}
+
+// Leads reports whether some cluster has a leader that a majority hears now.
+func (w *World) Leads() bool {
+	for _, c := range w.Etcd.Clusters {
+		if w.leads(c) {
+			return true
+		}
+	}
+	return false
 }

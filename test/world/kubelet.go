@@ -18,6 +18,13 @@ func (w *World) Kubelets() {
 	}
 }
 
+// Kubelet lets one member's pod be scheduled, and its node do what there is to do.
+func (w *World) Kubelet(name string) {
+	if pod := w.Pod(name); pod != nil {
+		w.kubelet(pod)
+	}
+}
+
 func (w *World) kubelet(pod *corev1.Pod) {
 	switch {
 	case w.Lost[pod.Name] && pod.Spec.NodeName != "":
@@ -37,7 +44,7 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	}
 	claim := claimOf(pod)
 	held := claim != "" && (w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil)
-	if held || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] {
+	if held || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] {
 		return false
 	}
 	ip := w.freeIP()

@@ -31,6 +31,8 @@ type Crash struct {
 	At Point
 	// Writes is after how many creations and updates, for AfterWrites.
 	Writes int
+	// Object is the one before which the call is cut off, for BeforeObject.
+	Object Key
 }
 
 // Point in a call.
@@ -43,6 +45,8 @@ const (
 	AfterDeletes Point = "deletes"
 	AfterWrites  Point = "writes"
 	BeforeStatus Point = "before-status"
+	// BeforeObject is before one child is deleted, created or updated.
+	BeforeObject Point = "before"
 )
 
 // Call is one call of the hooks: what Metacontroller sent, and the answer that it will apply.
@@ -68,6 +72,31 @@ func (w *World) Sync(crash Crash) *Call {
 // Begin calls the hook on what the caches show now. The answer is in flight until Apply.
 func (w *World) Begin(crash Crash) *Call { return w.begin2(&client{w: w, crash: crash}) }
 
+// Look is a call that observes now and takes its step later, when Act is called.
+func (w *World) Look() *Held {
+	h := &Held{}
+	if h.parent = w.cachedCluster(); h.parent == nil {
+		return nil
+	}
+	h.observed = w.childrenOf(h.parent.UID)
+	etcd := &client{w: w}
+	etcd.Observe(context.Background(), hooks.Endpoints(hooks.Observation{Cluster: h.parent, Children: group(h.observed)}))
+	h.saw = etcd.seen[0]
+	return h
+}
+
+// Held is a call that has observed and not acted yet.
+type Held struct {
+	parent   *v1alpha1.EtcdCluster
+	observed map[Key]metav1.Object
+	saw      sight
+}
+
+// Act goes on with a held call: it takes the step that it decided on, and answers.
+func (w *World) Act(h *Held) *Call {
+	return w.answer(h.parent, h.observed, &client{w: w, recorded: &h.saw})
+}
+
 // BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that, and both
 // steps reach etcd, as when both calls have looked at the member list at the same moment.
 func (w *World) BeginTwo() (first, second *Call) {
@@ -89,7 +118,12 @@ func (w *World) begin2(etcd *client) *Call {
 	if !alive {
 		return nil
 	}
-	c := &Call{parent: parent, observed: w.childrenOf(parent.UID), crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
+	return w.answer(parent, w.childrenOf(parent.UID), etcd)
+}
+
+// answer asks the hook.
+func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, etcd *client) *Call {
+	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
 	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Now: w.Now, Settings: w.Settings}
 	if c.Finalizing {
 		c.Decision.Children, c.Finalized = hooks.Finalize(o)
@@ -216,8 +250,7 @@ func (w *World) Apply(c *Call) {
 		return
 	}
 	desired := ungroup(c.Decision.Children)
-	w.deleteOmitted(c, desired)
-	if c.crash.At == AfterDeletes {
+	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
 	}
 	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing {
@@ -226,25 +259,31 @@ func (w *World) Apply(c *Call) {
 	w.writeStatus(c)
 }
 
-// deleteOmitted deletes the observed children that the answer omits, by UID.
-func (w *World) deleteOmitted(c *Call, desired map[Key]metav1.Object) {
+// deleteOmitted deletes the observed children that the answer omits, by UID; false when the crash cut it off.
+func (w *World) deleteOmitted(c *Call, desired map[Key]metav1.Object) bool {
 	before := w.health()
 	for _, key := range inOrder(c.observed) {
 		o := c.observed[key]
 		if o.GetDeletionTimestamp() != nil || desired[key] != nil {
 			continue
 		}
+		if c.crash.before(key) {
+			return false
+		}
 		w.Oracle.beforeDelete(w, c, key, o)
 		w.written("- %s %s", key, w.remove(key.Kind, key.Name, o.GetUID()))
 	}
 	w.Oracle.afterDeletes(w, c, before)
+	return true
 }
+
+func (c Crash) before(key Key) bool { return c.At == BeforeObject && c.Object == key }
 
 // writeChildren creates and updates; false when the crash cut it off.
 func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 	writes := 0
 	for _, key := range inOrder(desired) {
-		if c.crash.At == AfterWrites && writes >= c.crash.Writes {
+		if c.crash.At == AfterWrites && writes >= c.crash.Writes || c.crash.before(key) {
 			return false
 		}
 		old, exists := c.observed[key]

@@ -33,6 +33,8 @@ type World struct {
 
 	// Lost are the nodes (by the name of the member that runs there) that no longer answer.
 	Lost map[string]bool
+	// Full are the members for whose pods no node has room.
+	Full map[string]bool
 	// Markers are the pods in which prepare has once let etcd start.
 	Markers map[types.UID]bool
 	// Prepared are the pods whose init container is done; it runs again only after a reboot.
@@ -63,6 +65,7 @@ func New() *World {
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},
 		Lost:      map[string]bool{},
+		Full:      map[string]bool{},
 		Markers:   map[types.UID]bool{},
 		Prepared:  map[types.UID]bool{},
 		Dirs:      map[string]Dir{},
@@ -78,7 +81,7 @@ func New() *World {
 func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
-	c.Lost, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.BadImages)
+	c.Lost, c.Full, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.BadImages)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
 	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)

@@ -1,0 +1,375 @@
+package model
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/world"
+)
+
+var agreements = flag.Int("agreements", 150, "how many random walks TestTheModelIsTheWorld takes")
+
+// TestTheModelIsTheWorld takes random walks through the model and does the same to the world of the stories, which is made of
+// Kubernetes' own objects. After every step the two must agree on everything that both of them know.
+func TestTheModelIsTheWorld(t *testing.T) {
+	for seed := range uint64(*agreements) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			m := &Model{Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100, Sizes: []int{0, 1, 2, 3, 4, 5}}
+			if r.IntN(3) == 0 {
+				m.Medium, m.Sizes = v1alpha1.Memory, m.Sizes[1:]
+			}
+			agree(t, m, r)
+		})
+	}
+}
+
+func agree(t *testing.T, m *Model, r *rand.Rand) {
+	s := m.first()
+	d := newDouble(m)
+	var told strings.Builder
+	fmt.Fprintf(&told, "cluster replicas=%d medium=%s\n", m.Replicas, m.Medium)
+	for range 120 {
+		if s.live.record.next+2 >= maxMembers || s.used+2 >= maxMembers {
+			return // no room for more members
+		}
+		a := choose(r, m.possible(&s, nil))
+		m.do(&s, a)
+		d.do(m, a, &s)
+		told.WriteString(m.words(a, &s) + "\n")
+		if d.marked() > int(s.live.record.next) {
+			return // by the copy of the mark on the Service, which the model leaves out
+		}
+		if ours, theirs := s.facts(m), d.facts(); ours != theirs {
+			t.Fatalf("%s\nmodel: %s\nworld: %s", told.String(), ours, theirs)
+		}
+	}
+}
+
+// choose takes an action by chance: calls and what goes on by itself more often than trouble.
+func choose(r *rand.Rand, list []action) action {
+	for {
+		a := list[r.IntN(len(list))]
+		if classes[a.deed] == usual || r.IntN(6) == 0 {
+			return a
+		}
+	}
+}
+
+// double is the world that does what the model does.
+type double struct {
+	w    *world.World
+	call *world.Call
+	held *world.Held
+}
+
+func newDouble(m *Model) *double {
+	w := world.New()
+	w.Etcd.LearnerPace = never
+	w.CreateCluster(cluster, v1alpha1.EtcdClusterSpec{
+		Replicas: new(int32(m.Replicas)), Version: versions[0], Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
+	})
+	w.Begin(world.Crash{}) // sets Metacontroller's finalizer; the answer is thrown away
+	return &double{w: w}
+}
+
+var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind, parentCache: world.ClusterKind}
+
+func (d *double) do(m *Model, a action, after *state) {
+	w, member := d.w, name(int(a.n))
+	switch a.deed {
+	case callWhole:
+		w.Sync(world.Crash{})
+	case callCut:
+		w.Sync(crash(a.cut()))
+	case callTwice:
+		first, second := w.BeginTwo()
+		w.Apply(second)
+		w.Apply(first)
+	case callDecides:
+		d.held = w.Look()
+	case callAnswers:
+		d.call = w.Begin(world.Crash{})
+	case callGoesOn:
+		if d.held != nil {
+			d.call, d.held = w.Act(d.held), nil
+		}
+		w.Apply(d.call)
+		d.call = nil
+	case kubeletActs:
+		w.Kubelet(member)
+	case etcdTicks:
+		w.TickEtcd()
+		d.follow(after)
+	case learnerCatchesUp:
+		w.CatchUp(member)
+	case claimsCollected:
+		w.Collect()
+	case timePasses:
+		w.Now = w.Now.Add(time.Minute)
+	case cacheThaws:
+		w.Thaw(kinds[a.x])
+	case cacheFreezes:
+		w.Freeze(kinds[a.x])
+	default:
+		d.befall(m, a, member, after)
+	}
+}
+
+// follow lets the world have the leader that the model has elected: raft may elect any member that is up to date.
+func (d *double) follow(after *state) {
+	if after.leads() {
+		d.w.Lead(name(int(after.leader) - 1))
+	}
+}
+
+func (d *double) befall(_ *Model, a action, member string, after *state) {
+	w := d.w
+	switch a.deed {
+	case podKilled:
+		w.KillPod(member)
+	case podDeleted:
+		_ = w.Delete(world.PodKind, member)
+	case claimLost:
+		w.LoseClaim(member)
+	case claimDeleted:
+		_ = w.Delete(world.ClaimKind, member)
+	case nodeLost:
+		w.LoseNode(member)
+	case nodeBack:
+		w.HealNode(member)
+	case podStuck:
+		w.Full[member] = true
+	case podTaken:
+		delete(w.Full, member)
+	case etcdOut, etcdBack:
+		w.Net.Down = after.down
+	case memberUnreachable, memberReached:
+		w.Net.Unreachable[member] = after.unreachable.has(int(a.n))
+	case memberIsolated, memberJoined:
+		w.Net.Isolated[member] = after.isolated.has(int(a.n))
+	case leaderMoves:
+		w.Lead(member)
+	case statusWiped:
+		w.WipeStatus()
+	case spaceOut, spaceFreed:
+		w.Etcd.NoSpace = after.nospace
+	case sizeEdited:
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(a.x)) })
+	case versionEdited:
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = versions[after.live.parent.version] })
+	case templateEdited:
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.PriorityClassName = template(after.live.parent.template) })
+	}
+}
+
+func crash(c cut) world.Crash {
+	switch c.at {
+	case beforeStep:
+		return world.Crash{At: world.BeforeStep}
+	case afterStep:
+		return world.Crash{At: world.AfterStep}
+	case beforeStatus:
+		return world.Crash{At: world.BeforeStatus}
+	}
+	if c.object.kind == recordObjectKind {
+		return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}}
+	}
+	return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind], Name: name(int(c.object.number))}}
+}
+
+// ---- what both of them know
+
+// facts are the model's, in words.
+func (s *state) facts(m *Model) string {
+	var b strings.Builder
+	for n := range maxMembers {
+		if p := s.live.pods[n]; p.uid != 0 {
+			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused"}[p.status])
+			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "template": p.template == 1, "version": p.version == 1})
+		}
+		if c := s.live.claims[n]; c.uid != 0 {
+			fmt.Fprintf(&b, " claim %s", name(n))
+			flags(&b, map[string]bool{"leaving": c.deleting})
+		}
+		if s.data[n] != nothing {
+			fmt.Fprintf(&b, " data %s %s", name(n), []string{"", "behind", "whole"}[s.data[n]])
+		}
+	}
+	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", s.voters.names(), s.learners.names(), (s.published & s.members()).names())
+	if s.leads() {
+		fmt.Fprintf(&b, ", led by %s", name(int(s.leader)-1))
+	}
+	if r := s.live.record; r.exists {
+		var starts set
+		for n, uid := range r.startsOn {
+			if uid != 0 {
+				starts = starts.with(n)
+			}
+		}
+		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", r.initial.names(), starts.names(), r.next)
+		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, "version": r.version == 1})
+	}
+	st := s.live.parent.status
+	fmt.Fprintf(&b, "\n status %s and %s", st.voters.names(), st.learners.names())
+	flags(&b, map[string]bool{"id": st.hasID})
+	return b.String()
+}
+
+func flags(b *strings.Builder, all map[string]bool) {
+	var set []string
+	for flag, is := range all {
+		if is {
+			set = append(set, flag)
+		}
+	}
+	slices.Sort(set)
+	fmt.Fprintf(b, " %v", set)
+}
+
+func (s set) names() string {
+	var all []string
+	for n := range s.all {
+		all = append(all, name(n))
+	}
+	return fmt.Sprint(all)
+}
+
+// facts are the world's, in the same words.
+func (d *double) facts() string {
+	w := d.w
+	var b strings.Builder
+	var c world.Cluster
+	for _, only := range w.Etcd.Clusters {
+		c = only
+	}
+	for n := range maxMembers {
+		p, claim := w.Pod(name(n)), w.Claim(name(n))
+		var data world.Dir
+		if p != nil {
+			fmt.Fprintf(&b, " pod %s %s %s", name(n), p.Annotations[hooks.AnnotationStart], statusOfPod(p))
+			_, running := w.Procs[p.UID]
+			flags(&b, map[string]bool{
+				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
+				"template": p.Annotations[hooks.AnnotationTemplate] == templates()[w.Cluster().Spec.Storage.Medium][1],
+				"version":  strings.HasSuffix(p.Spec.Containers[0].Image, versions[1]),
+			})
+			data = w.Dirs["memory of "+string(p.UID)]
+		}
+		if claim != nil {
+			fmt.Fprintf(&b, " claim %s", name(n))
+			flags(&b, map[string]bool{"leaving": claim.DeletionTimestamp != nil})
+			data = w.Dirs["volume of "+string(claim.UID)]
+		}
+		if data.Member != 0 {
+			fmt.Fprintf(&b, " data %s %s", name(n), map[bool]string{true: "behind", false: "whole"}[data.Behind > 0])
+		}
+	}
+	voters, learners, published, leader := membersInWorld(c)
+	fmt.Fprintf(&b, "\n voters %v, learners %v, published %v", voters, learners, published)
+	if leader != "" && w.Leads() {
+		fmt.Fprintf(&b, ", led by %s", leader)
+	}
+	b.WriteString(d.record())
+	b.WriteString(statusInWorld(w.Cluster()))
+	return b.String()
+}
+
+func statusOfPod(p *corev1.Pod) string {
+	for _, s := range p.Status.InitContainerStatuses {
+		if s.State.Waiting != nil {
+			return "refused"
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		switch {
+		case s.State.Running != nil:
+			return "runs"
+		case s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff":
+			return "crashes"
+		}
+	}
+	return "pending"
+}
+
+func membersInWorld(c world.Cluster) (voters, learners, published []string, leader string) {
+	all := slices.Clone(c.Members)
+	slices.SortFunc(all, func(a, b hooks.Member) int { return byNumber(nameOf(a), nameOf(b)) })
+	for _, m := range all {
+		if m.Learner {
+			learners = append(learners, nameOf(m))
+		} else {
+			voters = append(voters, nameOf(m))
+		}
+		if m.Started() {
+			published = append(published, nameOf(m))
+		}
+		if m.ID == c.Leader {
+			leader = nameOf(m)
+		}
+	}
+	return voters, learners, published, leader
+}
+
+func nameOf(m hooks.Member) string {
+	host := strings.TrimPrefix(m.PeerURLs[0], "http://")
+	return host[:strings.Index(host, ".")]
+}
+
+func byNumber(a, b string) int { return int(number(a)) - int(number(b)) }
+
+func (d *double) record() string {
+	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}].(*corev1.ConfigMap)
+	if !found {
+		return ""
+	}
+	var starts []string
+	raw := r.Annotations[hooks.AnnotationStartsOn]
+	for field := range strings.SplitSeq(raw, ",") {
+		if member, _, ok := strings.Cut(field, ":"); ok {
+			starts = append(starts, member)
+		}
+	}
+	slices.SortFunc(starts, byNumber)
+	quorate := r.Annotations[hooks.AnnotationClusterID] != ""
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[hooks.EpochKeyInitialCluster]).names(), starts, r.Annotations[hooks.AnnotationNextMember])
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, "version": r.Annotations[hooks.AnnotationVersion] == versions[1]})
+	return b.String()
+}
+
+// marked is the mark on the peers' Service.
+func (d *double) marked() int {
+	peers := d.w.Objects[world.Key{Kind: world.ServiceKind, Name: hooks.PeerService(cluster)}]
+	if peers == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(peers.GetAnnotations()[hooks.AnnotationNextMember])
+	return n
+}
+
+func statusInWorld(c *v1alpha1.EtcdCluster) string {
+	var voters, learners []string
+	for _, m := range c.Status.Members {
+		if m.Role == v1alpha1.Learner {
+			learners = append(learners, m.Name)
+		} else {
+			voters = append(voters, m.Name)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n status %v and %v", voters, learners)
+	flags(&b, map[string]bool{"id": c.Status.ClusterID != ""})
+	return b.String()
+}
