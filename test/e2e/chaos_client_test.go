@@ -33,7 +33,6 @@ type clients struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	where   atomic.Pointer[[]string] // addresses of the running members
-	network *network
 
 	mu      sync.Mutex
 	id      uint64                      // the cluster's, from the first answer
@@ -53,9 +52,9 @@ const (
 )
 
 // newClients starts clients of the cluster; each waits for members to be there.
-func newClients(c *cluster, network *network, seed uint64, broken func(error)) *clients {
+func newClients(c *cluster, seed uint64, broken func(error)) *clients {
 	ctx, stop := context.WithCancel(context.Background())
-	cs := &clients{t: c.t, began: time.Now(), broken: broken, stop: stop, network: network, conns: map[string]*grpc.ClientConn{}}
+	cs := &clients{t: c.t, began: time.Now(), broken: broken, stop: stop, conns: map[string]*grpc.ClientConn{}}
 	c.t.Cleanup(cs.end)
 	cs.where.Store(&[]string{})
 	cs.done.Go(func() { cs.follow(ctx, c.ns) })
@@ -139,7 +138,7 @@ func (cs *clients) kv(address string) (pb.KVClient, error) {
 		return pb.NewKVClient(conn), nil
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(cs.network.DialContext), grpc.WithDisableRetry(),
+		grpc.WithContextDialer(lab.DialContext), grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, err

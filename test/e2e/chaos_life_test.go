@@ -62,7 +62,7 @@ func (s *storm) life(round int, deadline time.Time) {
 	began := time.Now()
 	c.apply(l.spec())
 	l.whole("create", began)
-	clients := newClients(c, s.node, s.seed, s.breaks)
+	clients := newClients(c, s.seed, s.breaks)
 	for _, do := range l.plan() {
 		if time.Until(deadline) < enough {
 			break

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,7 +60,6 @@ type storm struct {
 	hooks    *chaos.Hooks
 	etcd     *chaos.Etcd
 	replicas []*chaos.Replica
-	node     *network
 	space    atomic.Pointer[string] // the namespace that is disturbed
 
 	mu     sync.Mutex
@@ -75,13 +73,10 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	t.Helper()
 	s := &storm{t: t, seed: seed, schedule: &chaos.Schedule{Seed: seed}, peers: map[string]uint64{}, reference: map[string]string{}}
 	s.space.Store(new(""))
-	node, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 12)
-	require.NoError(t, err)
 	island, err := newIsland(12)
 	require.NoError(t, err)
-	s.node = node
 
-	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: node.DialContext, Saw: s.saw}
+	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: lab.DialContext, Saw: s.saw}
 	members, err := island.listen(":2379")
 	require.NoError(t, err)
 	server := s.etcd.Server()
@@ -91,7 +86,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	s.replicas = newReplicas(t, 2, island, s.schedule, s.breaks)
 	s.hooks = &chaos.Hooks{Schedule: s.schedule, Replicas: s.replicas, Broken: s.breaks,
 		Disturbs: func(ns string) bool { return ns == *s.space.Load() }}
-	l, err := node.listen(":0")
+	l, err := lab.listen(":0")
 	require.NoError(t, err)
 	front := &http.Server{Handler: s.hooks, ReadHeaderTimeout: time.Minute}
 	go func() { _ = front.Serve(l) }()
@@ -226,7 +221,7 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
 func (s *storm) askMember(ctx context.Context, address string, list bool) ([]*pb.Member, error) {
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(s.node.DialContext))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(lab.DialContext))
 	if err != nil {
 		return nil, err
 	}

@@ -6,17 +6,14 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -147,56 +143,17 @@ func eventually(t *testing.T, within time.Duration, what string, waitsFor func()
 	}
 }
 
-// labDialer dials from inside the lab's network, where pod addresses, Services and cluster DNS exist.
-type labDialer struct{ dials chan dial }
-
-type dial struct {
-	ctx     context.Context
-	address string
-	answer  chan dialed
-}
-
-type dialed struct {
-	conn net.Conn
-	err  error
-}
-
-// newLabDialer starts the one thread that stays in node 1's network namespace; connections made there work anywhere.
-func newLabDialer() (*labDialer, error) {
-	ns, err := os.Open(os.Getenv("QUORATE_LAB_NETNS"))
+// newLab enters node 1's network namespace, where pod addresses, Services and cluster DNS exist.
+func newLab() (*network, error) {
+	n, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 12)
 	if err != nil {
 		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make e2e`", err)
 	}
-	d := &labDialer{dials: make(chan dial)}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread must not serve anybody else
-		ready <- unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		var dialer net.Dialer
-		for r := range d.dials {
-			conn, err := dialer.DialContext(r.ctx, "tcp4", r.address)
-			r.answer <- dialed{conn, err}
-		}
-	}()
-	return d, <-ready
-}
-
-// DialContext dials an address with a literal IP.
-func (d *labDialer) DialContext(ctx context.Context, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second) // one thread dials for all: nobody may hold it for long
-	defer cancel()
-	r := dial{ctx, address, make(chan dialed, 1)}
-	select {
-	case d.dials <- r:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	answer := <-r.answer
-	return answer.conn, answer.err
+	return n, nil
 }
 
 var (
-	lab *labDialer
+	lab *network
 	api *apiServer
 )
 
@@ -222,7 +179,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if lab, err = newLabDialer(); err == nil {
+	if lab, err = newLab(); err == nil {
 		api, err = newAPI()
 	}
 	if err != nil {
@@ -248,9 +205,8 @@ func noViolations() error {
 	if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
 		return err
 	}
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return lab.DialContext(ctx, address) },
-	}}
+	client := lab.httpClient()
+	client.Timeout = 5 * time.Second
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp != nil {
 			continue
