@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -63,6 +64,20 @@ func Dice(seed uint64, stream string, call uint64) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d", stream, call)
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// underway counts the calls that may meet a fault, and what of a fault goes on after them. (Not a sync.WaitGroup: it may not
+// begin anew while somebody waits.)
+type underway struct{ n atomic.Int64 }
+
+func (u *underway) begin() { u.n.Add(1) }
+func (u *underway) end()   { u.n.Add(-1) }
+
+// wait waits until nothing is under way.
+func (u *underway) wait() {
+	for u.n.Load() > 0 {
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // Pick draws a fault by its weight out of 100; Calm is what is left of them.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"path"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,7 +47,7 @@ type Etcd struct {
 	// Saw hears of every call that a member has answered. It may be called from several goroutines at once.
 	Saw func(method string, request, answer []byte)
 
-	running sync.WaitGroup
+	faults underway
 }
 
 // Server serves the proxy's side towards Quorate.
@@ -57,7 +56,7 @@ func (e *Etcd) Server() *grpc.Server {
 }
 
 // Wait waits until nothing of an earlier fault is under way any more. Stop the schedule first.
-func (e *Etcd) Wait() { e.running.Wait() }
+func (e *Etcd) Wait() { e.faults.wait() }
 
 // message is one message of gRPC, not looked into.
 type message struct{ bytes []byte }
@@ -95,8 +94,8 @@ type rpc struct {
 
 // handle serves one call; all those that Quorate makes are of one request and one answer.
 func (e *Etcd) handle(_ any, stream grpc.ServerStream) error {
-	e.running.Add(1)
-	defer e.running.Done()
+	e.faults.begin()
+	defer e.faults.end()
 	full, _ := grpc.MethodFromServerStream(stream)
 	p, ok := peer.FromContext(stream.Context())
 	if !ok || p.LocalAddr == nil {
@@ -184,7 +183,9 @@ func (c *rpc) meet(ctx context.Context, fault Fault, dice *rand.Rand) (*message,
 
 // later carries the call out a while after its caller has given it up.
 func (c *rpc) later(delay time.Duration, givenUp <-chan struct{}) {
-	c.e.running.Go(func() {
+	c.e.faults.begin()
+	go func() {
+		defer c.e.faults.end()
 		<-givenUp
 		<-time.After(delay)
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -193,7 +194,7 @@ func (c *rpc) later(delay time.Duration, givenUp <-chan struct{}) {
 		if c.changes() {
 			c.e.Schedule.Count("etcd: "+c.method()+" after its timeout", outcome(err))
 		}
-	})
+	}()
 }
 
 // twice carries the call out twice and answers with the first or the second answer.

@@ -56,19 +56,17 @@ type Hooks struct {
 	// goroutines at once.
 	Broken func(error)
 
-	running sync.WaitGroup
-	mu      sync.Mutex
-	views   map[string]*views // by the UID of the cluster
-	turn    int
+	faults underway
+	mu     sync.Mutex
+	views  map[string]*views // by the UID of the cluster
+	turn   int
 }
 
 // Wait waits until nothing of an earlier fault is under way any more. Stop the schedule first.
-func (h *Hooks) Wait() { h.running.Wait() }
+func (h *Hooks) Wait() { h.faults.wait() }
 
 // ServeHTTP implements http.Handler.
 func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.running.Add(1)
-	defer h.running.Done()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -87,6 +85,8 @@ func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.plain(w, r, body)
 		return
 	}
+	h.faults.begin()
+	defer h.faults.end()
 	d := &disturbed{h: h, w: w, r: r, actual: actual, dice: h.Schedule.Next("hook")}
 	if err := d.look(); err != nil {
 		h.Broken(err)
@@ -266,11 +266,13 @@ func (d *disturbed) meet(fault Fault) {
 // later delivers the request a while after Metacontroller has given it up.
 func (d *disturbed) later() {
 	delay := between(d.dice, 0, 6*time.Second)
-	d.h.running.Go(func() {
+	d.h.faults.begin()
+	go func() {
+		defer d.h.faults.end()
 		<-time.After(delay)
 		a := d.h.ask(context.Background(), "/sync", d.body, 0)
 		d.h.Schedule.Count(string(HookOverdue), a.String())
-	})
+	}()
 }
 
 // twice delivers the request to two replicas, at once or in a row, and takes one of the answers.

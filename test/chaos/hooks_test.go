@@ -40,8 +40,8 @@ func through(t *testing.T, fault Fault, quorate *fakeQuorate) (calls int64, body
 	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // as ServeHTTP: only then the server notices that the caller hangs up
-		h.running.Add(1)
-		defer h.running.Done()
+		h.faults.begin()
+		defer h.faults.end()
 		d := &disturbed{h: h, w: w, r: r, actual: request(t, 1, thing("a", "1", "1")), dice: Dice(4, "test", 1)}
 		d.lagged = &lagged{call: d.actual}
 		d.body, _ = d.actual.body()
