@@ -45,7 +45,12 @@ func learnerLost(v *view) *verdict {
 
 func learnerSurplus(v *view) *verdict {
 	l := v.learner()
-	if l == nil || l.name == "" || len(v.voters) < v.wanted() {
+	switch {
+	case l == nil || l.name == "":
+		return nil
+	case v.memory() && v.agedTemplate(l):
+		return v.expel(l, fmt.Sprintf("removing the learner %s: its pod was made from an older template, and can't be made anew on Memory", l.name))
+	case len(v.voters) < v.wanted():
 		return nil
 	}
 	return v.expel(l, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
@@ -74,8 +79,8 @@ func (v *view) listedLong(m *member) bool {
 
 func promote(v *view) *verdict {
 	l := v.learner()
-	if l == nil || l.name == "" || !v.caughtUp(l) {
-		return nil
+	if l == nil || l.name == "" || !v.caughtUp(l) || v.agedTemplate(l) {
+		return nil // a call that saw it down may still be about to delete a pod of an older template
 	}
 	voters := v.voters
 	if serving(voters)+1 < quorum(len(voters)+1) {
@@ -104,8 +109,11 @@ func learnerYields(v *view) *verdict {
 
 func remake(v *view) *verdict {
 	for _, m := range v.members {
-		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() || finished(m.pod) {
+		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() && !m.Learner || finished(m.pod) {
 			continue
+		}
+		if m.serving() && v.agedTemplate(m) && !v.memory() {
+			return &verdict{message: fmt.Sprintf("making the pod %s anew before it votes: it was made from an older template", m.name), roll: m.name, resync: patience}
 		}
 		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && v.spares(m)
 		if reason, stale := v.outdated(m); stale && disposable {
@@ -132,10 +140,15 @@ func (v *view) outdated(m *member) (string, bool) {
 		return "it crashes, and would begin the member a second time", true
 	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
 		return "the membership changed before it started", true
-	case m.pod.Annotations[AnnotationTemplate] != v.template:
+	case v.agedTemplate(m):
 		return "it is down and was made from an older template", true
 	}
 	return "", false
+}
+
+// agedTemplate reports whether the member's pod was made from another template than the spec asks for now.
+func (v *view) agedTemplate(m *member) bool {
+	return m.pod != nil && m.pod.Annotations[AnnotationTemplate] != v.template
 }
 
 func learnerCatchesUp(v *view) *verdict {

@@ -199,7 +199,7 @@ func (j *judgement) podsThatGo() []string {
 		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.quorate() && pod.Spec.NodeName == ""
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
-		j.require(m == nil || !m.serving(), "S1", "the pod %s goes, which serves", name)
+		j.require(m == nil || m.Learner || !m.serving(), "S1", "the pod %s goes, which serves", name)
 		j.require(m == nil || m.Learner || j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
 		if m != nil || j.v.Etcd == nil {
 			rolled = append(rolled, name)

@@ -57,16 +57,6 @@ func agree(t *testing.T, m *Model, r *rand.Rand) {
 	}
 }
 
-// choose takes an action by chance: calls and what goes on by itself more often than trouble.
-func choose(r *rand.Rand, list []action) action {
-	for {
-		a := list[r.IntN(len(list))]
-		if classes[a.deed] == usual || r.IntN(6) == 0 {
-			return a
-		}
-	}
-}
-
 // double is the world that does what the model does.
 type double struct {
 	w    *world.World

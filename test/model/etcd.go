@@ -16,11 +16,11 @@ type manner struct {
 // asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns whether etcd did
 // it, and which rules of safety that broke.
 func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner) (done bool, broken []string) {
-	if !m.canAsk(s, t, on, seen) || !how.racing && on != (membership{s.voters, s.learners}) || !s.allows(t) {
+	if !m.canAsk(s, t, on, seen) || !how.racing && on != (membership{s.voters, s.learners}) || !(m.Lax && t.kind == remove) && !s.allows(t) {
 		return false, nil
 	}
 	n := int(t.member)
-	if t.kind == promote && s.learners.has(n) && !s.hears(n, seen) {
+	if t.kind == promote && !m.Unproved && s.learners.has(n) && !s.hears(n, seen) {
 		return false, nil
 	}
 	before := s.hasQuorum()

@@ -20,10 +20,21 @@ type Model struct {
 	// Young lets etcd insist on connections of five seconds.
 	Young bool
 
+	// Workers search side by side; 0 is one for each processor. With one the same search finds the same way.
+	Workers int
+
+	// What follows makes a wrong model of it, to show that the search finds what is wrong.
+
 	// Decide is hooks.Decide unless it is set.
 	Decide func(hooks.Observation) hooks.Decision
+	// Unverified leaves out what hooks.Verify says to each decision: what happens then has to show it.
+	Unverified bool
 	// AddsVoters makes voters of the members that the hooks add as learners.
 	AddsVoters bool
+	// Unproved promotes learners without a proof that they hear the leader.
+	Unproved bool
+	// Lax is etcd that lets every member be removed, as without strict-reconfig-check.
+	Lax bool
 
 	judge *judge
 }
@@ -37,7 +48,7 @@ func (m *Model) prepare() {
 	if decide == nil {
 		decide = hooks.Decide
 	}
-	m.judge = newJudge(m.Medium, decide)
+	m.judge = newJudge(m.Medium, decide, !m.Unverified)
 }
 
 // first is the state in which everything begins.
@@ -166,16 +177,28 @@ func (m *Model) bereft(s *state) bool {
 		}
 		voters = s.live.record.initial
 	}
-	held, unplugged := 0, set(0)
-	if m.Medium == v1alpha1.Memory {
-		unplugged = s.lost // what was in memory there is gone, though nobody knows it yet
-	}
+	held, doomed := 0, s.doomed(m.Medium)
 	for n := range voters.all {
-		if s.data[n] != nothing && !unplugged.has(n) || !s.live.record.quorate && !s.born.has(n) && m.onGround(s, n) {
+		if s.data[n] != nothing && !doomed.has(n) || !s.live.record.quorate && !s.born.has(n) && m.onGround(s, n) {
 			held++
 		}
 	}
 	return held < quorum(voters.size())
+}
+
+// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost, or on a claim that
+// is being deleted and that no pod holds any more.
+func (s *state) doomed(medium v1alpha1.Medium) set {
+	if medium == v1alpha1.Memory {
+		return s.lost
+	}
+	var all set
+	for n := range maxMembers {
+		if s.live.claims[n].deleting && !s.live.pods[n].bound {
+			all = all.with(n)
+		}
+	}
+	return all
 }
 
 // onGround reports whether what the member may start on is there.

@@ -150,7 +150,10 @@ func (s *search) id(t *state) (uint32, bool) {
 
 // expand visits the states of a level and returns the next one.
 func (s *search) expand(level []found) []found {
-	workers := runtime.GOMAXPROCS(0)
+	workers := s.m.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
 	fresh := make([][]found, workers)
 	ways := make([][]way, workers)
 	var next atomic.Int64
