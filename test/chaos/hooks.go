@@ -109,7 +109,7 @@ func (h *Hooks) plain(w http.ResponseWriter, r *http.Request, body []byte) {
 		hangUp(w)
 		return
 	}
-	reply := h.ask(r.Context(), r.URL.Path, body, 0)
+	reply := h.ask(r.Context(), r.URL.Path, body)
 	if fault == HookUnanswered {
 		h.Schedule.Count(string(fault), "finalize")
 		hangUp(w)
@@ -155,14 +155,18 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-// ask sends a call to a replica: the next one in turn, or that many places after it.
-func (h *Hooks) ask(ctx context.Context, path string, body []byte, after int) *reply {
+// replicas are the replica whose turn it is, and the one after it.
+func (h *Hooks) replicas() (first, second *Replica) {
 	h.mu.Lock()
-	if after == 0 {
-		h.turn++
-	}
-	replica := h.Replicas[(h.turn+after)%len(h.Replicas)]
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	h.turn++
+	n := len(h.Replicas)
+	return h.Replicas[h.turn%n], h.Replicas[(h.turn+1)%n]
+}
+
+// ask sends a call to the replica whose turn it is.
+func (h *Hooks) ask(ctx context.Context, path string, body []byte) *reply {
+	replica, _ := h.replicas()
 	return h.send(ctx, replica, path, body)
 }
 
@@ -221,7 +225,7 @@ func (d *disturbed) look() (err error) {
 func (d *disturbed) serve() {
 	count := d.h.Schedule.Count
 	if d.dice == nil {
-		a := d.h.ask(d.r.Context(), "/sync", d.body, 0)
+		a := d.h.ask(d.r.Context(), "/sync", d.body)
 		count("calls of the hook, undisturbed", a.String())
 		d.finish(a)
 		return
@@ -244,10 +248,10 @@ func (d *disturbed) meet(fault Fault) {
 		count(string(fault), "nothing happened")
 		hangUp(d.w)
 	case HookUnanswered:
-		count(string(fault), d.h.ask(ctx, "/sync", d.body, 0).String())
+		count(string(fault), d.h.ask(ctx, "/sync", d.body).String())
 		hangUp(d.w)
 	case HookTooLate:
-		count(string(fault), d.h.ask(ctx, "/sync", d.body, 0).String())
+		count(string(fault), d.h.ask(ctx, "/sync", d.body).String())
 		<-ctx.Done()
 	case HookOverdue:
 		<-ctx.Done()
@@ -257,7 +261,7 @@ func (d *disturbed) meet(fault Fault) {
 	case HookKilled:
 		d.killed()
 	default:
-		a := d.h.ask(ctx, "/sync", d.body, 0)
+		a := d.h.ask(ctx, "/sync", d.body)
 		count("calls of the hook, without a fault of their own", a.String())
 		d.finish(a)
 	}
@@ -270,7 +274,7 @@ func (d *disturbed) later() {
 	go func() {
 		defer d.h.faults.end()
 		<-time.After(delay)
-		a := d.h.ask(context.Background(), "/sync", d.body, 0)
+		a := d.h.ask(context.Background(), "/sync", d.body)
 		d.h.Schedule.Count(string(HookOverdue), a.String())
 	}()
 }
@@ -278,13 +282,14 @@ func (d *disturbed) later() {
 // twice delivers the request to two replicas, at once or in a row, and takes one of the answers.
 func (d *disturbed) twice(fault Fault) {
 	ctx := d.r.Context()
-	second := make(chan *reply, 1)
 	counts := d.dice.IntN(2)
-	ask := func() { second <- d.h.ask(ctx, "/sync", d.body, 1) }
+	one, other := d.h.replicas()
+	second := make(chan *reply, 1)
+	ask := func() { second <- d.h.send(ctx, other, "/sync", d.body) }
 	if fault == HookAtOnce {
 		go ask()
 	}
-	first := d.h.ask(ctx, "/sync", d.body, 0)
+	first := d.h.send(ctx, one, "/sync", d.body)
 	if fault == HookAgain {
 		ask()
 	}
@@ -295,10 +300,7 @@ func (d *disturbed) twice(fault Fault) {
 
 // killed ends the replica that has the call, somewhere on its way.
 func (d *disturbed) killed() {
-	d.h.mu.Lock()
-	d.h.turn++
-	replica := d.h.Replicas[d.h.turn%len(d.h.Replicas)]
-	d.h.mu.Unlock()
+	replica, _ := d.h.replicas()
 	delay := between(d.dice, 0, 60*time.Millisecond)
 	done := make(chan struct{})
 	go func() {
