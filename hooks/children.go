@@ -26,7 +26,7 @@ func children(v *view, said *verdict) Desired {
 	case v.epoch == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
 	case v.replicas == 0:
-		d.Claims = v.keptClaims(v.names)
+		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.lastHolds())
 	case !v.epoch.founded():
 		d.Claims, d.Pods = v.foundingClaims(), v.foundingPods()
 	case v.Etcd == nil:

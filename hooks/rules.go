@@ -41,7 +41,7 @@ var Rules = []Rule{
 
 	{"Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty},
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
-	{"Pause", "replicas 0 stops all members and keeps their data.", pause},
+	{"Pause", "replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted stays.", pause},
 	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},

@@ -57,7 +57,19 @@ func pause(v *view) *verdict {
 	if left == 0 {
 		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", settled: true}
 	}
+	if held := v.lastHolds(); len(held) > 0 {
+		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
+			strings.Join(held, ", ")), resync: patience}
+	}
 	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", count(left, "pod")), resync: patience}
+}
+
+// lastHolds are the pods that alone keep a claim that is being deleted, and the data on it.
+func (v *view) lastHolds() []string {
+	return filter(v.names, func(name string) bool {
+		claim, pod := v.Children.Claims[name], v.Children.Pods[name]
+		return v.ours(claim) && claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != ""
+	})
 }
 
 func found(v *view) *verdict {

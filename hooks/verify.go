@@ -164,7 +164,13 @@ func (j *judgement) newClaim(name string) {
 // pods checks what runs.
 func (j *judgement) pods() {
 	if j.v.replicas == 0 {
-		return // a pause stops everything, as asked
+		for name, claim := range j.o.Children.Claims {
+			pod := j.o.Children.Pods[name]
+			last := claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
+			_, ours := ordinal(j.o.Cluster.Name, name)
+			j.require(!last || !ours || !j.v.ours(claim) || j.v.epoch == nil || j.pod(name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is being deleted", name)
+		}
+		return // a pause stops everything else, as asked
 	}
 	rolled := j.podsThatGo()
 	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)

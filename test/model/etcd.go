@@ -114,6 +114,11 @@ func (s *state) allows(t step) bool {
 func (s *state) lead(n int) {
 	s.leader = uint8(n) + 1
 	s.synced = 0
+	s.sync()
+}
+
+// sync lets the leader find out which of the learners that it hears are up to date.
+func (s *state) sync() {
 	for l := range (s.learners & s.connected()).all {
 		if s.data[l] == whole {
 			s.synced = s.synced.with(l)
@@ -130,6 +135,9 @@ func (s *state) tick() {
 	}
 	if s.hasQuorum() && !s.leads() {
 		s.lead(s.component().lowest())
+	}
+	if s.leads() {
+		s.sync()
 	}
 	s.published |= s.following()
 }

@@ -86,12 +86,15 @@ func newJudge(medium v1alpha1.Medium, decide func(hooks.Observation) hooks.Decis
 func (j *judge) on(o sight) *verdict {
 	shard := (uint(o.list.voters) + uint(o.answering)*7 + uint(o.view.record.next)*3 + uint(o.view.pods[0].status) + uint(o.view.pods[2].uid)) % 64
 	j.mu[shard].Lock()
-	defer j.mu[shard].Unlock()
-	if known, found := j.memory[shard][o]; found {
+	known, found := j.memory[shard][o]
+	j.mu[shard].Unlock()
+	if found {
 		return known
 	}
 	v := j.think(&o)
+	j.mu[shard].Lock()
 	j.memory[shard][o] = v
+	j.mu[shard].Unlock()
 	return v
 }
 

@@ -136,11 +136,11 @@ func (a *answer) changes(v *view) bool {
 // converged reports whether the cluster is as the spec wants it, with nothing left over.
 func (m *Model) converged(s *state) bool {
 	quiet, v := m.rest(s)
+	if quiet && s.live.parent.replicas == 0 {
+		return s.pods()&^s.leavingClaims() == 0
+	}
 	if !quiet || !v.settled {
 		return false
-	}
-	if s.live.parent.replicas == 0 {
-		return s.pods() == 0
 	}
 	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters && s.following() == s.voters
 	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.voters)
@@ -150,6 +150,16 @@ func (s *state) pods() set {
 	var all set
 	for n := range s.live.pods {
 		if s.live.pods[n].uid != 0 {
+			all = all.with(n)
+		}
+	}
+	return all
+}
+
+func (s *state) leavingClaims() set {
+	var all set
+	for n := range s.live.claims {
+		if s.live.claims[n].deleting {
 			all = all.with(n)
 		}
 	}

@@ -12,7 +12,7 @@ func (m *Model) Walk(seed uint64, steps int) (episodes int, broken *Breach) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	for steps > 0 {
 		episodes++
-		n, b := m.episode(r, min(steps, 40+r.IntN(300)))
+		n, b := m.episode(r, min(steps, 20+r.IntN(150)))
 		if b != nil {
 			return episodes, b
 		}
