@@ -15,6 +15,7 @@ IN_LAB := eval "$$($(LAB) env)" &&
 
 RUN ?= .
 FUZZTIME ?= 30s
+STEPS ?= 1000000
 FOR ?= 5m
 SEED ?= 0
 
@@ -60,6 +61,10 @@ unit: ## the decisions alone, in seconds
 .PHONY: scenario
 scenario: ## the stories without etcd or Kubernetes
 	QUORATE_VERIFY=1 go test ./test/scenario/...
+
+.PHONY: model
+model: ## every state of a small world, with the shipped decisions in it: minutes, up to 8 GiB (docs/model.md)
+	go test ./test/model -count=1 -v -deep -timeout 60m -steps $(STEPS) -agreements 1000
 
 .PHONY: conformance
 conformance: etcd-binaries ## the same code against real etcd processes

@@ -109,18 +109,25 @@ func learnerYields(v *view) *verdict {
 
 func remake(v *view) *verdict {
 	for _, m := range v.members {
-		if m.pod == nil || m.pod.DeletionTimestamp != nil || m.serving() && !m.Learner || finished(m.pod) {
-			continue
-		}
-		if m.serving() && v.agedTemplate(m) && !v.memory() {
-			return &verdict{message: fmt.Sprintf("making the pod %s anew before it votes: it was made from an older template", m.name), roll: m.name, resync: patience}
-		}
-		disposable := m.Learner && !m.Started() || !v.memory() && !running(m.pod) && v.spares(m)
-		if reason, stale := v.outdated(m); stale && disposable {
+		if reason, stale := v.outdated(m); stale && v.disposable(m) {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
 		}
 	}
 	return nil
+}
+
+// disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when it is down
+// and the others can do without it. On Memory the data would go too.
+func (v *view) disposable(m *member) bool {
+	switch {
+	case m.pod.DeletionTimestamp != nil || finished(m.pod):
+		return false
+	case m.Learner && !m.Started():
+		return !m.serving()
+	case v.memory():
+		return false
+	}
+	return m.Learner || !m.serving() && !running(m.pod) && v.spares(m)
 }
 
 // spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
@@ -134,6 +141,8 @@ func (v *view) spares(m *member) bool {
 // outdated reports whether the member's pod should be another one than it is, and why.
 func (v *view) outdated(m *member) (string, bool) {
 	switch {
+	case m.pod == nil:
+		return "", false
 	case v.misstarted(m):
 		return "it waits for data that the member never had", true
 	case podStart(m.pod) == StartBootstrap && m.Started() && crashing(m.pod):
@@ -141,7 +150,7 @@ func (v *view) outdated(m *member) (string, bool) {
 	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
 		return "the membership changed before it started", true
 	case v.agedTemplate(m):
-		return "it is down and was made from an older template", true
+		return "it was made from an older template", true
 	}
 	return "", false
 }

@@ -164,12 +164,7 @@ func (j *judgement) newClaim(name string) {
 // pods checks what runs.
 func (j *judgement) pods() {
 	if j.v.replicas == 0 {
-		for name, claim := range j.o.Children.Claims {
-			pod := j.o.Children.Pods[name]
-			last := claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
-			_, ours := ordinal(j.o.Cluster.Name, name)
-			j.require(!last || !ours || !j.v.ours(claim) || j.v.epoch == nil || j.pod(name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is being deleted", name)
-		}
+		j.lastHolds()
 		return // a pause stops everything else, as asked
 	}
 	rolled := j.podsThatGo()
@@ -182,6 +177,18 @@ func (j *judgement) pods() {
 		if j.o.Children.Pods[pod.Name] == nil {
 			j.newPod(pod)
 		}
+	}
+}
+
+// lastHolds checks that a pause stops no pod whose data would go with it.
+func (j *judgement) lastHolds() {
+	for name, pod := range j.o.Children.Pods {
+		claim := j.o.Children.Claims[name]
+		if claim == nil || claim.DeletionTimestamp == nil || !j.v.ours(claim) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
+			continue
+		}
+		_, ours := ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || j.pod(name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is being deleted", name)
 	}
 }
 
@@ -205,8 +212,10 @@ func (j *judgement) podsThatGo() []string {
 		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.quorate() && pod.Spec.NodeName == ""
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
-		j.require(m == nil || m.Learner || !m.serving(), "S1", "the pod %s goes, which serves", name)
-		j.require(m == nil || m.Learner || j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
+		if m != nil && !m.Learner {
+			j.require(!m.serving(), "S1", "the pod %s goes, which serves", name)
+			j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
+		}
 		if m != nil || j.v.Etcd == nil {
 			rolled = append(rolled, name)
 		}

@@ -1,11 +1,5 @@
 package model
 
-import (
-	"slices"
-
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-)
-
 // action is one thing that may happen next: which, to which member, and with what.
 type action struct {
 	deed deed
@@ -371,9 +365,3 @@ func (m *Model) pay(s *state, d deed) {
 		s.hitches--
 	}
 }
-
-// persistent reports whether members keep their data on claims.
-func (m *Model) persistent() bool { return m.Medium == v1alpha1.Persistent }
-
-// among reports whether the deed is one of these.
-func (d deed) among(list ...deed) bool { return slices.Contains(list, d) }

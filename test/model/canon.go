@@ -155,10 +155,10 @@ func (v *view) renumber(r set, shift func(uint8) uint8) {
 	}
 }
 
-func (c *record) renumber(r set, shift func(uint8) uint8) {
-	c.next = shift(c.next)
-	c.initial = c.initial.squeezed(r)
-	squeeze(&c.startsOn, r)
+func (r *record) renumber(relevant set, shift func(uint8) uint8) {
+	r.next = shift(r.next)
+	r.initial = r.initial.squeezed(relevant)
+	squeeze(&r.startsOn, relevant)
 }
 
 // squeezed is the set in new numbers.

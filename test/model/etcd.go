@@ -16,7 +16,8 @@ type manner struct {
 // asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns whether etcd did
 // it, and which rules of safety that broke.
 func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner) (done bool, broken []string) {
-	if !m.canAsk(s, t, on, seen) || !how.racing && on != (membership{s.voters, s.learners}) || !(m.Lax && t.kind == remove) && !s.allows(t) {
+	changed := on != membership{s.voters, s.learners}
+	if !m.canAsk(s, t, on, seen) || changed && !how.racing || !m.allows(s, t) {
 		return false, nil
 	}
 	n := int(t.member)
@@ -81,7 +82,10 @@ func (s *state) leaderSet() set {
 }
 
 // allows asks etcd's guards.
-func (s *state) allows(t step) bool {
+func (m *Model) allows(s *state, t step) bool {
+	if m.Lax && t.kind == remove {
+		return true
+	}
 	var all []guard.Member
 	at := -1
 	following := s.following()
@@ -190,7 +194,8 @@ func (s *state) bootstrap(n int) bool {
 		s.used = max(s.used, uint8(s.voters.highest())+1)
 		return true
 	}
-	return !(s.published.has(n) && s.anyPeer(n)) // "has already been bootstrapped"
+	already := s.published.has(n) && s.anyPeer(n) // "has already been bootstrapped"
+	return !already
 }
 
 // anyPeer reports whether another member runs that can be asked.

@@ -81,7 +81,6 @@ type record struct {
 type parent struct {
 	status                      status
 	replicas, version, template uint8
-	pad                         uint8
 }
 
 // status is what the hooks read back from it. What it is good for is to wait, and for words.
@@ -89,7 +88,6 @@ type status struct {
 	voters, learners set
 	old              set // who of them has been listed for long
 	hasID            bool
-	pad              bool
 }
 
 // view is what the hooks are shown.
@@ -110,7 +108,7 @@ const (
 
 var caches = []uint8{podCache, claimCache, recordCache, parentCache}
 
-// state is everything. Fields are ordered so that there is no padding: a state is compared and hashed as its bytes.
+// state is everything: a plain value, which is compared and hashed as one.
 type state struct {
 	live view // at the API server
 	seen view // by the caches that are frozen; zero where a cache is not
@@ -194,7 +192,6 @@ type answer struct {
 	record record
 	status status
 	write  bool // the record is to be created or updated
-	pad    bool
 }
 
 // What becomes of an object.

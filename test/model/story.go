@@ -21,6 +21,9 @@ func (m *Model) opening() string {
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}
+	if m.Ready {
+		line += " ready"
+	}
 	if m.Young {
 		line = "etcd connected=5s\n----\n\n" + line
 	}
@@ -32,21 +35,13 @@ const never = 1000000
 
 // Follow takes a path again, with the numbers that members really have, and says each step in words.
 func (m *Model) Follow(path []action, told func(line string, after *state)) {
-	real := m.beginning()
-	for _, a := range path {
-		now := real
-		old := canonical(&now)
-		a = a.renamed(old)
-		if m.do(&real, a); told != nil {
-			told(m.words(a, &real), &real)
-		}
-	}
-}
-
-// beginning is the first state, not made canonical.
-func (m *Model) beginning() state {
 	s := m.first()
-	return s
+	for _, a := range path {
+		now := s
+		a = a.renamed(canonical(&now))
+		m.do(&s, a)
+		told(m.words(a, &s), &s)
+	}
 }
 
 // renamed is the action with the number that the member has in a state that is not canonical.

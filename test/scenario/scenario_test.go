@@ -5,6 +5,7 @@ package scenario
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,35 @@ func run(t *testing.T, path string) (breaches string) {
 		return out
 	})
 	return breaches
+}
+
+// TestMutantsStories lives through what breaks the mutants of test/model, with the shipped rules: none of it breaks them.
+func TestMutantsStories(t *testing.T) {
+	paths, err := filepath.Glob("../model/testdata/mutants/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no stories", err)
+	}
+	for _, path := range paths {
+		title(t, path)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStory()
+		for line := range strings.Lines(string(raw)) {
+			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "----") || strings.TrimSpace(line) == "" {
+				continue
+			}
+			cmd, words, err := datadriven.ParseLine(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words})
+			for _, breach := range s.breaches() {
+				t.Errorf("%s: %s: VIOLATION %s", path, strings.TrimSpace(line), breach)
+			}
+		}
+	}
 }
 
 // title insists that a story begins with a sentence about itself.

@@ -203,8 +203,14 @@ func (w *World) Lead(name string) {
 // CatchUp lets the learner of this name get all that it lacks.
 func (w *World) CatchUp(name string) {
 	pod := w.Pod(name)
+	if pod == nil {
+		return
+	}
 	place := w.placeOf(pod)
-	d := w.Dirs[place]
+	d, begun := w.Dirs[place]
+	if !begun {
+		return
+	}
 	d.Behind = 0
 	w.storeDir(place, d)
 	w.replicate(d.Cluster, false)
