@@ -73,6 +73,41 @@ type judge struct {
 
 	mu     [64]sync.Mutex
 	memory [64]map[sight]*verdict
+
+	// What the hooks are shown is made once and used again: they leave it as it is.
+	pods    once[numbered[pod], *corev1.Pod]
+	claims  once[numbered[claim], *corev1.PersistentVolumeClaim]
+	records once[record, *corev1.ConfigMap]
+	parents once[parent, *v1alpha1.EtcdCluster]
+}
+
+// numbered is what belongs to a member.
+type numbered[T comparable] struct {
+	n int
+	t T
+}
+
+// once remembers what was made of something.
+type once[K comparable, V any] struct {
+	mu  sync.RWMutex
+	all map[K]V
+}
+
+func (o *once[K, V]) of(k K, made func() V) V {
+	o.mu.RLock()
+	v, found := o.all[k]
+	o.mu.RUnlock()
+	if found {
+		return v
+	}
+	v = made()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[K]V{}
+	}
+	o.all[k] = v
+	return v
 }
 
 func newJudge(medium v1alpha1.Medium, decide func(hooks.Observation) hooks.Decision, verify bool) *judge {
@@ -143,7 +178,14 @@ const (
 	clusterID  = 1
 )
 
-func name(n int) string { return hooks.MemberName(cluster, n) }
+func name(n int) string { return names[n] }
+
+var names = func() (all [maxMembers]string) {
+	for n := range all {
+		all[n] = hooks.MemberName(cluster, n)
+	}
+	return all
+}()
 
 func number(member string) uint8 {
 	n, err := strconv.Atoi(strings.TrimPrefix(member, cluster+"-"))
@@ -170,22 +212,22 @@ func template(n uint8) string { return []string{"", "other"}[n] }
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *judge) observation(s *sight) hooks.Observation {
-	c := j.cluster(&s.view.parent)
+	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
 	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Image: "quorate"}, Health: map[string]hooks.Health{}}
 	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
 		if p := &s.view.pods[n]; p.uid != 0 {
-			o.Children.Pods[name(n)] = j.pod(c, n, p)
+			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, *p}, func() *corev1.Pod { return j.pod(c, n, p) })
 			if p.bound {
 				o.Health[name(n)] = s.health(n)
 			}
 		}
 		if c := &s.view.claims[n]; c.uid != 0 {
-			o.Children.Claims[name(n)] = claimObject(n, c)
+			o.Children.Claims[name(n)] = j.claims.of(numbered[claim]{n, *c}, func() *corev1.PersistentVolumeClaim { return claimObject(n, c) })
 		}
 	}
 	if s.view.record.exists {
-		r := j.recordObject(c, &s.view.record)
+		r := j.records.of(s.view.record, func() *corev1.ConfigMap { return j.recordObject(c, &s.view.record) })
 		o.Children.ConfigMaps[r.Name] = r
 	}
 	if !s.blind {
