@@ -125,6 +125,9 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
 		return errors.New("--max-body and --call-timeout must be more than 0")
 	}
+	if o.CallTimeout > hooks.CallsEnd/2 {
+		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no call from before can be left", hooks.CallsEnd/2, hooks.CallsEnd)
+	}
 	tuneMemory(getenv)
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
 	slog.SetDefault(o.Log)

@@ -115,6 +115,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve", map[string]string{"QUORATE_CALL_TIMEOUT": "soon"}, 1, "QUORATE_CALL_TIMEOUT"},
 		{"serve --image=i --image-pull-policy=Sometimes", nil, 1, "--image-pull-policy must be"},
 		{"serve --image=i --call-timeout=0s", nil, 1, "more than 0"},
+		{"serve --image=i --call-timeout=11s", nil, 1, "10s at most"},
 		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
 		{"prepare", nil, 1, "--start must be"},
 		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, hooks.ExitDataLost, "the member's data is lost"},

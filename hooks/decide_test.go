@@ -98,19 +98,19 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		{"learner without its claim", "a volume that is going can't become a voter's", func() Observation {
 			o := learnerAt(1000)
 			o.Children.Claims["demo-3"].DeletionTimestamp = &metav1.Time{Time: now}
-			list(&o, "demo-3", callsEnd)
+			list(&o, "demo-3", CallsEnd)
 			return o
 		}, "LearnerLost", Remove{ID: 4, Name: "demo-3"}},
 		{"learner that is no longer wanted", "the target was lowered meanwhile", func() Observation {
 			o := learnerAt(990)
 			o.Cluster.Spec.Replicas = new(int32(3))
-			list(&o, "demo-3", callsEnd)
+			list(&o, "demo-3", CallsEnd)
 			return o
 		}, "LearnerSurplus", Remove{ID: 4, Name: "demo-3"}},
 		{"learner that is no longer wanted, just added", "a call that looked before it was added may add it again", func() Observation {
 			o := learnerAt(990)
 			o.Cluster.Spec.Replicas = new(int32(3))
-			list(&o, "demo-3", callsEnd-time.Second)
+			list(&o, "demo-3", CallsEnd-time.Second)
 			return o
 		}, "LearnerSurplus", nil},
 		{"learner that is no longer wanted, of which the status knows nothing", "a lost status only delays", func() Observation {

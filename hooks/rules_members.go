@@ -53,18 +53,18 @@ func learnerSurplus(v *view) *verdict {
 	case len(v.voters) < v.wanted():
 		return nil
 	}
-	return v.expel(l, fmt.Sprintf("removing the learner %s: there are %d voters already", l.name, len(v.voters)))
+	return v.expel(l, fmt.Sprintf("removing the learner %s: it is no longer wanted", l.name))
 }
 
-// callsEnd is longer than any call takes to reach etcd (server.Options.CallTimeout, 8 s unless set).
-const callsEnd = 20 * time.Second
+// CallsEnd is longer than any call may take to reach etcd: no server may let one take as long (S9).
+const CallsEnd = 20 * time.Second
 
 // expel removes a member. A call that looked before it was added may still be about to add it, and would find the member list
 // as it was once the member is gone: its name would be used again (S9). Such calls are over when the status has listed the
 // member for long enough.
 func (v *view) expel(m *member, why string) *verdict {
 	if !v.listedLong(m) {
-		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, callsEnd.Seconds()), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: patience}
 	}
 	return v.change(Remove{ID: m.ID, Name: m.name}, why)
 }
@@ -73,7 +73,7 @@ func (v *view) expel(m *member, why string) *verdict {
 // delays.
 func (v *view) listedLong(m *member) bool {
 	return slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
-		return s.ID == hex(m.ID) && !s.Joined.IsZero() && !v.Now.Before(s.Joined.Add(callsEnd))
+		return s.ID == hex(m.ID) && !s.Joined.IsZero() && !v.Now.Before(s.Joined.Add(CallsEnd))
 	})
 }
 

@@ -108,7 +108,7 @@ func (j *judgement) remove(s Remove) {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := j.joined(m)
-	j.require(listed && j.o.Now.Sub(joined) >= callsEnd, "S9", "%s: a call from before its addition may add it again", s)
+	j.require(listed && j.o.Now.Sub(joined) >= CallsEnd, "S9", "%s: a call from before its addition may add it again", s)
 	if m.Learner {
 		return
 	}
