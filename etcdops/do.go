@@ -19,8 +19,8 @@ import (
 // ErrUnreachable the step may or may not have been carried out; after any other error it was not.
 //
 // A step that changes the member list always goes with the list that it was decided on: a second Do of the same decision
-// meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the other and
-// refuses the second: the peer URL exists, the member is gone, the member votes already.
+// meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the other: it refuses
+// the second (the peer URL exists, the member is gone, the member votes already), or drops it without a word (ErrNoAnswer).
 func (e *Etcd) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
 	if err := e.do(ctx, step, on, endpoints); err != nil {
 		return fmt.Errorf("%s: %w", step, err)

@@ -22,7 +22,8 @@ func parseRelease(s string) (release, error) {
 	var n [3]int
 	for i, p := range parts {
 		v, err := strconv.ParseUint(p, 10, 16)
-		if err != nil {
+		if err != nil || strconv.FormatUint(v, 10) != p { // 3.6.016 names no image
+
 			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
 		}
 		n[i] = int(v)
