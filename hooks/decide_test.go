@@ -55,6 +55,11 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o.Cluster.Spec.Version = "3.4.1"
 			return o
 		}, "Unsupported", nil},
+		{"version with a leading zero", "no image has such a tag", func() Observation {
+			o := serve(3)
+			o.Cluster.Spec.Version = "3.6.016"
+			return o
+		}, "Unsupported", nil},
 		{"pause", "replicas 0 stops the members", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(0))
