@@ -79,7 +79,7 @@ func (r *replica) read(log io.Reader) {
 			r.broken(fmt.Errorf("quorate's log: %s", lines.Text()))
 		}
 		if verb, _, _ := strings.Cut(line.Step, " "); verb != "" {
-			r.schedule.Count("steps: "+verb, line.Outcome)
+			r.schedule.Count("steps: "+verb, strings.TrimPrefix(line.Outcome, line.Step+": "))
 		}
 	}
 }
