@@ -24,21 +24,21 @@ var worlds = []struct {
 	model Model
 	deep  bool
 }{
-	{"a new cluster, one fault", Model{Replicas: 3, Faults: 1}, false},
-	{"a new cluster, one edit", Model{Replicas: 3, Edits: 1}, false},
-	{"a running cluster, one fault and one edit", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1}, false},
-	{"a running cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1}, false},
-	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, true},
+	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, false},
+	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, false},
 	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
-	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, true},
-	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, true},
-	{"a new cluster, one hitch", Model{Replicas: 3, Hitches: 1}, true},
-	{"a running cluster, two faults and one edit", Model{Replicas: 3, Ready: true, Faults: 2, Edits: 1}, true},
-	{"a running cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 2, Edits: 1}, true},
-	{"a running cluster, one edit and two hitches", Model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
+	{"a new cluster, two faults and one edit", Model{Replicas: 3, Faults: 2, Edits: 1}, true},
+	{"a new cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2, Edits: 1}, true},
+	{"a new cluster, one fault and one hitch", Model{Replicas: 3, Faults: 1, Hitches: 1}, true},
+	{"a new cluster, one edit and one hitch", Model{Replicas: 3, Edits: 1, Hitches: 1}, true},
 	{"a running cluster, one fault, one edit and one hitch", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
+	{"a running cluster on Memory, one fault, one edit and one hitch", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
+	{"a running cluster, one edit and two hitches", Model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
+	{"a running cluster, two faults and one hitch", Model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
+	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, true},
+	{"a running cluster whose etcd insists on old connections, one fault and one edit", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
 }
 
 // sizes are those that the edits of the design go through; none on Memory is 0, for it can't be paused.

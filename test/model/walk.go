@@ -12,25 +12,29 @@ func (m *Model) Walk(seed uint64, steps int) (episodes int, broken *Breach) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	for steps > 0 {
 		episodes++
-		n, b := m.episode(r, min(steps, 20+r.IntN(150)))
+		n, b := m.episode(r, min(steps, 20+r.IntN(100)))
 		if b != nil {
 			return episodes, b
 		}
-		steps -= n
+		steps -= max(n, 1)
 	}
 	return episodes, nil
 }
 
-func (m *Model) episode(r *rand.Rand, steps int) (int, *Breach) {
+// episode takes steps that change something, as many as asked for or as there are.
+func (m *Model) episode(r *rand.Rand, steps int) (taken int, b *Breach) {
 	s := m.first()
 	var path []action
-	for i := range steps {
-		a := choose(r, m.possible(&s, nil))
-		path = append(path, a)
+	for idle := 0; taken < steps && idle < 100; idle++ {
+		a, before := choose(r, m.possible(&s, nil)), s
 		if broken := m.do(&s, a); len(broken) > 0 {
-			return i, &Breach{Rules: broken, Path: path}
+			return taken, &Breach{Rules: broken, Path: append(path, a)}
 		}
-		canonical(&s)
+		if canonical(&s); s == before {
+			continue
+		}
+		path = append(path, a)
+		taken, idle = taken+1, 0
 	}
 	broken := m.recover(&s)
 	if len(broken) == 0 && !m.converged(&s) && !m.bereft(&s) {
@@ -38,9 +42,9 @@ func (m *Model) episode(r *rand.Rand, steps int) (int, *Breach) {
 		broken = []string{fmt.Sprintf("liveness: nothing fails any more, and the cluster stays in %s", v.rule)}
 	}
 	if len(broken) > 0 {
-		return steps, &Breach{Rules: broken, Path: path}
+		return taken, &Breach{Rules: broken, Path: path}
 	}
-	return steps, nil
+	return taken, nil
 }
 
 // choose takes an action by chance: calls and what goes on by itself more often than trouble.
