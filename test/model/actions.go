@@ -132,12 +132,12 @@ func cuts(v *view, a *answer, stepped bool, list []action) []action {
 			}
 		}
 	}
-	add(podObject, func(n int) bool { return a.deletesPod(v, n) })
-	add(claimObjectKind, func(n int) bool { return a.deletesClaim(v, n) })
-	add(podObject, func(n int) bool { return a.podDo[n] > keep })
-	add(claimObjectKind, func(n int) bool { return a.claims[n] == create })
+	add(aPod, func(n int) bool { return a.deletesPod(v, n) })
+	add(aClaim, func(n int) bool { return a.deletesClaim(v, n) })
+	add(aPod, func(n int) bool { return a.podDo[n] > keep })
+	add(aClaim, func(n int) bool { return a.claims[n] == create })
 	if a.write {
-		objects = append(objects, object{recordObjectKind, 0})
+		objects = append(objects, object{aRecord, 0})
 	}
 	for i, o := range objects {
 		if i > 0 {

@@ -173,7 +173,7 @@ func crash(c cut) world.Crash {
 	case beforeStatus:
 		return world.Crash{At: world.BeforeStatus}
 	}
-	if c.object.kind == recordObjectKind {
+	if c.object.kind == aRecord {
 		return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}}
 	}
 	return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind], Name: name(int(c.object.number))}}

@@ -72,9 +72,9 @@ type object struct {
 }
 
 const (
-	podObject uint8 = iota
-	claimObjectKind
-	recordObjectKind
+	aPod uint8 = iota
+	aClaim
+	aRecord
 )
 
 // look observes and decides.
@@ -143,7 +143,7 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 		if !a.deletesPod(v, n) {
 			continue
 		}
-		if c.before(podObject, n) {
+		if c.before(aPod, n) {
 			return broken, true
 		}
 		if s.live.pods[n].uid == v.pods[n].uid {
@@ -154,7 +154,7 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 		if !a.deletesClaim(v, n) {
 			continue
 		}
-		if c.before(claimObjectKind, n) {
+		if c.before(aClaim, n) {
 			return broken, true
 		}
 		if s.live.claims[n].uid != v.claims[n].uid {
@@ -199,7 +199,7 @@ func (s *state) healthy() int {
 func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
 	for n := range maxMembers {
 		if a.podDo[n] > keep {
-			if c.before(podObject, n) {
+			if c.before(aPod, n) {
 				return true
 			}
 			m.writePod(s, v, a, n)
@@ -207,7 +207,7 @@ func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
 	}
 	for n := range maxMembers {
 		if a.claims[n] == create {
-			if c.before(claimObjectKind, n) {
+			if c.before(aClaim, n) {
 				return true
 			}
 			if s.live.claims[n].uid == 0 {
@@ -216,7 +216,7 @@ func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
 		}
 	}
 	if a.write {
-		if c.before(recordObjectKind, 0) {
+		if c.before(aRecord, 0) {
 			return true
 		}
 		if s.live.record == v.record { // not there, or at the version that was seen

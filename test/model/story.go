@@ -95,7 +95,7 @@ func (c cut) words() string {
 	case beforeStatus:
 		return "crash=before-status"
 	}
-	if c.object.kind == recordObjectKind {
+	if c.object.kind == aRecord {
 		return "crash=before configmap=" + cluster + "-epoch-1"
 	}
 	return fmt.Sprintf("crash=before %s=%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)))
