@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // action is one thing that may happen next: which, to which member, and with what.
 type action struct {
 	deed deed
@@ -121,37 +123,33 @@ func (m *Model) calls(s *state, list []action) []action {
 	return list
 }
 
-// cuts are the places at which the applying of an answer may be cut off. Before the first object is as good as before the
-// status, with nothing to write, or as after the step.
+// cuts are the places at which the applying of an answer may be cut off, in either order of the objects. Before the first object
+// is as good as before the status, with nothing to write, or as after the step.
 func cuts(v *view, a *answer, stepped bool, list []action) []action {
-	var objects []object
-	add := func(kind uint8, does func(n int) bool) {
-		for n := range maxMembers {
-			if does(n) {
-				objects = append(objects, object{kind, uint8(n)})
-			}
-		}
-	}
-	add(aPod, func(n int) bool { return a.deletesPod(v, n) })
-	add(aClaim, func(n int) bool { return a.deletesClaim(v, n) })
-	add(aPod, func(n int) bool { return a.podDo[n] > keep })
-	add(aClaim, func(n int) bool { return a.claims[n] == create })
-	if a.write {
-		objects = append(objects, object{aRecord, 0})
-	}
-	for i, o := range objects {
+	deletes, writes := a.deletes(v), a.writes()
+	for i, o := range slices.Concat(deletes, writes) {
 		if i > 0 {
 			list = append(list, action{callCut, o.number, beforeObject | o.kind<<4})
 		}
 	}
-	if a.status != v.parent.status && (stepped || len(objects) > 0) {
+	slices.Reverse(deletes)
+	slices.Reverse(writes)
+	for i, o := range slices.Concat(deletes, writes) {
+		if i > 0 {
+			list = append(list, action{callCut, o.number, beforeObject | o.kind<<4 | backwards})
+		}
+	}
+	if a.status != v.parent.status && (stepped || len(deletes)+len(writes) > 0) {
 		list = append(list, action{deed: callCut, x: beforeStatus})
 	}
 	return list
 }
 
+// backwards is the bit of an action that is cut off in the opposite order.
+const backwards = 1 << 7
+
 func (a action) cut() cut {
-	return cut{at: a.x & 15, object: object{a.x >> 4, a.n}}
+	return cut{at: a.x & 15, object: object{a.x >> 4 & 7, a.n}, backwards: a.x&backwards != 0}
 }
 
 // life is what goes on by itself, and what faults leave when they end.

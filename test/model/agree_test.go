@@ -101,7 +101,6 @@ func (d *double) do(m *Model, a action, after *state) {
 		w.Kubelet(member)
 	case etcdTicks:
 		w.TickEtcd()
-		d.follow(after)
 	case learnerCatchesUp:
 		w.CatchUp(member)
 	case claimsCollected:
@@ -115,11 +114,13 @@ func (d *double) do(m *Model, a action, after *state) {
 	default:
 		d.befall(m, a, member, after)
 	}
+	d.follow(after)
 }
 
-// follow lets the world have the leader that the model has elected: raft may elect any member that is up to date.
+// follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a leader that goes
+// hands over to the one with the longest log, of which the model knows nothing.
 func (d *double) follow(after *state) {
-	if after.leads() {
+	if after.leads() && d.w.Leads() {
 		d.w.Lead(name(int(after.leader) - 1))
 	}
 }
@@ -174,9 +175,10 @@ func crash(c cut) world.Crash {
 		return world.Crash{At: world.BeforeStatus}
 	}
 	if c.object.kind == aRecord {
-		return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}}
+		return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}}
 	}
-	return world.Crash{At: world.BeforeObject, Object: world.Key{Kind: []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind], Name: name(int(c.object.number))}}
+	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
+	return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
 }
 
 // ---- what both of them know

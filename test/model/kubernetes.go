@@ -1,6 +1,10 @@
 package model
 
-import "github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+import (
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
 
 // shown is what the caches show: frozen ones an old state, the others what is.
 func (s *state) shown() view {
@@ -52,9 +56,10 @@ func (s *state) thaw(kind uint8) {
 
 // cut is where a call is cut off, and whether what it deletes is judged by what was known when it was decided.
 type cut struct {
-	at       uint8
-	object   object
-	pardoned bool
+	at        uint8
+	object    object
+	backwards bool // in the opposite order
+	pardoned  bool
 }
 
 const (
@@ -139,31 +144,11 @@ func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
 
 func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []string, cutOff bool) {
 	before := s.healthy()
-	for n := range maxMembers {
-		if !a.deletesPod(v, n) {
-			continue
-		}
-		if c.before(aPod, n) {
+	for _, o := range c.order(a.deletes(v)) {
+		if c.at == beforeObject && c.object == o {
 			return broken, true
 		}
-		if s.live.pods[n].uid == v.pods[n].uid {
-			m.deletePod(s, n)
-		}
-	}
-	for n := range maxMembers {
-		if !a.deletesClaim(v, n) {
-			continue
-		}
-		if c.before(aClaim, n) {
-			return broken, true
-		}
-		if s.live.claims[n].uid != v.claims[n].uid {
-			continue
-		}
-		if s.members().has(n) {
-			broken = append(broken, "S7: the claim "+name(n)+" is deleted, whose member is in the cluster")
-		}
-		m.deleteClaim(s, n)
+		broken = concat(broken, m.delete(s, v, o))
 	}
 	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
 	if q := quorum(s.voters.size()); v.record.quorate && !c.pardoned && !s.unseen && v.parent.replicas > 0 && before >= q && s.healthy() < q {
@@ -172,16 +157,70 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 	return broken, false
 }
 
+// delete is a deletion by UID.
+func (m *Model) delete(s *state, v *view, o object) (broken []string) {
+	n := int(o.number)
+	switch {
+	case o.kind == aPod:
+		if s.live.pods[n].uid == v.pods[n].uid {
+			m.deletePod(s, n)
+		}
+	case s.live.claims[n].uid == v.claims[n].uid:
+		if s.members().has(n) {
+			broken = []string{"S7: the claim " + name(n) + " is deleted, whose member is in the cluster"}
+		}
+		m.deleteClaim(s, n)
+	}
+	return broken
+}
+
+// order is that in which Metacontroller goes through the objects.
+func (c cut) order(objects []object) []object {
+	if c.backwards {
+		slices.Reverse(objects)
+	}
+	return objects
+}
+
+// deletes are the objects that the answer omits.
+func (a *answer) deletes(v *view) (list []object) {
+	for n := range maxMembers {
+		if a.deletesPod(v, n) {
+			list = append(list, object{aPod, uint8(n)})
+		}
+	}
+	for n := range maxMembers {
+		if a.deletesClaim(v, n) {
+			list = append(list, object{aClaim, uint8(n)})
+		}
+	}
+	return list
+}
+
+// writes are the objects that the answer creates or updates.
+func (a *answer) writes() (list []object) {
+	for n := range maxMembers {
+		if a.podDo[n] > keep {
+			list = append(list, object{aPod, uint8(n)})
+		}
+	}
+	for n := range maxMembers {
+		if a.claims[n] == create {
+			list = append(list, object{aClaim, uint8(n)})
+		}
+	}
+	if a.write {
+		list = append(list, object{aRecord, 0})
+	}
+	return list
+}
+
 func (a *answer) deletesPod(v *view, n int) bool {
 	return v.pods[n].uid != 0 && v.pods[n].deleting == stays && a.podDo[n] == omit
 }
 
 func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
-}
-
-func (c cut) before(kind uint8, n int) bool {
-	return c.at == beforeObject && c.object == object{kind, uint8(n)}
 }
 
 // healthy is how many voters serve, and will go on serving.
@@ -197,30 +236,21 @@ func (s *state) healthy() int {
 
 // write creates and updates; true when it was cut off.
 func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
-	for n := range maxMembers {
-		if a.podDo[n] > keep {
-			if c.before(aPod, n) {
-				return true
-			}
-			m.writePod(s, v, a, n)
+	for _, o := range c.order(a.writes()) {
+		if c.at == beforeObject && c.object == o {
+			return true
 		}
-	}
-	for n := range maxMembers {
-		if a.claims[n] == create {
-			if c.before(aClaim, n) {
-				return true
-			}
+		switch n := int(o.number); o.kind {
+		case aPod:
+			m.writePod(s, v, a, n)
+		case aClaim:
 			if s.live.claims[n].uid == 0 {
 				s.live.claims[n] = claim{uid: s.freshClaim(n)}
 			}
-		}
-	}
-	if a.write {
-		if c.before(aRecord, 0) {
-			return true
-		}
-		if s.live.record == v.record { // not there, or at the version that was seen
-			s.live.record = a.record
+		case aRecord:
+			if s.live.record == v.record { // not there, or at the version that was seen
+				s.live.record = a.record
+			}
 		}
 	}
 	return false

@@ -95,8 +95,12 @@ func (c cut) words() string {
 	case beforeStatus:
 		return "crash=before-status"
 	}
-	if c.object.kind == aRecord {
-		return "crash=before configmap=" + cluster + "-epoch-1"
+	order := ""
+	if c.backwards {
+		order = " order=backwards"
 	}
-	return fmt.Sprintf("crash=before %s=%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)))
+	if c.object.kind == aRecord {
+		return "crash=before configmap=" + cluster + "-epoch-1" + order
+	}
+	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)), order)
 }

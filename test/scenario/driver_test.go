@@ -68,7 +68,7 @@ var verbs = map[string]func(*story, args) string{
 	"collect": func(s *story, _ args) string { s.w.Collect(); return "" }, // the garbage collector alone does
 
 	// what Quorate does
-	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3]
+	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3 order=backwards]
 	"call":      (*story).call,      // one call whose answer stays in flight
 	"look":      (*story).look,      // one call that has decided, and whose step stays in flight
 	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
@@ -302,7 +302,7 @@ func duration(text string) time.Duration {
 // ---- Quorate
 
 func (s *story) sync(a args) string {
-	crash := world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0)}
+	crash := world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0), Backwards: a["order"] == "backwards"}
 	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind} {
 		if a.has(string(kind)) {
 			crash.Object = world.Key{Kind: kind, Name: a[string(kind)]}

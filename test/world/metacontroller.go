@@ -33,6 +33,8 @@ type Crash struct {
 	Writes int
 	// Object is the one before which the call is cut off, for BeforeObject.
 	Object Key
+	// Backwards: the children are gone through in the opposite order. (Metacontroller's is that of a Go map.)
+	Backwards bool
 }
 
 // Point in a call.
@@ -262,7 +264,7 @@ func (w *World) Apply(c *Call) {
 // deleteOmitted deletes the observed children that the answer omits, by UID; false when the crash cut it off.
 func (w *World) deleteOmitted(c *Call, desired map[Key]metav1.Object) bool {
 	before := w.health()
-	for _, key := range inOrder(c.observed) {
+	for _, key := range c.crash.order(c.observed) {
 		o := c.observed[key]
 		if o.GetDeletionTimestamp() != nil || desired[key] != nil {
 			continue
@@ -282,7 +284,7 @@ func (c Crash) before(key Key) bool { return c.At == BeforeObject && c.Object ==
 // writeChildren creates and updates; false when the crash cut it off.
 func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 	writes := 0
-	for _, key := range inOrder(desired) {
+	for _, key := range c.crash.order(desired) {
 		if c.crash.At == AfterWrites && writes >= c.crash.Writes || c.crash.before(key) {
 			return false
 		}
@@ -322,6 +324,15 @@ func (w *World) writeStatus(c *Call) {
 	}
 	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
 	w.Writes++
+}
+
+// order is that in which the children are deleted or written.
+func (c Crash) order(objects map[Key]metav1.Object) []Key {
+	keys := inOrder(objects)
+	if c.Backwards {
+		slices.Reverse(keys)
+	}
+	return keys
 }
 
 func inOrder(objects map[Key]metav1.Object) []Key {
