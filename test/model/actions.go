@@ -304,7 +304,7 @@ func (m *Model) goOn(s *state) []string {
 		return m.apply(s, &f.view, &f.answer, cut{pardoned: f.disturbed})
 	}
 	// The decision was judged when it was made; what is left is its step.
-	then, broken := m.act(s, &f.view, &verdict{step: f.step}, f.list, manner{pardoned: f.disturbed})
+	then, broken := m.act(s, &f.view, &verdict{plain: plain{step: f.step}}, f.list, manner{pardoned: f.disturbed})
 	s.flight = flight{}
 	return concat(broken, m.apply(s, &f.view, &then.answer, cut{pardoned: f.disturbed}))
 }

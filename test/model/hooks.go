@@ -35,13 +35,18 @@ type sight struct {
 
 // verdict is a decision as the model needs it.
 type verdict struct {
+	plain
+	// broken are the rules of safety that the decision itself breaks.
+	broken []string
+}
+
+// plain is what there is to most verdicts.
+type plain struct {
 	answer answer
 	step   step
 	rule   string
 	// settled: nothing is left to do.
 	settled bool
-	// broken are the rules of safety that the decision itself breaks.
-	broken []string
 }
 
 // observe is what a call of the hooks gets to know that is shown v.
@@ -71,8 +76,10 @@ type judge struct {
 	decide func(hooks.Observation) hooks.Decision
 	verify bool
 
-	mu     [64]sync.Mutex
-	memory [64]map[sight]*verdict
+	// memory is of verdicts by what was seen, and most is seen with the same verdict.
+	mu       [64]sync.Mutex
+	memory   [64]map[key]*verdict
+	verdicts once[plain, *verdict]
 
 	// What the hooks are shown is made once and used again: they leave it as it is.
 	pods    once[numbered[pod], *corev1.Pod]
@@ -113,22 +120,26 @@ func (o *once[K, V]) of(k K, made func() V) V {
 func newJudge(medium v1alpha1.Medium, decide func(hooks.Observation) hooks.Decision, verify bool) *judge {
 	j := &judge{medium: medium, decide: decide, verify: verify}
 	for i := range j.memory {
-		j.memory[i] = map[sight]*verdict{}
+		j.memory[i] = map[key]*verdict{}
 	}
 	return j
 }
 
 func (j *judge) on(o sight) *verdict {
-	shard := (uint(o.list.voters) + uint(o.answering)*7 + uint(o.view.record.next)*3 + uint(o.view.pods[0].status) + uint(o.view.pods[2].uid)) % 64
+	k := keyOf(o)
+	shard := k[0] % 64
 	j.mu[shard].Lock()
-	known, found := j.memory[shard][o]
+	known, found := j.memory[shard][k]
 	j.mu[shard].Unlock()
 	if found {
 		return known
 	}
 	v := j.think(&o)
+	if v.broken == nil {
+		v = j.verdicts.of(v.plain, func() *verdict { return v })
+	}
 	j.mu[shard].Lock()
-	j.memory[shard][o] = v
+	j.memory[shard][k] = v
 	j.mu[shard].Unlock()
 	return v
 }
@@ -145,7 +156,7 @@ func (j *judge) decisions() int {
 func (j *judge) think(s *sight) *verdict {
 	o := j.observation(s)
 	d := j.decide(o)
-	v := &verdict{rule: d.Because.Rule, settled: d.ResyncAfter == 0 && d.Step == nil}
+	v := &verdict{plain: plain{rule: d.Because.Rule, settled: d.ResyncAfter == 0 && d.Step == nil}}
 	if j.verify {
 		if err := hooks.Verify(o, d); err != nil {
 			v.broken = strings.Split(err.Error(), "\n")

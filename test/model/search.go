@@ -38,13 +38,13 @@ func (r *Result) String() string {
 		r.States, r.Transitions, r.Depth, r.Decisions, r.Converged, r.Bereft, r.Took.Round(time.Millisecond), r.Memory>>20)
 }
 
-// key of a state: 128 bits, so that two states among a billion are taken for one with a chance of one in 10^20.
+// key of a value: 128 bits, so that two among a billion are taken for one with a chance of one in 10^20.
 type key [2]uint64
 
 var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 
-func (s *state) key() key {
-	return key{maphash.Comparable(seeds[0], *s), maphash.Comparable(seeds[1], *s)}
+func keyOf[T comparable](t T) key {
+	return key{maphash.Comparable(seeds[0], t), maphash.Comparable(seeds[1], t)}
 }
 
 // search is a breadth-first walk through all states.
@@ -59,7 +59,7 @@ type search struct {
 	// from is how each state was first reached.
 	from []origin
 	// edges are the ways out of each state that need no fault.
-	edges []edges
+	edges [][]uint32
 	kinds []kind
 	mu    sync.Mutex
 	// breach is the first one of the level.
@@ -70,10 +70,6 @@ type search struct {
 type origin struct {
 	state uint32
 	by    action
-}
-
-type edges struct {
-	list []uint32
 }
 
 // kind of a state, for liveness.
@@ -136,7 +132,7 @@ func (m *Model) Search(limit int) *Result {
 
 // id of a state, and whether it is new.
 func (s *search) id(t *state) (uint32, bool) {
-	k := t.key()
+	k := keyOf(*t)
 	shard := &s.shards[k[0]%256]
 	shard.Lock()
 	defer shard.Unlock()
@@ -173,12 +169,12 @@ func (s *search) expand(level []found) []found {
 	}
 	wait.Wait()
 	for len(s.edges) < int(s.states.Load()) {
-		s.edges = append(s.edges, edges{})
+		s.edges = append(s.edges, nil)
 		s.kinds = append(s.kinds, ordinary)
 	}
 	for _, list := range ways {
 		for _, w := range list {
-			s.edges[w.from].list, s.kinds[w.from] = w.to, w.kind
+			s.edges[w.from], s.kinds[w.from] = w.to, w.kind
 		}
 	}
 	return slices.Concat(fresh...)
@@ -305,7 +301,7 @@ func (r *reversed) of(id uint32) []uint32 { return r.from[r.start[id]:r.start[id
 func (s *search) reverse() *reversed {
 	r := &reversed{start: make([]uint64, len(s.edges)+1)}
 	for _, e := range s.edges {
-		for _, to := range e.list {
+		for _, to := range e {
 			r.start[to+1]++
 		}
 	}
@@ -315,7 +311,7 @@ func (s *search) reverse() *reversed {
 	r.from = make([]uint32, r.start[len(s.edges)])
 	at := slices.Clone(r.start)
 	for id, e := range s.edges {
-		for _, to := range e.list {
+		for _, to := range e {
 			r.from[at[to]] = uint32(id)
 			at[to]++
 		}
