@@ -23,9 +23,6 @@ import (
 // not, and Metacontroller waits ever longer between two that fail.
 const patience = 5 * time.Minute
 
-// enough time is left for one more deed.
-const enough = 30 * time.Second
-
 // life is one life of a cluster, and the human in it.
 type life struct {
 	storm *storm
@@ -64,7 +61,7 @@ func (s *storm) life(round int, deadline time.Time) {
 	l.whole("create", began)
 	clients := newClients(c, s.seed, s.breaks)
 	for _, do := range l.plan() {
-		if time.Until(deadline) < enough {
+		if time.Now().After(deadline) {
 			break
 		}
 		began := time.Now()
