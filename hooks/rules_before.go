@@ -68,7 +68,7 @@ func pause(v *view) *verdict {
 func (v *view) lastHolds() []string {
 	return filter(v.names, func(name string) bool {
 		claim, pod := v.Children.Claims[name], v.Children.Pods[name]
-		return v.ours(claim) && claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != ""
+		return v.ours(claim) && claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
 	})
 }
 

@@ -110,6 +110,52 @@ func TestPauseAndResume(t *testing.T) {
 	assert.Contains(t, out, "value of first")
 }
 
+func TestGrowthTakenBackUsesNoNameTwice(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	c.edit(`{"replicas":5}`)
+	eventually(t, 60*time.Second, "demo-3 is listed", func() string {
+		if c.ids()["demo-3"] == "" {
+			return fmt.Sprint(c.ids())
+		}
+		return ""
+	})
+	c.edit(`{"replicas":3}`)
+	c.converges(3, 90*time.Second)
+	assert.NotContains(t, c.ids(), "demo-3")
+	c.edit(`{"replicas":5}`)
+	c.converges(5, 120*time.Second)
+	assert.NotContains(t, c.ids(), "demo-3", "its name has been used")
+}
+
+func TestPauseKeepsThePodOfAClaimThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	c.writes().losesNothing()
+	kube(t, "-n", c.ns, "delete", "pvc", "demo-1", "--wait=false")
+
+	c.edit(`{"replicas":0}`)
+	eventually(t, 60*time.Second, "all pods but demo-1 stopped", func() string {
+		if pods := c.pods(); len(pods) != 1 || pods[0].Name != "demo-1" || pods[0].DeletionTimestamp != nil {
+			return fmt.Sprintf("%d pods", len(pods))
+		}
+		if phase := c.object().Status.Phase; phase != "Pause" {
+			return "STATUS " + phase
+		}
+		return ""
+	})
+	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 3, "the claim lives as long as its pod")
+
+	c.edit(`{"replicas":3}`)
+	c.converges(3, 120*time.Second)
+	assert.NotContains(t, c.ids(), "demo-1", "it has been replaced")
+	out, err := c.etcdctl("demo-0", "get", "first")
+	require.NoError(t, err)
+	assert.Contains(t, out, "value of first")
+}
+
 func TestDeletedPodReturns(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three)

@@ -4,7 +4,7 @@
 // docs/model.md, and agree_test.go holds the two against each other.
 //
 // A state is a plain value (state.go). Members keep the order of their numbers and objects their identity, and nothing else of
-// names: states that differ in no more are one (canon.go). The hooks see a state through view and answer (hooks.go), remembered
-// by what was seen. What may happen is a list of actions (actions.go), carried out by kubernetes.go and etcd.go. search.go goes
+// names: states that differ in no more are one (canon.go). The hooks are shown a state as Kubernetes' objects (shown.go), and what they
+// decide is remembered by what was seen (hooks.go). What may happen is a list of actions (actions.go), carried out by kubernetes.go and etcd.go. search.go goes
 // everywhere; walk.go goes far. The way to a broken rule is told as a story for test/scenario (story.go).
 package model

@@ -20,7 +20,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the stories of the mutants anew")
 
-// mutants are rules that are wrong on purpose, each as some operator has had it. The search must find every one of them, by what
+// mutants are rules that are wrong on purpose. The search must find every one of them, by what
 // happens alone: what hooks.Verify has to say is left out.
 var mutants = map[string]struct {
 	why    string

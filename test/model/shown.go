@@ -1,0 +1,310 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// ---- names
+
+const (
+	cluster    = "demo"
+	clusterUID = types.UID("uid")
+	clusterID  = 1
+)
+
+func name(n int) string { return names[n] }
+
+var names = func() (all [maxMembers]string) {
+	for n := range all {
+		all[n] = hooks.MemberName(cluster, n)
+	}
+	return all
+}()
+
+func number(member string) uint8 {
+	n, err := strconv.Atoi(strings.TrimPrefix(member, cluster+"-"))
+	if err != nil || n >= maxMembers {
+		panic(fmt.Sprintf("%q: the model has no room for it, or it is no member's name", member))
+	}
+	return uint8(n)
+}
+
+// memberID of member n in etcd.
+func memberID(n int) uint64 { return uint64(n) + 1 }
+
+func hexID(n int) string { return strconv.FormatUint(memberID(n), 16) }
+
+func podUID(n int, uid uint8) types.UID   { return types.UID(fmt.Sprintf("pod/%d/%d", n, uid)) }
+func claimUID(n int, uid uint8) types.UID { return types.UID(fmt.Sprintf("claim/%d/%d", n, uid)) }
+
+var versions = []string{"3.6.16", "3.6.17"}
+
+func template(n uint8) string { return []string{"", "other"}[n] }
+
+// ---- what the hooks are shown
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (j *judge) observation(s *sight) hooks.Observation {
+	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
+	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Image: "quorate"}, Health: map[string]hooks.Health{}}
+	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
+	for n := range maxMembers {
+		if p := &s.view.pods[n]; p.uid != 0 {
+			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, *p}, func() *corev1.Pod { return j.pod(c, n, p) })
+			if p.bound {
+				o.Health[name(n)] = s.health(n)
+			}
+		}
+		if c := &s.view.claims[n]; c.uid != 0 {
+			o.Children.Claims[name(n)] = j.claims.of(numbered[claim]{n, *c}, func() *corev1.PersistentVolumeClaim { return claimObject(n, c) })
+		}
+	}
+	if s.view.record.exists {
+		r := j.records.of(s.view.record, func() *corev1.ConfigMap { return j.recordObject(c, &s.view.record) })
+		o.Children.ConfigMaps[r.Name] = r
+	}
+	if !s.blind {
+		o.Etcd = s.membership(c)
+	}
+	if s.done.kind != noStep {
+		o.Taken = &hooks.Outcome{Step: s.done.as(c)}
+		if s.failed {
+			o.Taken.Err = "refused"
+		}
+	}
+	return o
+}
+
+func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID, Generation: 1}}
+	c.Spec = v1alpha1.EtcdClusterSpec{
+		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
+		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
+	}
+	if p.status.hasID {
+		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
+	}
+	for n := range (p.status.voters | p.status.learners).all {
+		m := v1alpha1.MemberStatus{Name: name(n), ID: hexID(n), Role: v1alpha1.Voter, Joined: metav1.NewTime(now)}
+		if p.status.learners.has(n) {
+			m.Role = v1alpha1.Learner
+		}
+		if p.status.old.has(n) {
+			m.Joined.Time = now.Add(-time.Hour)
+		}
+		c.Status.Members = append(c.Status.Members, m)
+	}
+	return c
+}
+
+var oneGi = resource.MustParse("1Gi")
+
+func owned(n int, uid types.UID, leaving bool) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: name(n), Namespace: "default", UID: uid, OwnerReferences: []metav1.OwnerReference{{UID: clusterUID}}}
+	if leaving {
+		m.DeletionTimestamp = &metav1.Time{Time: now.Add(30 * time.Second)}
+	}
+	return m
+}
+
+func claimObject(n int, c *claim) *corev1.PersistentVolumeClaim {
+	o := &corev1.PersistentVolumeClaim{ObjectMeta: owned(n, claimUID(n, c.uid), c.deleting)}
+	o.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: oneGi}
+	return o
+}
+
+func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
+	o := &corev1.Pod{ObjectMeta: owned(n, podUID(n, p.uid), p.deleting != stays)}
+	if p.deleting == overdue {
+		o.DeletionTimestamp.Time = now.Add(-time.Hour)
+	}
+	o.Annotations = map[string]string{
+		hooks.AnnotationStart:    []string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}[p.start],
+		hooks.AnnotationTemplate: j.templates()[p.template],
+		hooks.AnnotationImage:    image(p.version),
+	}
+	if p.start == joins {
+		o.Annotations[hooks.AnnotationInitialCluster] = initialCluster(c, p.told)
+	}
+	o.Spec.Containers = []corev1.Container{{Name: hooks.ContainerEtcd, Image: image(p.version)}}
+	if p.gated {
+		o.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
+	}
+	if p.bound {
+		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
+	}
+	o.Status.Phase, o.Status.InitContainerStatuses, o.Status.ContainerStatuses = containers(p.status)
+	return o
+}
+
+// containers is what the kubelet reports.
+func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
+	prepare, etcd := corev1.ContainerStatus{Name: hooks.ContainerPrepare}, corev1.ContainerStatus{Name: hooks.ContainerEtcd}
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	waiting := func(why string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
+	}
+	switch status {
+	case runs:
+		prepare.State, etcd.State.Running = ended(0), &corev1.ContainerStateRunning{}
+		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+	case crashes:
+		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"), ended(1), 1
+		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+	case refused, refusedAgain:
+		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(hooks.ExitDataLost)
+		etcd.State = waiting("PodInitializing")
+		if status == refusedAgain {
+			etcd.LastTerminationState, etcd.RestartCount = ended(1), 1
+			return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+		}
+		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+	}
+	return corev1.PodPending, nil, nil
+}
+
+func image(version uint8) string { return "gcr.io/etcd-development/etcd:v" + versions[version] }
+
+func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigMap {
+	starts := map[string]string{}
+	for n, uid := range r.startsOn {
+		if uid != 0 {
+			starts[name(n)] = string(j.ground(n, uid))
+		}
+	}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: hooks.EpochName(cluster, 1), Namespace: "default", UID: "record"}}
+	o.Data = map[string]string{
+		hooks.EpochKeySource: hooks.SourceEmpty, hooks.EpochKeyToken: "uid-1", hooks.EpochKeyInitialCluster: initialCluster(c, r.initial),
+	}
+	o.Annotations = map[string]string{hooks.AnnotationNextMember: strconv.Itoa(int(r.next)), hooks.AnnotationVersion: versions[r.version]}
+	if r.founded {
+		o.Annotations[hooks.AnnotationStartsOn] = joinPairs(starts, ":")
+	}
+	if r.quorate {
+		o.Annotations[hooks.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
+	}
+	return o
+}
+
+// ground is the UID of what a member starts on.
+func (j *judge) ground(n int, uid uint8) types.UID {
+	if j.medium == v1alpha1.Memory {
+		return podUID(n, uid)
+	}
+	return claimUID(n, uid)
+}
+
+// noOne is what the record says when it is founded and nobody may start empty.
+const noOne = "none"
+
+func joinPairs(pairs map[string]string, sep string) string {
+	var fields []string
+	for _, k := range slices.Sorted(maps.Keys(pairs)) {
+		fields = append(fields, k+sep+pairs[k])
+	}
+	if len(fields) == 0 {
+		return noOne
+	}
+	return strings.Join(fields, ",")
+}
+
+// initialCluster is the list as etcd is told it.
+func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
+	var fields []string
+	for n := range members.all {
+		fields = append(fields, name(n)+"="+hooks.PeerURL(c, name(n)))
+	}
+	return strings.Join(fields, ",")
+}
+
+func (s *sight) health(n int) hooks.Health {
+	if !s.answering.has(n) {
+		return hooks.Health{Err: "connection refused"}
+	}
+	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100, Version: versions[0]}
+	if s.behind.has(n) {
+		h.RaftIndex = 1
+	}
+	h.Learner = s.list.learners.has(n) || s.behind.has(n)
+	if s.following.has(n) {
+		h.Leader = memberID(max(0, int(s.leader)-1))
+	}
+	if s.nospace {
+		h.Alarms = []string{"NOSPACE"}
+	}
+	return h
+}
+
+func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
+	m := &hooks.Membership{ClusterID: clusterID}
+	if s.leader > 0 {
+		m.Leader = memberID(int(s.leader) - 1)
+	}
+	for n := range (s.list.voters | s.list.learners).all {
+		e := hooks.Member{ID: memberID(n), PeerURLs: []string{hooks.PeerURL(c, name(n))}, Learner: s.list.learners.has(n)}
+		if s.published.has(n) {
+			e.Name, e.ClientURLs = name(n), []string{hooks.ClientURL(c, name(n))}
+		}
+		m.Members = append(m.Members, e)
+	}
+	return m
+}
+
+func (t step) as(c *v1alpha1.EtcdCluster) hooks.Step {
+	who, id := name(int(t.member)), memberID(int(t.member))
+	switch t.kind {
+	case addLearner, addVoter:
+		return hooks.AddLearner{Name: who, PeerURL: hooks.PeerURL(c, who)}
+	case promote:
+		return hooks.Promote{ID: id, Name: who}
+	case remove:
+		return hooks.Remove{ID: id, Name: who}
+	}
+	return hooks.MoveLeader{To: id, Name: who}
+}
+
+// templates are the hashes that the hooks give the two templates.
+var templates = sync.OnceValue(func() map[v1alpha1.Medium][]string {
+	all := map[v1alpha1.Medium][]string{}
+	for _, medium := range []v1alpha1.Medium{v1alpha1.Persistent, v1alpha1.Memory} {
+		for n := range uint8(2) {
+			all[medium] = append(all[medium], templateOf(medium, n))
+		}
+	}
+	return all
+})
+
+func (j *judge) templates() []string { return templates()[j.medium] }
+
+// templateOf lets the hooks make a pod, which says of which template it is.
+func templateOf(medium v1alpha1.Medium, n uint8) string {
+	j := &judge{medium: medium}
+	c := j.cluster(&parent{replicas: 1, template: n})
+	r := record{exists: true, initial: one(0), next: 1, founded: medium == v1alpha1.Persistent}
+	r.startsOn[0] = 1
+	if !r.founded {
+		r.startsOn[0] = 0
+	}
+	o := hooks.Observation{Cluster: c, Now: now, Children: hooks.Children{
+		ConfigMaps: map[string]*corev1.ConfigMap{hooks.EpochName(cluster, 1): j.recordObject(c, &r)},
+		Claims:     map[string]*corev1.PersistentVolumeClaim{name(0): claimObject(0, &claim{uid: 1})},
+	}}
+	return hooks.Decide(o).Children.Pods[0].Annotations[hooks.AnnotationTemplate]
+}
