@@ -97,13 +97,20 @@ func exitCode(err error, stderr io.Writer) int {
 func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
 	var (
 		o        server.Options
+		callers  server.CallerFiles
 		listen   string
+		pages    string
 		policy   string
 		logLevel slog.Level
 	)
 	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&listen, "listen", ":8080", "`address` to listen on")
+	flags.StringVar(&listen, "listen", ":8080", "`address` of the hooks")
+	flags.StringVar(&pages, "metrics-listen", ":8081", "`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
+	flags.StringVar(&callers.Cert, "tls-cert", "", "`file` with the certificate of the hooks, PEM, with its chain; makes them HTTPS. Files are read again when they change")
+	flags.StringVar(&callers.Key, "tls-key", "", "`file` with its private key, PEM")
+	flags.StringVar(&callers.ClientCA, "client-ca", "", "`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
+	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
 	flags.StringVar(&policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
 	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
@@ -133,12 +140,25 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	slog.SetDefault(o.Log)
 	o.Metrics = server.NewMetrics(version, commit)
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
-	l, err := net.Listen("tcp", listen)
-	if err != nil {
+	var err error
+	if o.Callers, err = server.NewCallers(callers, o.Log); err != nil {
 		return err
 	}
 	o.Log.Info("quorate", "version", version, "commit", commit, "image", o.Settings.Image, "verify", o.Verify)
-	return server.New(o).Serve(ctx, l)
+	return listenAndServe(ctx, server.New(o), listen, pages)
+}
+
+// listenAndServe serves hooks and pages at their addresses.
+func listenAndServe(ctx context.Context, s *server.Server, hooksAt, pagesAt string) error {
+	hooks, err := net.Listen("tcp", hooksAt)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	pages, err := net.Listen("tcp", pagesAt)
+	if err != nil {
+		return errors.Join(fmt.Errorf("--metrics-listen: %w", err), hooks.Close())
+	}
+	return s.Serve(ctx, hooks, pages)
 }
 
 // parse reads flags from the arguments, and those that are not there from the environment. Arguments win.

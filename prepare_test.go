@@ -132,17 +132,17 @@ func TestCommandLine(t *testing.T) {
 func TestServeUntilTerminated(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	address := l.Addr().String()
+	pages := l.Addr().String()
 	require.NoError(t, l.Close())
 	ctx, terminate := context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() {
-		code <- run(ctx, []string{"serve", "--listen", address, "--drain-delay=-1ns"}, func(k string) string {
+		code <- run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--metrics-listen", pages, "--drain-delay=-1ns"}, func(k string) string {
 			return map[string]string{"QUORATE_IMAGE": "i", "QUORATE_VERIFY": "1", "QUORATE_LOG_LEVEL": "warn"}[k]
 		}, &bytes.Buffer{}, &bytes.Buffer{})
 	}()
 	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + address + "/readyz")
+		resp, err := http.Get("http://" + pages + "/readyz")
 		if err != nil {
 			return false
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,6 +80,41 @@ func (s *said) clusters(now time.Time) int {
 		}
 	}
 	return len(s.lines)
+}
+
+// seldom holds back lines that strangers cause, but for one a minute: they could fill the log.
+type seldom struct {
+	mu   sync.Mutex
+	at   time.Time
+	held int
+}
+
+// worth reports whether to log a line now, and how many were held back since the last one.
+func (s *seldom) worth(now time.Time) (bool, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.at) < repeatAfter {
+		s.held++
+		return false, 0
+	}
+	held := s.held
+	s.at, s.held = now, 0
+	return true, held
+}
+
+// strangers is where net/http writes what goes wrong before there is a call, such as a failed TLS handshake.
+type strangers struct {
+	log *slog.Logger
+	now func() time.Time
+	seldom
+}
+
+// Write implements io.Writer; p is one line.
+func (s *strangers) Write(p []byte) (int, error) {
+	if worth, held := s.worth(s.now()); worth {
+		s.log.Warn("connection failed", "error", strings.TrimSpace(string(p)), "held_back", held)
+	}
+	return len(p), nil
 }
 
 // logCall logs one line about an answered call: at level debug when nothing happened, else info.

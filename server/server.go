@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +27,8 @@ import (
 type Options struct {
 	// Etcd carries out what the decisions need. Required.
 	Etcd hooks.Etcd
+	// Callers says who may call the hooks; nil is plain HTTP for everybody.
+	Callers *Callers
 	// Settings of the installation, as decisions see them.
 	Settings hooks.Settings
 	// Metrics of the server; nil makes new ones.
@@ -37,7 +40,8 @@ type Options struct {
 	// CallTimeout is how long one call may take, including its turn and etcd; default 8 s. It must be below the
 	// webhook's timeout in the CompositeController.
 	CallTimeout time.Duration
-	// ReadTimeout is how long a request may take to arrive; default 10 s.
+	// ReadTimeout is how long a request may take to arrive; default 10 s. Its headers, and a TLS handshake, get half of it at
+	// most.
 	ReadTimeout time.Duration
 	// DrainDelay is how long /readyz fails before the listener closes at shutdown, so that no new call meets a closed
 	// door; default 2 s, negative for none.
@@ -55,6 +59,7 @@ type Server struct {
 	metrics  *Metrics
 	turns    turns
 	said     said
+	refused  seldom
 	stopping atomic.Bool
 
 	// What it calls, and the clock; tests put others in their place.
@@ -90,18 +95,18 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// Handler is the server's routes.
+// Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
-	gin.SetMode(gin.ReleaseMode)
-	e := gin.New()
-	e.HandleMethodNotAllowed = true
-	e.NoRoute(func(c *gin.Context) { c.JSON(http.StatusNotFound, gin.H{"error": "no such page"}) })
-	e.NoMethod(func(c *gin.Context) {
-		c.JSON(http.StatusMethodNotAllowed, gin.H{"error": "hooks take POST, the rest GET"})
-	})
-	e.POST("/sync", s.measured("sync"), s.sync)
-	e.POST("/finalize", s.measured("finalize"), s.finalize)
-	e.POST("/customize", s.measured("customize"), s.customize)
+	e := routes("hooks take POST")
+	for path, hook := range map[string]gin.HandlerFunc{"sync": s.sync, "finalize": s.finalize, "customize": s.customize} {
+		e.POST("/"+path, s.measured(path), s.authenticate, hook)
+	}
+	return e
+}
+
+// Pages are the server's metrics and health. They change nothing and tell nothing secret.
+func (s *Server) Pages() http.Handler {
+	e := routes("pages take GET")
 	e.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
 	e.GET("/readyz", func(c *gin.Context) {
 		if s.stopping.Load() {
@@ -114,21 +119,36 @@ func (s *Server) Handler() http.Handler {
 	return e
 }
 
-// Serve answers on the listener until ctx ends, and then shuts down gracefully: /readyz fails first, then the listener
-// closes, then calls in flight finish. The error is nil after that, and not when calls had to be cut off.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: min(5*time.Second, s.options.ReadTimeout),
-		ReadTimeout:       s.options.ReadTimeout,
-		WriteTimeout:      s.options.ReadTimeout + s.options.CallTimeout + 5*time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+// routes is an engine without any.
+func routes(methods string) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.NoRoute(func(c *gin.Context) { c.JSON(http.StatusNotFound, gin.H{"error": "no such page"}) })
+	e.NoMethod(func(c *gin.Context) { c.JSON(http.StatusMethodNotAllowed, gin.H{"error": methods}) })
+	return e
+}
+
+// Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other, until
+// ctx ends. Then it shuts down gracefully: /readyz fails first, then the hooks' listener closes, then calls in flight
+// finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off. Both
+// listeners are closed when it returns.
+func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
+	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.Pages())
+	defer calls.Close()
+	defer scrapes.Close()
+	failed := make(chan error, 2)
+	go func() { failed <- scrapes.Serve(pages) }()
+	if c := s.options.Callers; c != nil && c.pair != nil {
+		calls.TLSConfig = c.tlsConfig()
+		go func() { failed <- calls.ServeTLS(hooks, "", "") }()
+	} else {
+		go func() { failed <- calls.Serve(hooks) }()
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(l) }()
-	s.log.Info("listening", "address", l.Addr().String())
+	s.log.Info("listening", "hooks", hooks.Addr().String(), "pages", pages.Addr().String(), "tls", calls.TLSConfig != nil)
+	if warning := s.options.Callers.Warning(); warning != "" {
+		s.log.Warn(warning)
+	}
 	select {
 	case err := <-failed:
 		return err
@@ -141,12 +161,29 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	limited, cancel := context.WithTimeout(context.Background(), s.options.ShutdownTimeout)
 	defer cancel()
-	if err := h.Shutdown(limited); err != nil {
-		_ = h.Close()
+	if err := calls.Shutdown(limited); err != nil {
 		return errors.New("calls in flight did not finish in time and were cut off")
 	}
 	s.log.Info("stopped")
 	return nil
+}
+
+// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger ways
+// to keep the server busy.
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	headers := min(5*time.Second, s.options.ReadTimeout/2)
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headers, // and of a TLS handshake
+		ReadTimeout:       s.options.ReadTimeout,
+		WriteTimeout:      s.options.ReadTimeout + s.options.CallTimeout + 5*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(&strangers{log: s.log, now: s.now}, "", 0),
+		Protocols:         new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	return server
 }
 
 // panicked answers a call that panicked. The stack goes to the log only.
@@ -157,12 +194,20 @@ func (s *Server) panicked(c *gin.Context, hook string, p any) {
 	}
 }
 
-// logRefusal logs a call that was answered with an error.
+// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill the
+// log.
 func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
+	held := 0
+	if c.Writer.Status() == http.StatusUnauthorized {
+		worth := false
+		if worth, held = s.refused.worth(s.now()); !worth {
+			return
+		}
+	}
 	level := slog.LevelWarn
 	if c.Writer.Status() == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
 	s.log.LogAttrs(context.Background(), level, "refused", slog.String("hook", hook), slog.Int("code", c.Writer.Status()),
-		slog.String("client", c.Request.RemoteAddr), slog.String("error", err.Error()))
+		slog.String("client", c.Request.RemoteAddr), slog.String("error", err.Error()), slog.Int("held_back", held))
 }

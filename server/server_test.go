@@ -49,16 +49,22 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 
 func TestPages(t *testing.T) {
 	s, _ := testServer(Options{})
-	h := s.Handler()
-	require.Equal(t, 200, get(h, "/healthz").Code)
-	require.Equal(t, 200, get(h, "/readyz").Code)
+	pages, hooks := s.Pages(), s.Handler()
+	require.Equal(t, 200, get(pages, "/healthz").Code)
+	require.Equal(t, 200, get(pages, "/readyz").Code)
 	s.stopping.Store(true)
-	require.Equal(t, 503, get(h, "/readyz").Code, "no new calls while shutting down")
-	require.Equal(t, 200, get(h, "/healthz").Code, "and no restart")
-	require.Equal(t, 404, get(h, "/").Code)
-	w := get(h, "/sync")
-	require.Equal(t, 405, w.Code)
-	errorOf(t, w)
+	require.Equal(t, 503, get(pages, "/readyz").Code, "no new calls while shutting down")
+	require.Equal(t, 200, get(pages, "/healthz").Code, "and no restart")
+	for _, page := range []string{"/", "/healthz", "/readyz", "/metrics", "/debug/pprof/"} {
+		require.Equal(t, 404, get(hooks, page).Code, "the hooks' port answers hooks alone: %s", page)
+	}
+	for _, hook := range []string{"/sync", "/finalize", "/customize"} {
+		w := get(hooks, hook)
+		require.Equal(t, 405, w.Code)
+		errorOf(t, w)
+		require.Equal(t, 404, post(pages, hook, steady(t)).Code, "and the pages' port none")
+	}
+	require.Equal(t, 405, post(pages, "/metrics", nil).Code)
 }
 
 func TestMetrics(t *testing.T) {
@@ -72,7 +78,7 @@ func TestMetrics(t *testing.T) {
 	post(h, "/sync", nil)
 	s.syncFn = stepped("")
 	post(h, "/sync", steady(t))
-	text := get(h, "/metrics").Body.String()
+	text := get(s.Pages(), "/metrics").Body.String()
 	for _, line := range []string{
 		`quorate_build_info{commit="0123abc",version="v1.2.3"} 1`,
 		`quorate_decisions_total{rule="Converged"} 1`,
@@ -145,7 +151,7 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	require.Contains(t, log.String(), "out of ideas")
 	require.Contains(t, log.String(), "server_test.go", "with the stack")
-	require.Contains(t, get(h, "/metrics").Body.String(), `quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
 	require.Empty(t, s.turns.queues)
 }
 
@@ -270,21 +276,23 @@ func TestClientGoesAway(t *testing.T) {
 	require.EqualValues(t, 1, etcd.taken.Load(), "no step for nobody")
 }
 
-// listen serves on a loopback port until the test calls stop, which returns Serve's error.
-func listen(t *testing.T, s *Server) (url string, stop func() error) {
+// listen serves hooks and pages on loopback ports until the test calls stop, which returns Serve's error.
+func listen(t *testing.T, s *Server) (hooks, pages string, stop func() error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	h, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
+	go func() { served <- s.Serve(ctx, h, p) }()
 	t.Cleanup(cancel)
-	return "http://" + l.Addr().String(), func() error { cancel(); return <-served }
+	return "http://" + h.Addr().String(), "http://" + p.Addr().String(), func() error { cancel(); return <-served }
 }
 
 func TestSlowBody(t *testing.T) {
 	s, _ := testServer(Options{ReadTimeout: 100 * time.Millisecond})
-	url, _ := listen(t, s)
+	url, _, _ := listen(t, s)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -304,7 +312,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 		<-leave
 		return keepAll(ctx, o, e)
 	}
-	url, stop := listen(t, s)
+	url, pages, stop := listen(t, s)
 	code := make(chan int)
 	go func() {
 		resp, err := http.Post(url+"/sync", "application/json", bytes.NewReader(steady(t)))
@@ -319,7 +327,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- stop() }()
 	require.Eventually(t, func() bool {
-		resp, err := http.Get(url + "/readyz")
+		resp, err := http.Get(pages + "/readyz")
 		if err != nil {
 			return false
 		}
@@ -334,7 +342,7 @@ func TestShutdownFinishesCalls(t *testing.T) {
 	close(leave)
 	require.Equal(t, 200, <-code)
 	require.NoError(t, <-stopped)
-	_, err := http.Get(url + "/readyz")
+	_, err := http.Get(pages + "/readyz")
 	require.Error(t, err, "the listener is closed")
 }
 
@@ -346,7 +354,7 @@ func TestShutdownIsBounded(t *testing.T) {
 		<-ctx.Done()
 		return hooks.Decision{}, nil
 	}
-	url, stop := listen(t, s)
+	url, _, stop := listen(t, s)
 	go func() { _, _ = http.Post(url+"/sync", "application/json", bytes.NewReader(steady(t))) }()
 	<-entered
 	require.ErrorContains(t, stop(), "cut off")

@@ -44,9 +44,11 @@ func BenchmarkSync(b *testing.B) {
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(b, err)
+			pages, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(b, err)
 			ctx, stop := context.WithCancel(b.Context())
 			b.Cleanup(stop)
-			go func() { _ = s.Serve(ctx, l) }()
+			go func() { _ = s.Serve(ctx, l, pages) }()
 			url, body := "http://"+l.Addr().String()+"/sync", request(b, "orders", "10.244.0")
 			var answered int
 			b.SetBytes(int64(len(body)))
@@ -69,6 +71,15 @@ func BenchmarkSync(b *testing.B) {
 	}
 }
 
+// freeAddress is one on the loopback interface where nobody listens.
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	require.NoError(b, l.Close())
+	return l.Addr().String()
+}
+
 // BenchmarkResidentMemory is the real process after it has answered for a hundred clusters many times over, whose members
 // refuse connections. Target: 64 MiB.
 func BenchmarkResidentMemory(b *testing.B) {
@@ -76,18 +87,15 @@ func BenchmarkResidentMemory(b *testing.B) {
 	binary := filepath.Join(b.TempDir(), "quorate")
 	out, err := exec.Command("go", "build", "-o", binary, "../..").CombinedOutput()
 	require.NoError(b, err, string(out))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	address := l.Addr().String()
-	require.NoError(b, l.Close())
-	quorate := exec.CommandContext(b.Context(), binary, "serve", "--listen", address, "--image", image, "--drain-delay=-1ns")
+	address, pages := freeAddress(b), freeAddress(b)
+	quorate := exec.CommandContext(b.Context(), binary, "serve", "--listen", address, "--metrics-listen", pages, "--image", image, "--drain-delay=-1ns")
 	require.NoError(b, quorate.Start())
 	b.Cleanup(func() {
 		_ = quorate.Process.Signal(syscall.SIGTERM)
 		_ = quorate.Wait()
 	})
 	require.Eventually(b, func() bool {
-		resp, err := http.Get("http://" + address + "/readyz")
+		resp, err := http.Get("http://" + pages + "/readyz")
 		if err != nil {
 			return false
 		}

@@ -25,7 +25,8 @@ import (
 // safety. It sees the island alone.
 type replica struct {
 	binary   string
-	at       string
+	at       string // its hooks
+	pages    string // its metrics and health
 	island   *network
 	image    string
 	schedule *chaos.Schedule
@@ -45,7 +46,7 @@ const (
 )
 
 func (r *replica) start() error {
-	cmd := exec.Command(r.binary, "serve", "--listen="+r.at, "--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
+	cmd := exec.Command(r.binary, "serve", "--listen="+r.at, "--metrics-listen="+r.pages, "--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
 	cmd.Env = append(os.Environ(), "QUORATE_VERIFY=1", "QUORATE_IMAGE="+r.image)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the thread lives as long as we do
 	stderr, err := cmd.StderrPipe()
@@ -124,14 +125,14 @@ func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule,
 	client := island.httpClient()
 	var all []*chaos.Replica
 	for i := range n {
-		r := &replica{binary: binary, at: fmt.Sprintf("127.0.0.1:%d", 8081+i), island: island, image: image, schedule: schedule, broken: broken}
+		r := &replica{binary: binary, at: fmt.Sprintf("127.0.0.1:%d", 8081+i), pages: fmt.Sprintf("127.0.0.1:%d", 8181+i), island: island, image: image, schedule: schedule, broken: broken}
 		require.NoError(t, r.start())
 		t.Cleanup(func() { r.stop(t) })
 		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.Kill})
 	}
 	for _, r := range all {
 		eventually(t, 10*time.Second, r.URL+" listens", func() string {
-			answer, err := client.Get(r.URL + "/healthz")
+			answer, err := client.Get(r.URL + "/") // any answer will do
 			if err != nil {
 				return err.Error()
 			}

@@ -211,7 +211,7 @@ func noViolations() error {
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		r, err := client.Get("http://" + pod.Status.PodIP + ":8080/metrics")
+		r, err := client.Get("http://" + pod.Status.PodIP + ":8081/metrics")
 		if err != nil {
 			return err
 		}

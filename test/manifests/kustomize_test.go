@@ -232,7 +232,7 @@ func TestHooksReachTheServer(t *testing.T) {
 			}
 		}
 	}
-	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != pods.Spec.Containers[0].Ports[0].Name {
+	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != "hooks" {
 		t.Errorf("the Service's port is %d -> %s", port.Port, port.TargetPort.String())
 	}
 }
