@@ -7,6 +7,7 @@ COPY *.go ./
 COPY server server
 COPY etcdops etcdops
 COPY hooks hooks
+COPY manifests manifests
 ARG VERSION=v0.1.0
 ARG COMMIT=unknown
 ARG TARGETOS

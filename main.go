@@ -34,6 +34,7 @@ var (
 const usage = `Quorate runs etcd clusters on Kubernetes.
 
 Usage:
+  quorate install [flags]   print all that a cluster needs, for kubectl apply --server-side -f -
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate version           print the version
@@ -61,6 +62,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		command, args = args[0], args[1:]
 	}
 	switch command {
+	case "install":
+		return exitCode(install(args, os.Stdin, stdout, stderr), stderr)
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":

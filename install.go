@@ -1,0 +1,447 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/manifests"
+)
+
+// Names of what quorate install adds to the manifests.
+const (
+	forHooks  = "quorate-hooks"   // the Secret that the server reads: tls.crt, tls.key, ca.crt, tokens
+	forCaller = "quorate-caller"  // the Secret that Metacontroller 4.16 reads: token
+	callerCA  = "quorate-hook-ca" // the ConfigMap that older ones trust, in their own namespace: ca.crt
+	mounted   = "/etc/quorate"    // where the server finds the first
+)
+
+// validity of the certificate of the hooks. Nobody renews it: installing again makes another.
+const validity = 10 * 365 * 24 * time.Hour
+
+// installation is what the flags of quorate install say.
+type installation struct {
+	namespace, metacontrollerNamespace string
+	image                              string // empty: the manifests'
+	caller                             caller
+	credentials                        credentials
+}
+
+// install prints all that quorate needs in a cluster as YAML, with a new certificate and a new token, or those of an
+// earlier installation.
+func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	var i installation
+	var version, keep string
+	flags := flag.NewFlagSet("quorate install", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&i.namespace, "namespace", "quorate-system", "`namespace` of Quorate itself")
+	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller and of its service account, metacontroller")
+	flags.StringVar(&version, "metacontroller", "4.16", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md)")
+	flags.StringVar(&i.image, "image", "", "`image` of Quorate; empty for the one of this release")
+	flags.StringVar(&keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return err
+	}
+	var err error
+	if i.caller, err = callerOf(version); err != nil {
+		return err
+	}
+	if keep == "" {
+		i.credentials, err = newCredentials(i.host(), time.Now())
+	} else {
+		i.credentials, err = keptCredentials(keep, stdin, i.host())
+	}
+	if err != nil {
+		return err
+	}
+	objects, err := i.objects()
+	if err != nil {
+		return err
+	}
+	if i.caller == oldToken || i.caller == noToken {
+		fmt.Fprintf(stderr, "quorate: %s\n", strings.ReplaceAll(i.caller.advice(), "NAMESPACE", i.metacontrollerNamespace))
+	}
+	return printAll(stdout, objects)
+}
+
+// host is the name under which Metacontroller reaches the hooks.
+func (i *installation) host() string { return "quorate." + i.namespace + ".svc" }
+
+// caller is what Metacontroller can do to prove who it is.
+type caller int
+
+const (
+	bearer   caller = iota // 4.16 and later read a CA and a token from the CompositeController and a Secret
+	noToken                // 2.0 to 4.15 make the URL a label of their metrics: it must hold no token
+	oldToken               // 1.5 sends the password of the URL, and shows it nowhere
+)
+
+// callerOf says what a version such as 4.16, 4.16.1 or v1.5.20 can do.
+func callerOf(version string) (caller, error) {
+	var major, minor int
+	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor); n != 2 {
+		return 0, fmt.Errorf("--metacontroller must be a version such as 4.16 or 1.5.20, not %q", version)
+	}
+	switch {
+	case major > 4 || major == 4 && minor >= 16:
+		return bearer, nil
+	case major >= 2:
+		return noToken, nil
+	}
+	return oldToken, nil
+}
+
+// advice is what else has to be done for a Metacontroller that can do less.
+func (c caller) advice() string {
+	trust := "this Metacontroller trusts the hooks' certificate only if its container has the ConfigMap NAMESPACE/" + callerCA +
+		" mounted and SSL_CERT_DIR set to that folder (manifests/metacontroller has both); it reads it once, so restart it now: " +
+		"kubectl -n NAMESPACE rollout restart statefulset/metacontroller"
+	if c == noToken {
+		return trust + "\nquorate: it can't send a token without showing it in its metrics, so none is asked for: only the " +
+			"NetworkPolicy keeps others away from the hooks; upgrade Metacontroller to 4.16 or later"
+	}
+	return trust + "\nquorate: the token is in the URLs of the CompositeController: let nobody read compositecontrollers who " +
+		"may not call the hooks"
+}
+
+// credentials are by what the hooks and their callers know each other.
+type credentials struct {
+	ca, certificate, key []byte // PEM
+	tokens               []byte // a line each; the last is what the caller sends
+}
+
+func (c credentials) token() string {
+	lines := strings.Fields(string(c.tokens))
+	return lines[len(lines)-1]
+}
+
+// newCredentials makes them. The authority signs for this one host, once: its key is forgotten, and nobody who trusts the
+// authority trusts more by it than this certificate.
+func newCredentials(host string, now time.Time) (credentials, error) {
+	none := credentials{}
+	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return none, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return none, err
+	}
+	authority, certificate := templates(host, now)
+	authorityDER, err := x509.CreateCertificate(rand.Reader, authority, authority, authorityKey.Public(), authorityKey)
+	if err != nil {
+		return none, err
+	}
+	certificateDER, err := x509.CreateCertificate(rand.Reader, certificate, authority, key.Public(), authorityKey)
+	if err != nil {
+		return none, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return none, err
+	}
+	random := make([]byte, 32)
+	if _, err := rand.Read(random); err != nil {
+		return none, err
+	}
+	return credentials{
+		ca:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorityDER}),
+		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificateDER}),
+		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		tokens:      []byte(base64.RawURLEncoding.EncodeToString(random) + "\n"),
+	}, nil
+}
+
+func templates(host string, now time.Time) (authority, certificate *x509.Certificate) {
+	from, to := now.Add(-time.Hour), now.Add(validity) // an hour for clocks that are late
+	serial := new(big.Int).SetInt64(now.UnixNano())
+	authority = &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "quorate hooks " + now.UTC().Format(time.DateTime)},
+		NotBefore: from, NotAfter: to, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign, PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{host},
+	}
+	certificate = &x509.Certificate{
+		SerialNumber: new(big.Int).Add(serial, big.NewInt(1)), DNSNames: []string{host},
+		NotBefore: from, NotAfter: to, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	return authority, certificate
+}
+
+// keptCredentials reads them from the Secret of an earlier installation.
+func keptCredentials(file string, stdin io.Reader, host string) (credentials, error) {
+	text, err := os.ReadFile(file)
+	if file == "-" {
+		text, err = io.ReadAll(stdin)
+	}
+	if err != nil {
+		return credentials{}, fmt.Errorf("--keep: %w", err)
+	}
+	var s corev1.Secret
+	if err := yaml.Unmarshal(text, &s); err != nil || s.Kind != "Secret" {
+		return credentials{}, fmt.Errorf("--keep: %s holds no Secret: kubectl -n NAMESPACE get secret %s -o yaml prints one", file, forHooks)
+	}
+	c := credentials{ca: s.Data["ca.crt"], certificate: s.Data["tls.crt"], key: s.Data["tls.key"], tokens: s.Data["tokens"]}
+	if err := c.fit(host, time.Now()); err != nil {
+		return credentials{}, fmt.Errorf("--keep: the Secret in %s can't be kept: %w; without --keep, new ones are made", file, err)
+	}
+	return c, nil
+}
+
+// fit reports what keeps callers from knowing the hooks at this host by these credentials.
+func (c credentials) fit(host string, now time.Time) error {
+	if len(strings.Fields(string(c.tokens))) == 0 {
+		return errors.New("it holds no tokens")
+	}
+	pair, err := tls.X509KeyPair(c.certificate, c.key)
+	if err != nil {
+		return errors.New("its tls.crt and tls.key are no certificate and its private key")
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(c.ca) {
+		return errors.New("its ca.crt holds no certificate")
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: now})
+	return err
+}
+
+// object is a Kubernetes object as its YAML has it.
+type object = map[string]any
+
+// at walks to an object within an object, which must be there: the manifests are ours.
+func at(o object, path ...string) object {
+	for _, name := range path {
+		o = o[name].(object)
+	}
+	return o
+}
+
+// objects are the manifests' with what this installation changes and adds.
+func (i *installation) objects() ([]object, error) {
+	objects, err := manifestObjects()
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range objects {
+		i.adapt(o)
+	}
+	secrets := append([]object{i.serverReads()}, i.callerReads()...)
+	for _, o := range secrets {
+		at(o, "metadata")["labels"] = object{"app.kubernetes.io/name": "quorate", "app.kubernetes.io/part-of": "quorate"}
+	}
+	for n, o := range objects { // behind the namespace, and before the pods that mount them
+		if o["kind"] == "Namespace" {
+			return slices.Insert(objects, n+1, secrets...), nil
+		}
+	}
+	return nil, errors.New("the manifests have no Namespace")
+}
+
+// adapt changes one object of the manifests.
+func (i *installation) adapt(o object) {
+	if meta := at(o, "metadata"); meta["namespace"] != nil {
+		meta["namespace"] = i.namespace
+	}
+	switch o["kind"] {
+	case "Namespace":
+		at(o, "metadata")["name"] = i.namespace
+	case "Deployment":
+		i.adaptPods(at(o, "spec", "template"))
+	case "Service":
+		port := at(o, "spec")["ports"].([]any)[0].(object)
+		port["name"], port["port"] = "https", 443
+	case "ClusterRoleBinding":
+		o["subjects"].([]any)[0].(object)["namespace"] = i.metacontrollerNamespace
+	case "NetworkPolicy":
+		from := at(o, "spec")["ingress"].([]any)[0].(object)["from"].([]any)[0].(object)
+		at(from, "namespaceSelector", "matchLabels")["kubernetes.io/metadata.name"] = i.metacontrollerNamespace
+	case "CompositeController":
+		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
+		sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
+		at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
+		for name, hook := range at(o, "spec", "hooks") {
+			i.adaptWebhook(at(hook.(object), "webhook"), name)
+		}
+	}
+}
+
+// adaptPods makes the server's pods read the Secret. Their annotation makes the Deployment roll when the certificate is
+// another one, which is quicker than waiting until kubelets have replaced the files.
+func (i *installation) adaptPods(template object) {
+	sum := sha256.Sum256(i.credentials.certificate)
+	at(template, "metadata")["annotations"] = object{"quorate.dev/certificate": fmt.Sprintf("%x", sum[:8])}
+	spec := at(template, "spec")
+	c := spec["containers"].([]any)[0].(object)
+	if i.image != "" {
+		c["image"] = i.image
+	}
+	env := c["env"].([]any)
+	for _, e := range env {
+		if e := e.(object); e["name"] == "QUORATE_IMAGE" {
+			e["value"] = c["image"]
+		}
+	}
+	set := func(name, file string) { env = append(env, object{"name": name, "value": mounted + "/" + file}) }
+	set("QUORATE_TLS_CERT", corev1.TLSCertKey)
+	set("QUORATE_TLS_KEY", corev1.TLSPrivateKeyKey)
+	if i.caller != noToken {
+		set("QUORATE_TOKEN_FILE", "tokens")
+	}
+	c["env"] = env
+	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
+	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}
+	at(spec, "securityContext")["fsGroup"] = at(spec, "securityContext")["runAsGroup"]
+}
+
+// adaptWebhook makes Metacontroller call over HTTPS, and say who it is as well as it can.
+func (i *installation) adaptWebhook(webhook object, hook string) {
+	u := url.URL{Scheme: "https", Host: i.host(), Path: "/" + hook}
+	switch i.caller {
+	case bearer:
+		webhook["caBundle"] = object{"inline": string(i.credentials.ca)}
+		webhook["authorization"] = object{"secretRef": object{"name": forCaller, "namespace": i.namespace, "key": "token"}}
+	case oldToken:
+		u.User = url.UserPassword("quorate", i.credentials.token())
+	case noToken:
+	}
+	webhook["url"] = u.String()
+}
+
+// serverReads is what the server reads.
+func (i *installation) serverReads() object {
+	return secret(i.namespace, forHooks, map[string][]byte{
+		"ca.crt": i.credentials.ca, corev1.TLSCertKey: i.credentials.certificate, corev1.TLSPrivateKeyKey: i.credentials.key,
+		"tokens": i.credentials.tokens,
+	})
+}
+
+// callerReads is what Metacontroller reads, with the right to read it, or what it mounts.
+func (i *installation) callerReads() []object {
+	if i.caller != bearer {
+		return []object{{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": callerCA, "namespace": i.metacontrollerNamespace},
+			"data": object{"ca.crt": string(i.credentials.ca)},
+		}}
+	}
+	meta := func() object { return object{"name": forCaller, "namespace": i.namespace} }
+	return []object{
+		secret(i.namespace, forCaller, map[string][]byte{"token": []byte(i.credentials.token())}),
+		{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(),
+			"rules": []any{object{
+				"apiGroups": []any{""}, "resources": []any{"secrets"}, "resourceNames": []any{forCaller}, "verbs": []any{"get", "list", "watch"},
+			}},
+		},
+		{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),
+			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": forCaller},
+			"subjects": []any{object{"kind": "ServiceAccount", "name": "metacontroller", "namespace": i.metacontrollerNamespace}},
+		},
+	}
+}
+
+func secret(namespace, name string, data map[string][]byte) object {
+	encoded := object{}
+	for key, value := range data {
+		encoded[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": object{"name": name, "namespace": namespace}, "data": encoded,
+	}
+}
+
+// manifestObjects are the objects of manifests/default, with the labels that its kustomizations add.
+func manifestObjects() ([]object, error) {
+	var all []object
+	for _, folder := range manifests.Folders {
+		var k struct {
+			Resources []string
+			Labels    []struct{ Pairs map[string]string }
+		}
+		text, err := fs.ReadFile(manifests.Files, folder+"/kustomization.yaml")
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			return nil, fmt.Errorf("manifests/%s/kustomization.yaml: %w", folder, err)
+		}
+		for _, file := range k.Resources {
+			objects, err := readObjects(folder + "/" + file)
+			if err != nil {
+				return nil, fmt.Errorf("manifests/%s/%s: %w", folder, file, err)
+			}
+			for _, o := range objects {
+				for _, l := range k.Labels {
+					addLabels(o, l.Pairs)
+				}
+			}
+			all = append(all, objects...)
+		}
+	}
+	return all, nil
+}
+
+func readObjects(file string) ([]object, error) {
+	text, err := fs.ReadFile(manifests.Files, file)
+	if err != nil {
+		return nil, err
+	}
+	var all []object
+	for _, document := range bytes.Split(text, []byte("\n---\n")) {
+		var o object
+		if err := yaml.UnmarshalStrict(document, &o); err != nil {
+			return nil, err
+		}
+		if o != nil {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
+func addLabels(o object, pairs map[string]string) {
+	meta := at(o, "metadata")
+	labels, ok := meta["labels"].(object)
+	if !ok {
+		labels = object{}
+		meta["labels"] = labels
+	}
+	for key, value := range pairs {
+		labels[key] = value
+	}
+}
+
+// printAll writes the objects as one YAML stream.
+func printAll(w io.Writer, objects []object) error {
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// installed are the objects that quorate install prints, by "Kind/name".
+func installed(t *testing.T, args ...string) (objects map[string]string, stderr string) {
+	t.Helper()
+	var out, errors bytes.Buffer
+	require.Zero(t, run(t.Context(), append([]string{"install"}, args...), os.Getenv, &out, &errors), errors.String())
+	objects = map[string]string{}
+	for document := range strings.SplitSeq(strings.TrimPrefix(out.String(), "---\n"), "\n---\n") {
+		var o struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &o))
+		if o.Kind != "" {
+			require.NotContains(t, objects, o.Kind+"/"+o.Metadata.Name, "twice")
+			objects[o.Kind+"/"+o.Metadata.Name] = strings.TrimSpace(document)
+		}
+	}
+	return objects, errors.String()
+}
+
+func readSecret(t *testing.T, document string) map[string][]byte {
+	t.Helper()
+	var s corev1.Secret
+	require.NoError(t, yaml.UnmarshalStrict([]byte(document), &s))
+	return s.Data
+}
+
+// webhook is what Metacontroller reads of a CompositeController.
+type webhook struct {
+	URL           string
+	CABundle      struct{ Inline string }
+	Authorization struct {
+		SecretRef struct{ Name, Namespace, Key string }
+	}
+}
+
+func webhooks(t *testing.T, document string) map[string]webhook {
+	t.Helper()
+	var c struct {
+		Spec struct {
+			Hooks map[string]struct{ Webhook webhook }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(document), &c))
+	all := map[string]webhook{}
+	for name, hook := range c.Spec.Hooks {
+		all[name] = hook.Webhook
+	}
+	require.Len(t, all, 3)
+	return all
+}
+
+// TestInstalledPartsFit: a server that reads the Secret answers a Metacontroller of each age, that reads what it can read,
+// and nobody else where that is possible.
+func TestInstalledPartsFit(t *testing.T) {
+	for version, c := range map[string]struct {
+		bearer, inURL bool
+		warns         string
+	}{
+		"4.16": {bearer: true}, "v5.0.1": {bearer: true},
+		"4.15.2": {warns: "only the NetworkPolicy"}, "2.0": {warns: "only the NetworkPolicy"},
+		"1.5.20": {inURL: true, warns: "let nobody read compositecontrollers"},
+	} {
+		t.Run(version, func(t *testing.T) {
+			objects, stderr := installed(t, "--metacontroller", version, "--namespace", "etcd-ops", "--metacontroller-namespace", "mc")
+			secret := readSecret(t, objects["Secret/quorate-hooks"])
+			token := strings.TrimSpace(string(secret["tokens"]))
+			require.Len(t, token, 43, "256 bits")
+			if c.warns == "" {
+				require.Empty(t, stderr)
+			} else {
+				require.Contains(t, stderr, c.warns)
+				require.Contains(t, stderr, "ConfigMap mc/quorate-hook-ca")
+				require.NotContains(t, stderr, token)
+			}
+			address := serveInstalled(t, secret, c.bearer || c.inURL)
+			for hook, w := range webhooks(t, objects["CompositeController/quorate-etcdcluster"]) {
+				ca := []byte(w.CABundle.Inline)
+				if !c.bearer {
+					var trusted corev1.ConfigMap
+					require.NoError(t, yaml.UnmarshalStrict([]byte(objects["ConfigMap/quorate-hook-ca"]), &trusted))
+					require.Equal(t, "mc", trusted.Namespace)
+					ca = []byte(trusted.Data["ca.crt"])
+				}
+				u, err := url.Parse(w.URL)
+				require.NoError(t, err)
+				require.Equal(t, "quorate.etcd-ops.svc", u.Host)
+				require.Equal(t, "/"+hook, u.Path)
+				header := ""
+				if c.bearer {
+					ref := w.Authorization.SecretRef
+					require.Equal(t, "etcd-ops", ref.Namespace)
+					header = "Bearer " + string(readSecret(t, objects["Secret/"+ref.Name])[ref.Key])
+				}
+				require.Equal(t, 400, ask(t, address, ca, w.URL, header), "known, and the body is empty")
+				u.User = nil
+				if c.bearer || c.inURL {
+					require.Equal(t, 401, ask(t, address, ca, u.String(), ""))
+				} else {
+					require.NotContains(t, w.URL, "@", "it would be shown in Metacontroller's metrics")
+				}
+			}
+			for name, document := range objects {
+				if name != "Secret/quorate-hooks" && name != "Secret/quorate-caller" && (!c.inURL || name != "CompositeController/quorate-etcdcluster") {
+					require.NotContains(t, document, token, name)
+				}
+				require.NotContains(t, document, "PRIVATE KEY", name)
+			}
+		})
+	}
+}
+
+// serveInstalled runs quorate serve with the files of a Secret, and returns the address of its hooks.
+func serveInstalled(t *testing.T, secret map[string][]byte, token bool) string {
+	t.Helper()
+	dir, env := t.TempDir(), map[string]string{"QUORATE_IMAGE": "i"}
+	for name, content := range secret {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	env["QUORATE_TLS_CERT"], env["QUORATE_TLS_KEY"] = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	if token {
+		env["QUORATE_TOKEN_FILE"] = filepath.Join(dir, "tokens")
+	}
+	hooks, pages := free(t), free(t)
+	ctx, terminate := context.WithCancel(context.Background())
+	code := make(chan int)
+	var log bytes.Buffer
+	go func() {
+		code <- run(ctx, []string{"serve", "--listen", hooks, "--metrics-listen", pages, "--drain-delay=-1ns"},
+			func(k string) string { return env[k] }, io.Discard, &log)
+	}()
+	t.Cleanup(func() {
+		terminate()
+		require.Zero(t, <-code)
+		require.NotContains(t, log.String(), strings.TrimSpace(string(secret["tokens"])))
+	})
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + pages + "/readyz")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	}, 5*time.Second, 10*time.Millisecond)
+	return hooks
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+// ask posts nothing to the URL, at this address whatever its host, and returns the code; a customize hook takes that.
+func ask(t *testing.T, address string, ca []byte, url, header string) int {
+	t.Helper()
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(ca))
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	require.NoError(t, err)
+	if header != "" {
+		request.Header.Set("Authorization", header)
+	}
+	answer, err := client.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	if strings.HasSuffix(url, "/customize") && answer.StatusCode == http.StatusOK {
+		return http.StatusBadRequest
+	}
+	return answer.StatusCode
+}
+
+// TestCertificateOfTheHooks: the authority that Metacontroller trusts vouches for this one host, and its key is nowhere.
+func TestCertificateOfTheHooks(t *testing.T) {
+	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	c, err := newCredentials("quorate.etcd-ops.svc", now)
+	require.NoError(t, err)
+	require.NoError(t, c.fit("quorate.etcd-ops.svc", now))
+	require.NoError(t, c.fit("quorate.etcd-ops.svc", now.AddDate(9, 11, 0)), "nearly ten years")
+	require.ErrorContains(t, c.fit("quorate.etcd-ops.svc", now.AddDate(10, 1, 0)), "expired")
+	require.ErrorContains(t, c.fit("kubernetes.default.svc", now), "not kubernetes.default.svc")
+
+	block, _ := pem.Decode(c.ca)
+	authority, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	require.True(t, authority.PermittedDNSDomainsCritical)
+	require.Equal(t, []string{"quorate.etcd-ops.svc"}, authority.PermittedDNSDomains)
+
+	other, err := newCredentials("quorate.etcd-ops.svc", now)
+	require.NoError(t, err)
+	require.NotEqual(t, c.tokens, other.tokens)
+	c.ca = other.ca
+	require.ErrorContains(t, c.fit("quorate.etcd-ops.svc", now), "unknown authority")
+}
+
+// TestKeep: installed again with the Secret of the first time, everything is as it was; what can't be kept is refused.
+func TestKeep(t *testing.T) {
+	first, _ := installed(t)
+	file := filepath.Join(t.TempDir(), "secret.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(first["Secret/quorate-hooks"]), 0o600))
+	again, _ := installed(t, "--keep", file)
+	require.Equal(t, first, again)
+	anew, _ := installed(t)
+	require.NotEqual(t, first, anew)
+
+	var out bytes.Buffer
+	require.NoError(t, install([]string{"--keep=-"}, strings.NewReader(first["Secret/quorate-hooks"]), &out, io.Discard))
+	require.Contains(t, out.String(), first["Secret/quorate-caller"])
+
+	both := strings.Replace(first["Secret/quorate-hooks"], "  tokens: ", "  tokens: b2xkLTAxMjM0NTY3ODlhYmNkZWYK", 1) // another one before it
+	require.NoError(t, os.WriteFile(file, []byte(both), 0o600))
+	again, _ = installed(t, "--keep", file)
+	require.Equal(t, first["Secret/quorate-caller"], again["Secret/quorate-caller"], "the last of two is what the caller sends")
+	require.NotEqual(t, first["CompositeController/quorate-etcdcluster"], again["CompositeController/quorate-etcdcluster"])
+
+	for says, c := range map[string]struct{ args, text string }{
+		"no such file":       {"--keep=" + file + ".none", ""},
+		"holds no Secret":    {"--keep=-", "kind: ConfigMap"},
+		"it holds no tokens": {"--keep=-", "kind: Secret"},
+		"are no certificate": {"--keep=-", strings.Replace(first["Secret/quorate-hooks"], "tls.key", "tls.kez", 1)},
+		"not quorate.b.svc":  {"--keep=- --namespace=b", first["Secret/quorate-hooks"]},
+		"must be a version":  {"--metacontroller=new", ""},
+		"takes no argument":  {"now", ""},
+	} {
+		err := install(strings.Fields(c.args), strings.NewReader(c.text), io.Discard, io.Discard)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// TestInstallImage: members' pods run what the server runs.
+func TestInstallImage(t *testing.T) {
+	objects, _ := installed(t, "--image=example.com/quorate:v9")
+	require.Equal(t, 2, strings.Count(objects["Deployment/quorate"], "example.com/quorate:v9"))
+	require.NotContains(t, objects["Deployment/quorate"], "ghcr.io")
+}

@@ -1,0 +1,289 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/yaml"
+)
+
+// versions of Metacontroller that quorate install knows apart.
+var versions = []string{"4.16", "4.0", "1.5.20"}
+
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "quorate")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	file := filepath.Join(dir, "quorate")
+	build := exec.Command("go", "build", "-o", file, ".")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return file, nil
+})
+
+// built is the folder of the binary, if a test needed it.
+var built string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// install is what quorate install prints, by "Kind/name".
+func install(t *testing.T, args ...string) map[string][]byte {
+	t.Helper()
+	file, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(file, append([]string{"install"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string][]byte{}
+	for document := range strings.SplitSeq(strings.TrimPrefix(string(out), "---\n"), "\n---\n") {
+		o := parse(t, document)
+		objects[o["kind"].(string)+"/"+o["metadata"].(map[string]any)["name"].(string)] = []byte(document)
+	}
+	return objects
+}
+
+// everything that a user may apply, by a name for it.
+func everything(t *testing.T) map[string]map[string][]byte {
+	t.Helper()
+	all := map[string]map[string][]byte{}
+	for _, dir := range kustomizations(t) {
+		all[dir] = render(t, dir)
+	}
+	for _, version := range versions {
+		all["install for Metacontroller "+version] = install(t, "--metacontroller="+version)
+	}
+	return all
+}
+
+// TestInstall: the API server takes every object as it is.
+func TestInstall(t *testing.T) {
+	controller := newKind(t, readCRD(t, render(t, "metacontroller")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	for _, version := range versions {
+		for name, text := range install(t, "--metacontroller="+version) {
+			switch kind, _, _ := strings.Cut(name, "/"); kind {
+			case "CustomResourceDefinition":
+				newKind(t, readCRD(t, text))
+			case "CompositeController":
+				object := parse(t, string(text))
+				if errs := controller.schemaErrors(object); len(errs) > 0 {
+					t.Errorf("%s: %v", name, errs)
+				}
+				var want []string // the CRD here is that of 1.5.20
+				if version == "4.16" {
+					for _, hook := range []string{"customize", "finalize", "sync"} {
+						want = append(want, "spec.hooks."+hook+".webhook.authorization", "spec.hooks."+hook+".webhook.caBundle")
+					}
+				}
+				fields := controller.unknown(object)
+				slices.Sort(fields)
+				if !slices.Equal(fields, want) {
+					t.Errorf("%s for Metacontroller %s: unknown to 1.5.20: %v", name, version, fields)
+				}
+			case "Service":
+				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 || port.TargetPort.String() != "hooks" {
+					t.Errorf("for Metacontroller %s the Service's port is %d -> %s", version, port.Port, port.TargetPort.String())
+				}
+			default:
+				restricted(t, name, native(t, text))
+			}
+		}
+	}
+}
+
+// TestInstallIsTheBase: but for what is named here, quorate install prints what kubectl apply -k manifests/default applies.
+func TestInstallIsTheBase(t *testing.T) {
+	differ := map[string]func(o map[string]any){
+		"Deployment/quorate": func(o map[string]any) {
+			template := within(o, "spec", "template")
+			delete(within(template, "metadata"), "annotations")
+			spec := within(template, "spec")
+			delete(spec, "volumes")
+			delete(within(spec, "securityContext"), "fsGroup")
+			c := spec["containers"].([]any)[0].(map[string]any)
+			delete(c, "volumeMounts")
+			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool {
+				return slices.Contains([]any{"QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TOKEN_FILE"}, e.(map[string]any)["name"])
+			})
+		},
+		"Service/quorate": func(o map[string]any) {
+			port := within(o, "spec")["ports"].([]any)[0].(map[string]any)
+			delete(port, "name")
+			delete(port, "port")
+		},
+		"CompositeController/quorate-etcdcluster": func(o map[string]any) {
+			delete(within(o, "metadata"), "annotations")
+			for _, hook := range within(o, "spec", "hooks") {
+				for _, field := range []string{"url", "caBundle", "authorization"} {
+					delete(within(hook.(map[string]any), "webhook"), field)
+				}
+			}
+		},
+	}
+	added := map[string][]string{
+		"4.16":   {"Role/quorate-caller", "RoleBinding/quorate-caller", "Secret/quorate-caller", "Secret/quorate-hooks"},
+		"4.0":    {"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"},
+		"1.5.20": {"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"},
+	}
+	base := render(t, "default")
+	for _, version := range versions {
+		printed := install(t, "--metacontroller="+version)
+		if got, want := slices.Sorted(maps.Keys(printed)), slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(base)), added[version]...))); !slices.Equal(got, want) {
+			t.Errorf("for Metacontroller %s: %v, not %v", version, got, want)
+		}
+		for name, text := range base {
+			got, want := parse(t, string(printed[name])), parse(t, string(text))
+			if expected := differ[name]; expected != nil {
+				expected(got)
+				expected(want)
+			}
+			if !equality.Semantic.DeepEqual(got, want) {
+				g, _ := yaml.Marshal(got)
+				w, _ := yaml.Marshal(want)
+				t.Errorf("%s for Metacontroller %s differs:\n%s\nfrom the base:\n%s", name, version, g, w)
+			}
+		}
+	}
+}
+
+func within(o map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		o = o[name].(map[string]any)
+	}
+	return o
+}
+
+// TestInstallElsewhere: no object stays in the namespaces that are the defaults.
+func TestInstallElsewhere(t *testing.T) {
+	for _, version := range versions {
+		for name, text := range install(t, "--metacontroller="+version, "--namespace=etcd-ops", "--metacontroller-namespace=mc") {
+			for _, left := range []string{"quorate-system", "namespace: metacontroller", "metadata.name: metacontroller"} {
+				if strings.Contains(string(text), left) && !strings.HasPrefix(name, "CustomResourceDefinition/") {
+					t.Errorf("%s for Metacontroller %s still says %q:\n%s", name, version, left, text)
+				}
+			}
+		}
+	}
+}
+
+// TestNoCredentials: Quorate's pods get no credentials for the Kubernetes API, and its service account no rights, in
+// whatever way it is installed; and the binary has no client that could use them.
+func TestNoCredentials(t *testing.T) {
+	seen := 0
+	for way, objects := range everything(t) {
+		for name, text := range objects {
+			switch kind, _, _ := strings.Cut(name, "/"); kind {
+			case "ServiceAccount":
+				account := native(t, text).(*corev1.ServiceAccount)
+				if account.Name == "quorate" && (account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken) {
+					t.Errorf("%s: the service account's token is mounted", way)
+				}
+			case "Deployment":
+				seen++
+				noToken(t, way, native(t, text).(*appsv1.Deployment).Spec.Template.Spec)
+			case "ClusterRoleBinding":
+				noRights(t, way, name, native(t, text).(*rbacv1.ClusterRoleBinding).Subjects)
+			case "RoleBinding":
+				noRights(t, way, name, native(t, text).(*rbacv1.RoleBinding).Subjects)
+			}
+		}
+	}
+	if seen != 2+len(versions) { // base, default, and each install
+		t.Errorf("%d Deployments were looked at", seen)
+	}
+
+	list := exec.Command("go", "list", "-deps", ".")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range strings.Lines(string(out)) {
+		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/kubectl", "k8s.io/cli-runtime"} {
+			if strings.HasPrefix(dependency, client) {
+				t.Errorf("the binary has a client of the Kubernetes API: %s", dependency)
+			}
+		}
+	}
+}
+
+func noToken(t *testing.T, way string, pod corev1.PodSpec) {
+	t.Helper()
+	if pod.ServiceAccountName != "quorate" || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+		t.Errorf("%s: the pods of %q have its token mounted", way, pod.ServiceAccountName)
+	}
+	for _, volume := range pod.Volumes {
+		if volume.Secret == nil || volume.Secret.SecretName != "quorate-hooks" {
+			t.Errorf("%s: volume %s is none that the server needs", way, volume.Name)
+		}
+	}
+	if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+		t.Errorf("%s: the pods share the node's namespaces", way)
+	}
+}
+
+func noRights(t *testing.T, way, binding string, subjects []rbacv1.Subject) {
+	t.Helper()
+	for _, s := range subjects {
+		if s.Kind != "ServiceAccount" || s.Name != "metacontroller" {
+			t.Errorf("%s: %s gives rights to %s %s", way, binding, s.Kind, s.Name)
+		}
+	}
+}
+
+// TestWhoReaches: Metacontroller reaches the hooks' port and no other; scrapers reach the metrics' port and no other; the
+// kubelet's probes are where no secret is needed.
+func TestWhoReaches(t *testing.T) {
+	for way, objects := range everything(t) {
+		text := objects["NetworkPolicy/quorate"]
+		if text == nil {
+			continue
+		}
+		var reached []string
+		for _, rule := range native(t, text).(*networkingv1.NetworkPolicy).Spec.Ingress {
+			for _, peer := range rule.From {
+				for _, port := range rule.Ports {
+					who := "namespace " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+					if peer.PodSelector != nil {
+						who = fmt.Sprint(peer.PodSelector.MatchLabels)
+					}
+					reached = append(reached, who+" -> "+port.Port.String())
+				}
+			}
+		}
+		want := []string{"namespace metacontroller -> hooks", "map[quorate.dev/scrape:true] -> metrics"}
+		if !slices.Equal(reached, want) {
+			t.Errorf("%s: %v", way, reached)
+		}
+		c := native(t, objects["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+		for _, probe := range []*corev1.Probe{c.ReadinessProbe, c.LivenessProbe} {
+			if probe.HTTPGet.Port.String() != "metrics" || probe.HTTPGet.Scheme == corev1.URISchemeHTTPS {
+				t.Errorf("%s: the probe %v", way, probe.HTTPGet)
+			}
+		}
+	}
+}
