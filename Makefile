@@ -106,7 +106,6 @@ lab-down: ## end it, leaving nothing behind
 
 .PHONY: install
 install: image lab-up ## Metacontroller and this Quorate, into the running lab
-	$(LAB) metacontroller
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(IN_LAB) test/tools/install.sh
 
