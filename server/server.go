@@ -208,6 +208,12 @@ func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	if c.Writer.Status() == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	s.log.LogAttrs(context.Background(), level, "refused", slog.String("hook", hook), slog.Int("code", c.Writer.Status()),
-		slog.String("client", c.Request.RemoteAddr), slog.String("error", err.Error()), slog.Int("held_back", held))
+	attrs := []slog.Attr{
+		slog.String("hook", hook), slog.Int("code", c.Writer.Status()), slog.String("client", c.Request.RemoteAddr),
+		slog.String("error", err.Error()),
+	}
+	if held > 0 {
+		attrs = append(attrs, slog.Int("held_back", held))
+	}
+	s.log.LogAttrs(context.Background(), level, "refused", attrs...)
 }

@@ -1,0 +1,177 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const quorateNamespace = "quorate-system"
+
+// quoratePods are those that run Quorate itself.
+func quoratePods(t *testing.T) []corev1.Pod {
+	t.Helper()
+	var pods []corev1.Pod
+	for _, pod := range list[corev1.Pod](t, quorateNamespace, "pods") {
+		if pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	require.NotEmpty(t, pods)
+	return pods
+}
+
+// TestQuorateHasNoCredentials: nothing in Quorate's running pods speaks for them to the API server, and if it did, it could
+// do no more than everybody who may log in.
+func TestQuorateHasNoCredentials(t *testing.T) {
+	t.Parallel()
+	for _, pod := range quoratePods(t) {
+		require.NotNil(t, pod.Spec.AutomountServiceAccountToken)
+		require.False(t, *pod.Spec.AutomountServiceAccountToken)
+		for _, v := range pod.Spec.Volumes {
+			require.Nil(t, v.Projected, "%s: volume %s", pod.Name, v.Name)
+			require.NotNil(t, v.Secret, "%s: volume %s", pod.Name, v.Name)
+			require.Equal(t, "quorate-hooks", v.Secret.SecretName)
+		}
+		for _, c := range pod.Spec.Containers {
+			for _, m := range c.VolumeMounts {
+				require.Equal(t, "/etc/quorate", m.MountPath, "and nothing at /var/run/secrets")
+			}
+		}
+	}
+	for _, namespace := range []string{"default", quorateNamespace, "kube-system"} {
+		may := func(account string) string {
+			return kube(t, "auth", "can-i", "--list", "-n", namespace, "--as=system:serviceaccount:"+quorateNamespace+":"+account)
+		}
+		require.Equal(t, may("no-such-account"), may("quorate"), "in %s", namespace)
+	}
+}
+
+// caller is what is needed to call the lab's hooks as Metacontroller does.
+type caller struct {
+	address string // of the Service
+	host    string
+	token   string
+	client  *http.Client
+}
+
+func newCaller(t *testing.T) caller {
+	t.Helper()
+	service, found := get[corev1.Service](t, quorateNamespace, "svc", "quorate")
+	require.True(t, found)
+	var secret corev1.Secret
+	require.True(t, read(t, "/api/v1/namespaces/"+quorateNamespace+"/secrets/quorate-hooks", &secret))
+	tokens := strings.Fields(string(secret.Data["tokens"]))
+	c := caller{
+		address: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port), host: "quorate." + quorateNamespace + ".svc",
+		token: tokens[len(tokens)-1], client: lab.httpClient(),
+	}
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(secret.Data["ca.crt"]))
+	c.client.Timeout = 10 * time.Second
+	c.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: c.host, MinVersion: tls.VersionTLS12}
+	return c
+}
+
+// post calls a hook, and returns the code and text of the answer.
+func (c caller) post(t *testing.T, scheme, hook, token string, body []byte) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+"://"+c.address+"/"+hook, bytes.NewReader(body))
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := c.client.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text)
+}
+
+// TestStrangerCalls: who reaches the hooks and does not know the token gets 401 and changes nothing in etcd, whatever it
+// asks for; Metacontroller goes on.
+func TestStrangerCalls(t *testing.T) {
+	t.Parallel()
+	c, hooks := newCluster(t, three), newCaller(t)
+	c.converges(3, 60*time.Second)
+	before, ids := c.object(), c.ids()
+
+	// A body that Metacontroller could have sent: this cluster, with one member to want and nothing there.
+	parent := map[string]any{}
+	require.True(t, read(t, fmt.Sprintf(paths["etcdcluster"], c.ns)+"/"+name, &parent))
+	parent["spec"].(map[string]any)["replicas"] = 1
+	body, err := json.Marshal(map[string]any{"parent": parent, "finalizing": false, "children": map[string]any{
+		"Pod.v1": map[string]any{}, "PersistentVolumeClaim.v1": map[string]any{}, "ConfigMap.v1": map[string]any{},
+		"Service.v1": map[string]any{}, "PodDisruptionBudget.policy/v1": map[string]any{},
+	}})
+	require.NoError(t, err)
+	for _, token := range []string{"", "wrong-0123456789abcdef", hooks.token + "x"} {
+		for _, hook := range []string{"sync", "finalize", "customize"} {
+			code, text := hooks.post(t, "https", hook, token, body)
+			require.Equal(t, 401, code, text)
+			require.NotContains(t, text, hooks.token)
+		}
+	}
+	code, text := hooks.post(t, "http", "sync", "", nil)
+	require.Equal(t, 400, code, "plain HTTP: %s", text)
+	code, text = hooks.post(t, "https", "customize", hooks.token, body)
+	require.Equal(t, 200, code, "the same with the token: %s", text)
+	code, _ = hooks.post(t, "https", "metrics", hooks.token, nil)
+	require.Equal(t, 404, code, "metrics have a port of their own")
+
+	require.Equal(t, ids, c.ids())
+	require.Equal(t, before.Status.ClusterID, c.object().Status.ClusterID)
+	kube(t, "-n", c.ns, "delete", "pod", "demo-0", "--wait=false")
+	uid := ""
+	for _, pod := range c.pods() {
+		if pod.Name == "demo-0" {
+			uid = string(pod.UID)
+		}
+	}
+	eventually(t, 60*time.Second, "the deleted pod came back, so Metacontroller's calls are answered", func() string {
+		pod, found := get[corev1.Pod](t, c.ns, "pods", "demo-0")
+		if !found || string(pod.UID) == uid {
+			return "demo-0 is not back"
+		}
+		return c.notConverged(3)
+	})
+	require.Equal(t, ids, c.ids())
+}
+
+// TestTokenIsNowhere: the token is in its Secret, and in the URLs of the CompositeController where this Metacontroller can't
+// read it from a Secret; not in a log, a metric, an event or a status.
+func TestTokenIsNowhere(t *testing.T) {
+	t.Parallel()
+	hooks := newCaller(t)
+	hidden := func(where, text string) {
+		t.Helper()
+		require.NotEmpty(t, text, where)
+		for _, form := range []string{hooks.token, url.QueryEscape(hooks.token)} {
+			require.NotContains(t, text, form, where)
+		}
+	}
+	for _, pod := range quoratePods(t) {
+		hidden("Quorate's log", kube(t, "-n", quorateNamespace, "logs", pod.Name))
+		hidden("Quorate's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+quorateNamespace+"/pods/"+pod.Name+":8081/proxy/metrics"))
+	}
+	hidden("Metacontroller's log", kube(t, "-n", "metacontroller", "logs", "metacontroller-0"))
+	hidden("Metacontroller's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/metacontroller/pods/metacontroller-0:9999/proxy/metrics"))
+	hidden("events", kube(t, "get", "events", "-A", "-o", "yaml"))
+	hidden("EtcdClusters", kube(t, "get", "etcdclusters", "-A", "-o", "yaml"))
+	hidden("pods", kube(t, "get", "pods", "-A", "-o", "yaml"))
+	hidden("ConfigMaps", kube(t, "get", "configmaps", "-A", "-o", "yaml"))
+}
