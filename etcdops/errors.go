@@ -75,6 +75,8 @@ var (
 	ErrNoAnswer = errors.New("no answer in time")
 	// ErrUnreachable: there is no connection, or it broke; the reason follows.
 	ErrUnreachable = errors.New("unreachable")
+	// ErrHandshake: the two sides don't accept each other's certificate; the reason follows.
+	ErrHandshake = errors.New("TLS handshake failed")
 	// ErrFailed: the call failed on our side; the reason follows.
 	ErrFailed = errors.New("the call failed")
 )
@@ -83,7 +85,7 @@ var sentinels = []error{
 	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, ErrUnknownStep,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
 	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
-	ErrNoAnswer, ErrUnreachable, ErrFailed,
+	ErrNoAnswer, ErrUnreachable, ErrHandshake, ErrFailed,
 }
 
 // answers maps what etcd says (rpctypes in etcd's api module) to our errors. It is keyed by the words: some of etcd's
@@ -138,6 +140,8 @@ func explain(err error) error {
 		return because(ErrFailed, said)
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
 		return ErrNoAnswer
+	case answer.Code() == codes.Unavailable && strings.Contains(said, "tls: "):
+		return because(ErrHandshake, tlsClause(said))
 	case answer.Code() == codes.Unavailable && !strings.HasPrefix(said, serverPrefix):
 		return because(ErrUnreachable, lastClause(said))
 	}
@@ -170,6 +174,13 @@ func lastClause(said string) string {
 	if i := strings.LastIndex(said, ": "); i >= 0 {
 		said = said[i+len(": "):]
 	}
+	return strings.Trim(said, `" `)
+}
+
+// tlsClause is what crypto/tls complains of, without the time of the moment that it adds to an expired certificate.
+func tlsClause(said string) string {
+	said = said[strings.LastIndex(said, "tls: ")+len("tls: "):]
+	said, _, _ = strings.Cut(said, ": current time")
 	return strings.Trim(said, `" `)
 }
 

@@ -9,7 +9,14 @@ package etcdops
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
 	"net"
+	"net/url"
+	"slices"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,6 +51,8 @@ type Etcd struct {
 	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never used:
 	// the addresses are those of pods.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// TLS is what members that speak it are shown, and whom they must be signed by; nil for clusters in plain text.
+	TLS *tls.Config
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error that
 	// wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
 	Observer func(call string, took time.Duration, err error)
@@ -51,20 +60,107 @@ type Etcd struct {
 
 var _ hooks.Etcd = (*Etcd)(nil)
 
+// With is the same with what one cluster is to be shown.
+func (e *Etcd) With(config *tls.Config) hooks.Etcd {
+	own := *e
+	own.TLS = config
+	return &own
+}
+
 // config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
 // here and nowhere else.
-func (e *Etcd) config(endpoint hooks.Endpoint) clientv3.Config {
+func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config {
 	return clientv3.Config{
-		Endpoints: []string{endpoint.ClientURL},
+		TLS:       e.tls(endpoint, told),
+		Endpoints: []string{named(endpoint)},
 		Logger:    zap.NewNop(),
 		// One try. By default etcd's client repeats a question that met "unavailable" up to 100 times, and waits for a
 		// connection as long as the deadline allows (client/v3/options.go): a refused connection would cost all of it.
 		MaxUnaryRetries: 1,
 		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(e.dial),
+			// Whatever name the client knows the member by, it is reached at its pod's address.
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, address(endpoint)) }),
 			grpc.WithChainUnaryInterceptor(failFast),
 		},
 	}
+}
+
+// named is the endpoint under the name that the member's certificate is for. etcd's client checks the name in the URL and no
+// other (ServerName in a TLS configuration is overridden, by endpoint.Interpret of its package internal/endpoint).
+func named(endpoint hooks.Endpoint) string {
+	u, err := url.Parse(endpoint.ClientURL)
+	if err != nil || endpoint.ServerName == "" {
+		return endpoint.ClientURL
+	}
+	u.Host = net.JoinHostPort(endpoint.ServerName, u.Port())
+	return u.String()
+}
+
+// address of the endpoint, such as 10.244.1.7:2379.
+func address(endpoint hooks.Endpoint) string {
+	u, err := url.Parse(endpoint.ClientURL)
+	if err != nil {
+		return endpoint.ClientURL
+	}
+	return u.Host
+}
+
+// tls is how a client talks to one member, noting what the member tells about itself. Nothing of a session is kept for the next: what is told must be of now.
+func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
+	if endpoint.ServerName == "" {
+		return nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.TLS != nil {
+		config = e.TLS.Clone()
+	}
+	config.ClientSessionCache = nil
+	own := config.Certificates
+	config.GetClientCertificate = func(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		told.trusts(request.AcceptableCAs)
+		if len(own) == 0 {
+			return &tls.Certificate{}, nil
+		}
+		return &own[0], nil
+	}
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		told.shows(state.PeerCertificates[0])
+		return nil
+	}
+	return config
+}
+
+// handshake is what a member tells about itself before it answers anything.
+type handshake struct {
+	lock        sync.Mutex
+	certificate string
+	authorities []string
+}
+
+func (h *handshake) trusts(subjects [][]byte) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.authorities = nil
+	for _, raw := range subjects {
+		sum := sha256.Sum256(raw)
+		h.authorities = append(h.authorities, hex.EncodeToString(sum[:]))
+	}
+	slices.Sort(h.authorities)
+	h.authorities = slices.Compact(h.authorities)
+}
+
+func (h *handshake) shows(c *x509.Certificate) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	sum := sha256.Sum256(c.Raw)
+	h.certificate = hex.EncodeToString(sum[:])
+}
+
+// told is what the member has told by now.
+func (h *handshake) told() (certificate string, authorities []string) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.certificate, h.authorities
 }
 
 // failFast undoes etcd's WaitForReady(true), which no field of its configuration reaches: of two equal call options
@@ -83,7 +179,12 @@ func (e *Etcd) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // open makes a client for one member. It does not connect yet: the first call does.
 func (e *Etcd) open(endpoint hooks.Endpoint) (*clientv3.Client, error) {
-	client, err := clientv3.New(e.config(endpoint))
+	return e.openTelling(endpoint, &handshake{})
+}
+
+// openTelling is open for whoever wants to know what the member tells.
+func (e *Etcd) openTelling(endpoint hooks.Endpoint, told *handshake) (*clientv3.Client, error) {
+	client, err := clientv3.New(e.config(endpoint, told))
 	return client, explain(err)
 }
 

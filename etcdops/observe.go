@@ -18,6 +18,7 @@ import (
 type contact struct {
 	endpoint hooks.Endpoint
 	client   *clientv3.Client
+	told     handshake
 	// status is nil when there was no answer, or one from a stranger; err then says why.
 	status *pb.StatusResponse
 	err    error
@@ -51,7 +52,7 @@ func (e *Etcd) askAll(ctx context.Context, endpoints []hooks.Endpoint) []*contac
 }
 
 func (e *Etcd) ask(ctx context.Context, c *contact) {
-	if c.client, c.err = e.open(c.endpoint); c.err != nil {
+	if c.client, c.err = e.openTelling(c.endpoint, &c.told); c.err != nil {
 		return
 	}
 	c.err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) (err error) {
@@ -190,11 +191,14 @@ func leader(membership *hooks.Membership, contacts []*contact, term uint64) uint
 
 // health is what the contact's own etcd said, in the words of hooks.
 func (c *contact) health(all []*contact) hooks.Health {
+	certificate, trusts := c.told.told()
 	if c.status == nil {
-		return hooks.Health{Err: c.err.Error()}
+		return hooks.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
 	}
 	s := c.status
 	return hooks.Health{
+		Certificate: certificate,
+		Trusts:      trusts,
 		ClusterID:   s.GetHeader().GetClusterId(),
 		MemberID:    s.GetHeader().GetMemberId(),
 		Leader:      s.GetLeader(),

@@ -21,7 +21,7 @@ func children(v *view, said *verdict) Desired {
 	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
 		return asObserved(v.Observation)
 	}
-	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, ConfigMaps: records(v)}
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), ConfigMaps: records(v)}
 	switch {
 	case v.epoch == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
@@ -33,6 +33,9 @@ func children(v *view, said *verdict) Desired {
 		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods(said.roll)
 	default:
 		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said.roll)
+	}
+	if len(v.lacking()) > 0 {
+		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
 	}
 	d.Pods = append(d.Pods, v.strangePods()...)
 	return d
@@ -341,7 +344,15 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	pod := newPod(v.Observation, name, v.epoch.version, start, volume, env)
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
+	v.noteServed(pod)
 	return pod
+}
+
+// noteServed puts on a pod which certificates its member is to show.
+func (v *view) noteServed(pod *corev1.Pod) {
+	if served := v.served(); served != "" {
+		pod.Annotations[AnnotationServes] = served
+	}
 }
 
 // keptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory, replaced).
@@ -364,7 +375,8 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes))
+	v.noteServed(&pod)
 	if v.epoch == nil {
 		return &pod
 	}

@@ -44,10 +44,20 @@ func asObserved(o Observation) Desired {
 	return Desired{
 		Services:   keptAll(o.Cluster, o.Children.Services),
 		Budgets:    keptAll(o.Cluster, o.Children.Budgets),
+		Policies:   keptAll(o.Cluster, o.Children.Policies),
+		Secrets:    keptSecrets(o),
 		ConfigMaps: keptAll(o.Cluster, o.Children.ConfigMaps),
 		Claims:     keptAll(o.Cluster, o.Children.Claims),
 		Pods:       keptAll(o.Cluster, o.Children.Pods),
 	}
+}
+
+func keptSecrets(o Observation) []*DesiredSecret {
+	var list []*DesiredSecret
+	for _, old := range keptAll(o.Cluster, o.Children.Secrets) {
+		list = append(list, &DesiredSecret{ObjectMeta: old.ObjectMeta, Type: old.Type})
+	}
+	return list
 }
 
 func keptAll[T any, P interface {

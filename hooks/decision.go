@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -36,6 +37,8 @@ type Because struct {
 type Desired struct {
 	Services   []*corev1.Service
 	Budgets    []*policyv1.PodDisruptionBudget
+	Policies   []*networkingv1.NetworkPolicy
+	Secrets    []*DesiredSecret
 	ConfigMaps []*corev1.ConfigMap
 	Claims     []*corev1.PersistentVolumeClaim
 	Pods       []*corev1.Pod

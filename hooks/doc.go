@@ -22,6 +22,9 @@
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
 //	children.go     which pods, claims and records should exist
+//	secret.go       Secrets and certificates as decisions know them, without what is secret
+//	certificates.go which certificates there are, and how an authority is succeeded by the next
+//	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	status.go       what people see
 //	verify.go       the safety rules as an oracle
@@ -29,7 +32,7 @@
 //
 // # Safety rules
 //
-// S1 to S18 are the rules that code, tests and messages cite. In short:
+// S1 to S19 are the rules that code, tests and messages cite. In short:
 //
 //	S1   no step or deletion of ours takes a quorate cluster below quorum
 //	S2   at most one voter is unavailable because of us
@@ -49,4 +52,5 @@
 //	S16  at rest there are no writes
 //	S17  deletion touches nothing of another cluster and never waits for etcd
 //	S18  versions move one minor up at a time, over safe patch levels only
+//	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
 package hooks

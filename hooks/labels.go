@@ -28,6 +28,10 @@ const (
 	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The peer
 	// Service carries a copy.
 	AnnotationNextMember = domain + "next-member"
+	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in certificates.go.
+	AnnotationServes = domain + "serves"
+	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
+	AnnotationMadeFor = domain + "made-for"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )
@@ -48,6 +52,9 @@ const (
 	ContainerEtcd = "etcd"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
+	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/ with
+	// token.key and token.pub.
+	CertificateDir = "/etc/etcd/pki"
 	// DataDir is etcd's data directory in the pod; its parent is the volume.
 	DataDir = "/var/lib/etcd/data"
 	// MarkerFile is where prepare notes, on the node's disk, that this pod has started before.

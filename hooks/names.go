@@ -56,12 +56,25 @@ func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-
 // PeerURL of a member: a name that stays the same wherever the pod runs. It has no cluster domain, so that it works in
 // every Kubernetes cluster; the pods' search list completes it.
 func PeerURL(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("http://%s.%s.%s.svc:%d", member, PeerService(c.Name), c.Namespace, PeerPort)
+	return fmt.Sprintf("%s://%s:%d", scheme(c), host(c, member), PeerPort)
 }
 
 // ClientURL that a member advertises.
 func ClientURL(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("http://%s.%s.%s.svc:%d", member, PeerService(c.Name), c.Namespace, ClientPort)
+	return fmt.Sprintf("%s://%s:%d", scheme(c), host(c, member), ClientPort)
+}
+
+// host is the name under which a member is reached.
+func host(c *v1alpha1.EtcdCluster, member string) string {
+	return fmt.Sprintf("%s.%s.%s.svc", member, PeerService(c.Name), c.Namespace)
+}
+
+// scheme that the members speak.
+func scheme(c *v1alpha1.EtcdCluster) string {
+	if encrypted(c) {
+		return "https"
+	}
+	return "http"
 }
 
 // memberAt is the name of the member of this cluster that has one of these peer URLs; false for a stranger.

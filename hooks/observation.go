@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -21,6 +22,8 @@ type Observation struct {
 	// Health is what single members answered in this call, by member name. A member that is not in it was not asked
 	// (it has no pod with an address); one that did not answer has an Err.
 	Health map[string]Health
+	// Related are objects that the spec names and that are not the parent's children.
+	Related Related
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *Outcome
 	// Now is the time of the call.
@@ -35,6 +38,8 @@ type Settings struct {
 	Image string
 	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
 	ImagePullPolicy corev1.PullPolicy
+	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
+	Namespace string
 }
 
 // Children are the observed objects by name.
@@ -44,6 +49,13 @@ type Children struct {
 	ConfigMaps map[string]*corev1.ConfigMap
 	Services   map[string]*corev1.Service
 	Budgets    map[string]*policyv1.PodDisruptionBudget
+	Secrets    map[string]*Secret
+	Policies   map[string]*networkingv1.NetworkPolicy
+}
+
+// Related are the observed objects that are somebody else's, by name: see [RelatedSelector].
+type Related struct {
+	Secrets map[string]*Secret
 }
 
 // Membership is etcd's member list, read linearizably.
@@ -83,6 +95,12 @@ type Health struct {
 	DBSize, DBSizeInUse int64
 	// Alarms that this member has raised, such as "NOSPACE" or "CORRUPT".
 	Alarms []string
+	// Certificate is the ID of the certificate that the member showed; empty when it speaks plain text.
+	Certificate string
+	// Trusts are the authorities ([Certificate].Subject) whose certificates the member takes from clients, sorted. A server of
+	// TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with an Err, as when the
+	// member does not take ours.
+	Trusts []string
 	// Err says why there is no answer; everything else is zero then.
 	Err string
 }

@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	userID          = 10001
-	gracePeriod     = 30 // seconds; etcd hands its leadership on within one of them
-	foundingGate    = domain + "founding"
-	volumeData      = "data"
-	volumeState     = "state"
-	defaultEtcdRepo = "gcr.io/etcd-development/etcd"
+	userID             = 10001
+	gracePeriod        = 30 // seconds; etcd hands its leadership on within one of them
+	foundingGate       = domain + "founding"
+	volumeData         = "data"
+	volumeState        = "state"
+	volumeCertificates = "certificates"
+	defaultEtcdRepo    = "gcr.io/etcd-development/etcd"
 )
 
 // image of etcd.
@@ -75,12 +76,34 @@ func podSpec(o Observation, name, version string, volume resource.Quantity) core
 		PriorityClassName:         s.PriorityClassName,
 		InitContainers:            []corev1.Container{prepareContainer(o)},
 		Containers:                []corev1.Container{etcdContainer(o.Cluster, name, version, volume)},
-		Volumes: []corev1.Volume{
+		Volumes: append([]corev1.Volume{
 			dataVolume(s, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		},
+		}, certificateVolume(o.Cluster)...),
 	}
+}
+
+// certificateVolume holds what the member shows and whom it trusts; none when it speaks plain text.
+func certificateVolume(c *v1alpha1.EtcdCluster) []corev1.Volume {
+	if !encrypted(c) {
+		return nil
+	}
+	from := func(secret, dir string, keys ...string) corev1.VolumeProjection {
+		p := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}
+		for _, key := range keys {
+			p.Items = append(p.Items, corev1.KeyToPath{Key: key, Path: dir + "/" + key})
+		}
+		return corev1.VolumeProjection{Secret: p}
+	}
+	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		DefaultMode: new(int32(0o440)),
+		Sources: []corev1.VolumeProjection{
+			from(serverSecret(c), "server", KeyCertificate, KeyPrivate, KeyTrust),
+			from(peerSecret(c), "peer", KeyCertificate, KeyPrivate, KeyTrust),
+			from(TokenSecret(c.Name), "token", KeyTokenPrivate, KeyTokenPublic),
+		},
+	}}}}
 }
 
 func dataVolume(s *v1alpha1.EtcdClusterSpec, name string) corev1.Volume {
@@ -119,7 +142,7 @@ func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resourc
 		Image:           image(s, version),
 		ImagePullPolicy: s.Image.PullPolicy,
 		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume)...),
-		Env:             environment(s),
+		Env:             environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: ClientPort},
 			{Name: "peer", ContainerPort: PeerPort},
@@ -127,19 +150,28 @@ func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resourc
 		},
 		Resources:       containerResources(s),
 		SecurityContext: restricted(),
-		VolumeMounts:    []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}},
+		VolumeMounts:    etcdMounts(c),
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(MetricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
-		// Never /livez: it blocks while etcd defragments, and a restart then makes an outage of it.
+		// Never /livez: it blocks while etcd defragments, and a restart then makes an outage of it. Not the peers' port: etcd logs
+		// every connection there that does not shake hands.
 		LivenessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(PeerPort)}},
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(MetricsPort)}},
 			PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 6,
 		},
 	}
+}
+
+func etcdMounts(c *v1alpha1.EtcdCluster) []corev1.VolumeMount {
+	list := []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}}
+	if encrypted(c) {
+		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: CertificateDir, ReadOnly: true})
+	}
+	return list
 }
 
 func restricted() *corev1.SecurityContext {
@@ -151,8 +183,15 @@ func restricted() *corev1.SecurityContext {
 }
 
 // environment makes etcdctl work without flags, and tells the Go runtime its limits.
-func environment(s *v1alpha1.EtcdClusterSpec) []corev1.EnvVar {
-	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: fmt.Sprintf("http://127.0.0.1:%d", ClientPort)}}
+func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
+	s := &c.Spec
+	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: urlOn(scheme(c), "127.0.0.1", ClientPort)}}
+	if encrypted(c) {
+		env = append(env,
+			corev1.EnvVar{Name: "ETCDCTL_CACERT", Value: CertificateDir + "/server/" + KeyTrust},
+			corev1.EnvVar{Name: "ETCDCTL_CERT", Value: CertificateDir + "/server/" + KeyCertificate},
+			corev1.EnvVar{Name: "ETCDCTL_KEY", Value: CertificateDir + "/server/" + KeyPrivate})
+	}
 	if cpu, ok := s.Resources.Limits[corev1.ResourceCPU]; ok {
 		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", Value: fmt.Sprint(max(1, (cpu.MilliValue()+999)/1000))})
 	}
@@ -271,10 +310,16 @@ const templateRevision = 1
 
 // templateHash changes when the spec asks for another pod. The image is left out: it is changed in place.
 func templateHash(s *v1alpha1.EtcdClusterSpec) string {
-	raw, err := json.Marshal([]any{
+	return fingerprint([]any{
 		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
 		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, s.Options,
+		s.TLS.Mode, s.TLS.Secrets, s.TLS.MinVersion, s.TLS.CipherSuites,
 	})
+}
+
+// fingerprint is a short hash of plain data.
+func fingerprint(data any) string {
+	raw, err := json.Marshal(data)
 	if err != nil { // plain data always encodes
 		return "unknown"
 	}
@@ -306,9 +351,9 @@ func resumeEnv() []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"}}
 }
 
-func urlOn(ip string, port int) string {
+func urlOn(scheme, ip string, port int) string {
 	if strings.Contains(ip, ":") {
 		ip = "[" + ip + "]"
 	}
-	return fmt.Sprintf("http://%s:%d", ip, port)
+	return fmt.Sprintf("%s://%s:%d", scheme, ip, port)
 }

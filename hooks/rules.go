@@ -42,6 +42,7 @@ var Rules = []Rule{
 	{"Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty},
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
 	{"Pause", "replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted stays.", pause},
+	{"Certify", "No pod is made, and no member changed, before the certificates that pods name are there and in order (S19).", certify},
 	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
@@ -65,6 +66,7 @@ var Rules = []Rule{
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve (S3, S4, S9).", grow},
 
 	{"Heal", "All members are there, but not all of them serve.", heal},
+	{"Roll", "Members that trust other authorities than they should are restarted one at a time, the leader last (S2, S19).", roll},
 	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
 	{"VersionPending", "Running members keep their version in this release.", versionPending},
 	{"VolumePending", "Claims keep their size and class in this release.", volumePending},

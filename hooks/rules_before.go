@@ -72,6 +72,14 @@ func (v *view) lastHolds() []string {
 	})
 }
 
+func certify(v *view) *verdict {
+	lacking := v.lacking()
+	if len(lacking) == 0 {
+		return nil
+	}
+	return &verdict{message: "waiting for certificates: " + strings.Join(lacking, "; "), resync: patience}
+}
+
 func found(v *view) *verdict {
 	if v.epoch.founded() {
 		return nil

@@ -199,15 +199,24 @@ func (v *view) lostVoter() (*member, string) {
 	return nil, ""
 }
 
-// goingVoter is the first voter that still serves although its data is going, and why; nil when there is none.
+// goingVoter is the first voter that still serves although its data is going, or would go with the restart that it needs, and why;
+// nil when there is none.
 func (v *view) goingVoter() (*member, string) {
 	for _, m := range v.voters {
 		if reason, lost := v.dataLost(m); lost && m.serving() {
 			return m, reason
 		}
 	}
+	for _, m := range v.voters {
+		if reason, distrusts := v.distrusts(m); distrusts && m.serving() && !v.restartable() {
+			return m, reason
+		}
+	}
 	return nil, ""
 }
+
+// restartable reports whether a voter's pod may be deleted without losing its data or the quorum (S1).
+func (v *view) restartable() bool { return !v.memory() && len(v.voters) > 2 }
 
 // wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
 func (v *view) wanted() int {
@@ -268,10 +277,16 @@ func (v *view) retire(m *member, why string) *verdict {
 	case m.serving() && serving(others) < len(others):
 		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
 	case m.ID == v.Etcd.Leader:
-		heir := slices.MaxFunc(filter(others, (*member).serving), func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
-		return v.change(MoveLeader{To: heir.ID, Name: heir.name}, fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
+		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
 	}
 	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.name))
+}
+
+// handOver gives the leadership to the serving voter that has come furthest.
+func (v *view) handOver(from *member) Step {
+	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })
+	heir := slices.MaxFunc(heirs, func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
+	return MoveLeader{To: heir.ID, Name: heir.name}
 }
 
 func grow(v *view) *verdict {

@@ -15,6 +15,22 @@ func heal(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("waiting for %s to serve again", strings.Join(silent, ", ")), resync: patience}
 }
 
+func roll(v *view) *verdict {
+	for _, leads := range []bool{false, true} {
+		for _, m := range v.voters {
+			reason, distrusts := v.distrusts(m)
+			switch {
+			case !distrusts || (m.ID == v.Etcd.Leader) != leads || !v.restartable():
+			case leads:
+				return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, reason))
+			default:
+				return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, reason), roll: m.name, resync: soon}
+			}
+		}
+	}
+	return nil
+}
+
 func alarm(v *view) *verdict {
 	if who := v.alarmed("NOSPACE"); len(who) > 0 {
 		return &verdict{message: fmt.Sprintf("%s has no space left (alarm NOSPACE): etcd refuses writes; see NOSPACE in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}

@@ -143,9 +143,9 @@ func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quan
 	list := []string{
 		"--name=" + member,
 		"--data-dir=" + DataDir,
-		fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", ClientPort),
+		"--listen-client-urls=" + urlOn(scheme(c), "0.0.0.0", ClientPort),
 		"--advertise-client-urls=" + ClientURL(c, member),
-		fmt.Sprintf("--listen-peer-urls=http://0.0.0.0:%d", PeerPort),
+		"--listen-peer-urls=" + urlOn(scheme(c), "0.0.0.0", PeerPort),
 		"--initial-advertise-peer-urls=" + PeerURL(c, member),
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", MetricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes(o, volume)),
@@ -155,6 +155,7 @@ func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quan
 	}
 	list = append(list, compactionFlags(o.AutoCompaction)...)
 	list = append(list, corruptionFlags(version)...)
+	list = append(list, certificateFlags(c, version)...)
 	for _, optional := range []struct {
 		flag  string
 		value *int64
@@ -184,6 +185,37 @@ func corruptionFlags(version string) []string {
 		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
 	}
 	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
+}
+
+// certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by the address
+// that they come from: etcd would look every name of theirs up, at every connection. The flag that switches that off has lost its
+// experimental in 3.6.
+func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
+	if !encrypted(c) {
+		return nil
+	}
+	skip := "--peer-skip-client-san-verification=true"
+	if r, err := parseRelease(version); err == nil && r.less(release{3, 6, 0}) {
+		skip = "--experimental-peer-skip-client-san-verification=true"
+	}
+	list := []string{
+		"--cert-file=" + CertificateDir + "/server/" + KeyCertificate,
+		"--key-file=" + CertificateDir + "/server/" + KeyPrivate,
+		"--trusted-ca-file=" + CertificateDir + "/server/" + KeyTrust,
+		"--client-cert-auth=true",
+		"--peer-cert-file=" + CertificateDir + "/peer/" + KeyCertificate,
+		"--peer-key-file=" + CertificateDir + "/peer/" + KeyPrivate,
+		"--peer-trusted-ca-file=" + CertificateDir + "/peer/" + KeyTrust,
+		"--peer-client-cert-auth=true",
+		"--peer-cert-allowed-cn=" + peerName(c.Name),
+		skip,
+		"--tls-min-version=" + or(c.Spec.TLS.MinVersion, "TLS1.2"),
+		fmt.Sprintf("--auth-token=jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate),
+	}
+	if suites := c.Spec.TLS.CipherSuites; len(suites) > 0 {
+		list = append(list, "--cipher-suites="+strings.Join(suites, ","))
+	}
+	return list
 }
 
 // or is the value, or the fallback when the value is zero.

@@ -42,6 +42,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.Conditions = conditions(v, because, settled)
+	s.TLS = tlsStatus(v)
 	return s
 }
 
@@ -128,12 +129,54 @@ func conditions(v *view, because Because, settled bool) []metav1.Condition {
 	} else {
 		set(v1alpha1.Suspended, false, "NotSuspended", "spec.suspend is false")
 	}
+	reason, message, secured := security(v)
+	set(v1alpha1.Secured, secured, reason, message)
 	if a := advice(v); a != "" {
 		set(v1alpha1.Advised, true, "SpecAdvice", a)
 	} else {
 		set(v1alpha1.Advised, false, "NoAdvice", "nothing to advise")
 	}
 	return list
+}
+
+// tlsStatus lists the certificates in use and when they expire.
+func tlsStatus(v *view) v1alpha1.TLSStatus {
+	s := v1alpha1.TLSStatus{Mode: mode(v.Cluster)}
+	add := func(name, secret string) {
+		if observed := v.secret(secret); observed != nil && observed.Certificate != nil {
+			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: secret, NotAfter: metav1.NewTime(observed.Certificate.NotAfter)})
+		}
+	}
+	if s.Mode == v1alpha1.TLSDisabled {
+		return s
+	}
+	if s.Mode == v1alpha1.TLSAuto {
+		add("authority", CASecret(v.Cluster.Name))
+	}
+	for _, l := range leaves(v.Cluster) {
+		add(l.what, l.secret)
+	}
+	return s
+}
+
+// security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
+func security(v *view) (reason, message string, secured bool) {
+	if !encrypted(v.Cluster) {
+		return "Disabled", "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text", false
+	}
+	if lacking := v.lacking(); len(lacking) > 0 {
+		return "CertificatesLacking", strings.Join(lacking, "; "), false
+	}
+	var late []string
+	for _, c := range tlsStatus(v).Certificates {
+		if observed := v.secret(c.Secret).Certificate; v.Now.After(observed.late()) {
+			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed", c.Secret, day(observed.NotAfter)))
+		}
+	}
+	if len(late) > 0 {
+		return "CertificatesExpire", strings.Join(late, "; "), false
+	}
+	return "Encrypted", "clients and members prove themselves by certificates, and all of these are in order", true
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.

@@ -19,8 +19,10 @@ type Etcd interface {
 type Endpoint struct {
 	// Name of the member.
 	Name string
-	// ClientURL on the pod's own address, such as http://10.244.1.7:2379.
+	// ClientURL on the pod's own address, such as https://10.244.1.7:2379.
 	ClientURL string
+	// ServerName that the member's certificate must be for; empty when it speaks plain text.
+	ServerName string
 	// PeerURL that the member has in the member list. An answer from a member that is listed with another one comes from
 	// a stranger (an address that was reused) and does not count.
 	PeerURL string

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
@@ -24,6 +26,7 @@ func Verify(o Observation, d Decision) error {
 	j.claims()
 	j.pods()
 	j.record()
+	j.secrets()
 	return errors.Join(j.broken...)
 }
 
@@ -80,7 +83,9 @@ func (j *judgement) addLearner(s AddLearner) {
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
-	going := slices.ContainsFunc(j.v.voters, func(m *member) bool { return m.claim != nil && m.claim.DeletionTimestamp != nil })
+	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
+		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.outTrusted(m)
+	})
 	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
 }
 
@@ -198,7 +203,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.name == "" || finished(m.pod) {
 		return false
 	}
-	return m.pod != nil || j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
+	return m.pod != nil || len(j.v.lacking()) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -213,7 +218,7 @@ func (j *judgement) podsThatGo() []string {
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
 		if m != nil && !m.Learner {
-			j.require(!m.serving(), "S1", "the pod %s goes, which serves", name)
+			j.require(!m.serving() || j.mayRestart(m), "S1", "the pod %s goes, which serves", name)
 			j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
 		}
 		if m != nil || j.v.Etcd == nil {
@@ -232,6 +237,66 @@ func (j *judgement) othersStay(m *member) int {
 		}
 	}
 	return n
+}
+
+// mayRestart reports whether a voter that serves may be stopped to be started again: on a volume, not while it leads, and with all
+// voters serving and nobody joining.
+func (j *judgement) mayRestart(m *member) bool {
+	return j.outTrusted(m) && !j.v.memory() && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
+}
+
+// outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
+func (j *judgement) outTrusted(m *member) bool {
+	s := j.v.secret(serverSecret(j.o.Cluster))
+	return encrypted(j.o.Cluster) && s != nil && len(m.health.Trusts) > 0 && !slices.Equal(subjects(s.Trust), m.health.Trusts)
+}
+
+// secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
+func (j *judgement) secrets() {
+	desired := map[string]*DesiredSecret{}
+	for _, s := range j.d.Children.Secrets {
+		desired[s.Name] = s
+	}
+	for _, l := range leaves(j.o.Cluster) {
+		old, now := j.o.Children.Secrets[l.secret], desired[l.secret]
+		if !encrypted(j.o.Cluster) {
+			continue
+		}
+		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.secret)
+		if now == nil {
+			continue
+		}
+		made, isNew := now.Make.(Leaf)
+		if !isNew || old == nil || old.Certificate == nil {
+			continue
+		}
+		signer := j.signer(made)
+		j.require(signer != nil, "S19", "%s is to be signed by an authority that was not observed", l.secret)
+		j.require(signer == nil || signer.Key == old.Certificate.Issuer || j.trustedByAll(signer), "S19", "%s is to be signed by an authority that not every member trusts", l.secret)
+	}
+	ca := CASecret(j.o.Cluster.Name)
+	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil || mode(j.o.Cluster) != v1alpha1.TLSAuto, "S19", "the authority is gone from the answer")
+}
+
+// signer is the observed authority that a leaf is to be signed by; nil when there is none.
+func (j *judgement) signer(made Leaf) *Certificate {
+	ca := j.o.Children.Secrets[made.Signer]
+	switch {
+	case ca == nil:
+		return nil
+	case made.Previous:
+		return ca.Previous
+	}
+	return ca.Certificate
+}
+
+func (j *judgement) trustedByAll(authority *Certificate) bool {
+	for name := range j.o.Children.Pods {
+		if _, ours := ordinal(j.o.Cluster.Name, name); ours && !slices.Contains(j.o.Health[name].Trusts, authority.Subject) {
+			return false
+		}
+	}
+	return true
 }
 
 func (j *judgement) newPod(pod *corev1.Pod) {

@@ -284,7 +284,11 @@ func Endpoints(o Observation) []Endpoint {
 		if !ours || pod.Status.PodIP == "" || finished(pod) {
 			continue
 		}
-		list = append(list, Endpoint{Name: name, ClientURL: urlOn(pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)})
+		e := Endpoint{Name: name, ClientURL: urlOn(scheme(o.Cluster), pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)}
+		if encrypted(o.Cluster) {
+			e.ServerName = host(o.Cluster, name)
+		}
+		list = append(list, e)
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // quietRule is the rule of a cluster that is as it should be.
@@ -37,8 +39,8 @@ func (s *Server) sync(c *gin.Context) {
 	}
 	defer end()
 
-	o := hooks.Observation{Cluster: r.Cluster, Children: r.Children, Now: s.now(), Settings: s.options.Settings}
-	etcd := &guarded{etcd: s.options.Etcd, o: o, decide: s.decideFn, verify: s.verifier()}
+	o := hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, Now: s.now(), Settings: s.options.Settings}
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if outcome != nil {
 		s.metrics.steps.WithLabelValues(outcome.Step.Verb(), outcomeLabel(outcome)).Inc()
@@ -80,7 +82,7 @@ func (s *Server) finalize(c *gin.Context) {
 	}
 	defer end()
 
-	children, finalized := s.finalizeFn(hooks.Observation{Cluster: r.Cluster, Children: r.Children, Now: s.now(), Settings: s.options.Settings})
+	children, finalized := s.finalizeFn(hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, Now: s.now(), Settings: s.options.Settings})
 	// Metacontroller replaces the status by the answer's: the observed one stays.
 	body, err := encode(r, children, &r.Cluster.Status, 0, &finalized)
 	if err != nil {
@@ -99,9 +101,39 @@ func (s *Server) finalize(c *gin.Context) {
 	reply(c, body)
 }
 
-// customize answers the hook customize: nothing but the children matters.
+// customize answers the hook customize: which Secrets matter, besides the children.
 func (s *Server) customize(c *gin.Context) {
-	reply(c, []byte(`{"relatedResources":[]}`))
+	cluster, err := decodeAsked(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	body, err := encodeRelated(hooks.RelatedSelector(cluster))
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	reply(c, body)
+}
+
+// shown is etcd for one call: with the certificate that this cluster's members know Quorate by.
+func (s *Server) shown(r *request) hooks.Etcd {
+	etcd, able := s.options.Etcd.(interface {
+		With(config *tls.Config) hooks.Etcd
+	})
+	name := hooks.OperatorSecret(r.Cluster)
+	data := r.secrets[name]
+	if data == nil {
+		data = r.related[name]
+	}
+	if !able || data == nil {
+		return s.options.Etcd
+	}
+	config, err := pki.Client(data)
+	if err != nil { // the decision says so, by the Secret's flaw
+		return s.options.Etcd
+	}
+	return etcd.With(config)
 }
 
 // read decodes the body of a call, up to its largest size.

@@ -16,11 +16,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // The groups of children in Metacontroller's requests, "Kind.version" or "Kind.group/version".
@@ -30,14 +32,20 @@ const (
 	groupConfigMaps = "ConfigMap.v1"
 	groupServices   = "Service.v1"
 	groupBudgets    = "PodDisruptionBudget.policy/v1"
+	groupSecrets    = "Secret.v1"
+	groupPolicies   = "NetworkPolicy.networking.k8s.io/v1"
 )
 
 // request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). The
-// controller itself and related objects are read over.
+// controller itself is read over.
 type request struct {
 	Cluster    *v1alpha1.EtcdCluster
 	Children   hooks.Children
+	Related    hooks.Related
 	Finalizing bool
+	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer (children) and
+	// to the members (a client's certificate and key).
+	secrets, related map[string]map[string][]byte
 }
 
 // badRequest is an error of the sender, in one sentence that names the field. It is answered with its code.
@@ -77,7 +85,9 @@ func decode(body io.Reader) (*request, error) {
 		case "parent":
 			return decodeParent(in, r)
 		case "children":
-			return decodeChildren(in, &r.Children)
+			return decodeChildren(in, r)
+		case "related":
+			return decodeRelated(in, r)
 		case "finalizing":
 			return value(in, "finalizing", &r.Finalizing)
 		default:
@@ -98,6 +108,34 @@ func decode(body io.Reader) (*request, error) {
 	return r, r.check()
 }
 
+// decodeAsked reads a request to the hook customize: the parent.
+func decodeAsked(body io.Reader) (*v1alpha1.EtcdCluster, error) {
+	in, r := jsontext.NewDecoder(body), &request{}
+	err := object(in, "the request", func(key string) error {
+		if key == "parent" {
+			return decodeParent(in, r)
+		}
+		return value(in, key, &skipped{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Cluster == nil {
+		return nil, bad("parent is missing")
+	}
+	return r.Cluster, nil
+}
+
+// encodeRelated answers the hook customize: which Secrets to send besides the children.
+func encodeRelated(secrets metav1.LabelSelector) ([]byte, error) {
+	type rule struct {
+		APIVersion    string               `json:"apiVersion"`
+		Resource      string               `json:"resource"`
+		LabelSelector metav1.LabelSelector `json:"labelSelector"`
+	}
+	return json.Marshal(map[string]any{"relatedResources": []rule{{"v1", "secrets", secrets}}})
+}
+
 // check finds what is missing in a request, and children that are not the parent's.
 func (r *request) check() error {
 	if r.Cluster == nil {
@@ -109,7 +147,8 @@ func (r *request) check() error {
 		present bool
 	}{
 		{groupPods, c.Pods != nil}, {groupClaims, c.Claims != nil}, {groupConfigMaps, c.ConfigMaps != nil},
-		{groupServices, c.Services != nil}, {groupBudgets, c.Budgets != nil},
+		{groupServices, c.Services != nil}, {groupBudgets, c.Budgets != nil}, {groupSecrets, c.Secrets != nil},
+		{groupPolicies, c.Policies != nil},
 	} {
 		if !group.present {
 			return bad("children[%q] is missing: the CompositeController has no such rule in spec.childResources", group.name)
@@ -118,7 +157,8 @@ func (r *request) check() error {
 	ns := r.Cluster.Namespace
 	return cmp.Or(sameNamespace(groupPods, ns, c.Pods), sameNamespace(groupClaims, ns, c.Claims),
 		sameNamespace(groupConfigMaps, ns, c.ConfigMaps), sameNamespace(groupServices, ns, c.Services),
-		sameNamespace(groupBudgets, ns, c.Budgets))
+		sameNamespace(groupBudgets, ns, c.Budgets), sameNamespace(groupSecrets, ns, c.Secrets),
+		sameNamespace(groupPolicies, ns, c.Policies))
 }
 
 func sameNamespace[T metav1.Object](group, namespace string, objects map[string]T) error {
@@ -145,43 +185,73 @@ func decodeParent(in *jsontext.Decoder, r *request) error {
 	return nil
 }
 
-func decodeChildren(in *jsontext.Decoder, c *hooks.Children) error {
+func decodeChildren(in *jsontext.Decoder, r *request) error {
+	c := &r.Children
 	return object(in, "children", func(key string) error {
 		switch key {
 		case groupPods:
-			return group(in, key, "v1", "Pod", &c.Pods, func(w *wire[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
+			return group(in, field(key), "v1", "Pod", &c.Pods, func(w *wire[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
 				return &corev1.Pod{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
 		case groupClaims:
-			return group(in, key, "v1", "PersistentVolumeClaim", &c.Claims, func(w *wire[corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus]) *corev1.PersistentVolumeClaim {
+			return group(in, field(key), "v1", "PersistentVolumeClaim", &c.Claims, func(w *wire[corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus]) *corev1.PersistentVolumeClaim {
 				return &corev1.PersistentVolumeClaim{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
 		case groupConfigMaps:
-			return group(in, key, "v1", "ConfigMap", &c.ConfigMaps, func(w *wireConfigMap) *corev1.ConfigMap {
+			return group(in, field(key), "v1", "ConfigMap", &c.ConfigMaps, func(w *wireConfigMap) *corev1.ConfigMap {
 				return &corev1.ConfigMap{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Data: w.Data, BinaryData: w.BinaryData, Immutable: w.Immutable}
 			})
 		case groupServices:
-			return group(in, key, "v1", "Service", &c.Services, func(w *wire[corev1.ServiceSpec, corev1.ServiceStatus]) *corev1.Service {
+			return group(in, field(key), "v1", "Service", &c.Services, func(w *wire[corev1.ServiceSpec, corev1.ServiceStatus]) *corev1.Service {
 				return &corev1.Service{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
 		case groupBudgets:
-			return group(in, key, "policy/v1", "PodDisruptionBudget", &c.Budgets, func(w *wire[policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]) *policyv1.PodDisruptionBudget {
+			return group(in, field(key), "policy/v1", "PodDisruptionBudget", &c.Budgets, func(w *wire[policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]) *policyv1.PodDisruptionBudget {
 				return &policyv1.PodDisruptionBudget{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
+		case groupPolicies:
+			return group(in, field(key), "networking.k8s.io/v1", "NetworkPolicy", &c.Policies, func(w *wire[networkingv1.NetworkPolicySpec, struct{}]) *networkingv1.NetworkPolicy {
+				return &networkingv1.NetworkPolicy{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec}
+			})
+		case groupSecrets:
+			r.secrets = map[string]map[string][]byte{}
+			return decodeSecrets(in, field(key), &c.Secrets, r.secrets)
 		default:
 			return bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", key)
 		}
 	})
 }
 
-// group reads the children of one kind into *all, by metadata.name: the key may carry the namespace.
+// decodeRelated reads the Secrets among the related objects; Metacontroller sends what the hook customize asked for.
+func decodeRelated(in *jsontext.Decoder, r *request) error {
+	return object(in, "related", func(key string) error {
+		if key != groupSecrets {
+			return value(in, key, &skipped{})
+		}
+		r.related = map[string]map[string][]byte{}
+		return decodeSecrets(in, fmt.Sprintf("related[%q]", key), &r.Related.Secrets, r.related)
+	})
+}
+
+// decodeSecrets reads Secrets: what is public about them into *all, the rest into data.
+func decodeSecrets(in *jsontext.Decoder, field string, all *map[string]*hooks.Secret, data map[string]map[string][]byte) error {
+	return group(in, field, "v1", "Secret", all, func(w *wireSecret) *hooks.Secret {
+		data[w.Metadata.Name] = w.Data
+		return pki.Read(&corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
+	})
+}
+
+// field names a group of children.
+func field(group string) string { return fmt.Sprintf("children[%q]", group) }
+
+// group reads the objects of one kind into *all, by metadata.name: the key may carry the namespace.
 func group[W any, P interface {
 	*W
 	header() (*metav1.TypeMeta, *metav1.ObjectMeta)
-}, T any](in *jsontext.Decoder, name, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
+}, T any](in *jsontext.Decoder, where, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
 	*all = map[string]*T{}
-	return object(in, fmt.Sprintf("children[%q]", name), func(key string) error {
-		field := fmt.Sprintf("children[%q][%q]", name, key)
+	return object(in, where, func(key string) error {
+		field := fmt.Sprintf("%s[%q]", where, key)
 		w := new(W)
 		if err := value(in, field, w); err != nil {
 			return err
@@ -230,6 +300,13 @@ type wireConfigMap struct {
 	Immutable  *bool             `json:"immutable"`
 }
 
+type wireSecret struct {
+	metav1.TypeMeta
+	Metadata wireMeta          `json:"metadata"`
+	Type     corev1.SecretType `json:"type"`
+	Data     map[string][]byte `json:"data"`
+}
+
 type wireMeta struct {
 	metav1.ObjectMeta
 	ManagedFields skipped `json:"managedFields"`
@@ -240,6 +317,10 @@ func (w *wire[Spec, Status]) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
 }
 
 func (w *wireConfigMap) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
+	return &w.TypeMeta, &w.Metadata.ObjectMeta
+}
+
+func (w *wireSecret) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
 	return &w.TypeMeta, &w.Metadata.ObjectMeta
 }
 
@@ -356,7 +437,8 @@ type answerChild struct {
 	Kind       string            `json:"kind"`
 	Metadata   answerMeta        `json:"metadata"`
 	Spec       any               `json:"spec,omitempty"`
-	Data       map[string]string `json:"data,omitempty"`
+	Type       corev1.SecretType `json:"type,omitempty"`
+	Data       any               `json:"data,omitempty"`
 	Immutable  *bool             `json:"immutable,omitempty"`
 }
 
@@ -372,7 +454,7 @@ type answerMeta struct {
 func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, resync time.Duration, finalized *bool) ([]byte, error) {
 	a := answer{
 		Status:             status,
-		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
+		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.Policies)+len(d.Secrets)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
 		ResyncAfterSeconds: resync.Seconds(),
 		Finalized:          finalized,
 	}
@@ -394,6 +476,20 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 			spec = keptSpec(observed.Annotations[lastApplied], spec)
 		}
 		add("policy/v1", "PodDisruptionBudget", &o.ObjectMeta, answerChild{Spec: spec})
+	}
+	for _, o := range d.Policies {
+		spec := &o.Spec
+		if observed := r.Children.Policies[o.Name]; kept(o, observed) {
+			spec = keptSpec(observed.Annotations[lastApplied], spec)
+		}
+		add("networking.k8s.io/v1", "NetworkPolicy", &o.ObjectMeta, answerChild{Spec: spec})
+	}
+	for _, o := range d.Secrets {
+		data, err := pki.Make(o.Name, o.Make, r.secrets)
+		if err != nil {
+			return nil, err
+		}
+		add("v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data})
 	}
 	for _, o := range d.ConfigMaps {
 		add("v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})

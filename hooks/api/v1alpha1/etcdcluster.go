@@ -115,6 +115,16 @@ type EtcdClusterSpec struct {
 	// +optional
 	Options Options `json:"options,omitzero"`
 
+	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the cluster,
+	// requires certificates of everybody, and renews them.
+	// +optional
+	// +default={"mode": "Auto"}
+	TLS TLSSpec `json:"tls,omitzero"`
+
+	// NetworkPolicy says who may open connections to the members.
+	// +optional
+	NetworkPolicy NetworkPolicySpec `json:"networkPolicy,omitzero"`
+
 	// Suspend stops all changes: members keep running as they are, and the condition Suspended is True until it is
 	// set back. A pod that disappears meanwhile is not brought back.
 	// +optional
@@ -277,6 +287,9 @@ const (
 	Suspended = "Suspended"
 	// Advised is True while the spec works but is not what we would run, such as an even number of members.
 	Advised = "Advised"
+	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with the reason Disabled
+	// when that is switched off on purpose, and with another when a certificate is missing, unusable or about to expire.
+	Secured = "Secured"
 )
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
@@ -285,7 +298,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Available, Progressing, Degraded, Suspended, Advised.
+	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -332,6 +345,10 @@ type EtcdClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Members []MemberStatus `json:"members,omitempty"`
+
+	// TLS is about the certificates in use.
+	// +optional
+	TLS TLSStatus `json:"tls,omitzero"`
 }
 
 // Role of a member.

@@ -1,0 +1,179 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// TLSMode says where the certificates of a cluster come from.
+// +kubebuilder:validation:Enum=Auto;Secrets;CertManager;Disabled
+type TLSMode string
+
+const (
+	// TLSAuto makes a certificate authority for the cluster and renews everything by itself.
+	TLSAuto TLSMode = "Auto"
+	// TLSSecrets takes certificates from Secrets that somebody else keeps.
+	TLSSecrets TLSMode = "Secrets"
+	// TLSCertManager asks cert-manager for them.
+	TLSCertManager TLSMode = "CertManager"
+	// TLSDisabled runs etcd in plain text, for everybody who can reach it.
+	TLSDisabled TLSMode = "Disabled"
+)
+
+// TLSSpec says how clients and members prove who they are, and how what they say is kept secret.
+//
+// +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="tls.mode can't be changed on a live cluster: members that trust different authorities, or none, can't hear each other; create a new EtcdCluster and move the data (docs/security.md)"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Secrets' || has(self.secrets)",message="tls.mode Secrets needs tls.secrets: the names of the Secrets with the certificates"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'CertManager' || has(self.certManager)",message="tls.mode CertManager needs tls.certManager.issuerRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.cipherSuites) || size(self.cipherSuites) == 0 || !has(self.minVersion) || self.minVersion != 'TLS1.3'",message="tls.cipherSuites has no meaning with minVersion TLS1.3, whose suites can't be chosen; remove one of the two"
+type TLSSpec struct {
+	// Mode is Auto (Quorate makes and renews all certificates), Secrets (yours), CertManager (through an issuer of
+	// yours) or Disabled (plain text). It can't be changed later.
+	// +optional
+	// +default="Auto"
+	Mode TLSMode `json:"mode,omitempty"`
+
+	// Auto is about the certificates of the mode Auto.
+	// +optional
+	Auto AutoTLS `json:"auto,omitzero"`
+
+	// Secrets are those of the mode Secrets.
+	// +optional
+	Secrets *SecretsTLS `json:"secrets,omitempty"`
+
+	// CertManager is about the mode CertManager.
+	// +optional
+	CertManager *CertManagerTLS `json:"certManager,omitempty"`
+
+	// ExtraSANs are further names (DNS names or IP addresses) in the servers' certificate, such as that of a load
+	// balancer. Modes Auto and CertManager; a change needs no restart.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:MinLength=1
+	ExtraSANs []string `json:"extraSANs,omitempty"`
+
+	// MinVersion of TLS that members accept: TLS1.2 or TLS1.3.
+	// +optional
+	// +default="TLS1.2"
+	// +kubebuilder:validation:Enum=TLS1.2;TLS1.3
+	MinVersion string `json:"minVersion,omitempty"`
+
+	// CipherSuites that members accept with TLS 1.2, by their IANA names. Unset, those that Go holds for safe.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Pattern="^TLS_[A-Z0-9_]{1,60}$"
+	CipherSuites []string `json:"cipherSuites,omitempty"`
+}
+
+// AutoTLS is about the certificates that Quorate makes.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.leafDuration) >= duration('1m')",message="tls.auto.leafDuration must be at least 1m; days or more outside of tests"
+// +kubebuilder:validation:XValidation:rule="duration(self.caDuration) >= duration(self.leafDuration) + duration(self.leafDuration)",message="tls.auto.caDuration must be at least twice leafDuration"
+type AutoTLS struct {
+	// LeafDuration is how long a certificate of a member or client is valid. It is renewed after two thirds of that,
+	// without a restart.
+	// +optional
+	// +default="2160h"
+	LeafDuration metav1.Duration `json:"leafDuration,omitzero"`
+
+	// CADuration is how long the certificate authority is valid. After two thirds of that a new one is brought in beside
+	// it, and the members are restarted one at a time to trust both.
+	// +optional
+	// +default="87600h"
+	CADuration metav1.Duration `json:"caDuration,omitzero"`
+}
+
+// SecretsTLS names Secrets of the cluster's namespace. Each has tls.crt, tls.key and ca.crt.
+type SecretsTLS struct {
+	// Server holds the certificate that members show to clients: for servers, with the names
+	// *.<name>-peers.<namespace>.svc and <name>.<namespace>.svc, and localhost if etcdctl is used inside the pods.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Server string `json:"server"`
+
+	// Peer holds the certificate that members show to each other: for servers and clients, with the name
+	// *.<name>-peers.<namespace>.svc and the common name <name>:peers, which makes it a peer's.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Peer string `json:"peer"`
+
+	// Operator holds the certificate that Quorate shows to the members: for clients, with the common name root.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Operator string `json:"operator"`
+}
+
+// CertManagerTLS is about the certificates that cert-manager makes.
+type CertManagerTLS struct {
+	// IssuerRef is the issuer that signs all of the cluster's certificates. It must sign with a private authority: whoever
+	// has a certificate of it is let in.
+	IssuerRef IssuerRef `json:"issuerRef"`
+
+	// Duration of the certificates; unset, cert-manager's own default.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+}
+
+// IssuerRef names an issuer of cert-manager.
+type IssuerRef struct {
+	// Name of the issuer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Kind is Issuer (of the cluster's namespace), ClusterIssuer, or a kind of the group.
+	// +optional
+	// +default="Issuer"
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// Group of the kind.
+	// +optional
+	// +default="cert-manager.io"
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+}
+
+// NetworkPolicySpec says who may open connections to the members, where the Kubernetes cluster enforces NetworkPolicies.
+type NetworkPolicySpec struct {
+	// Disabled makes no NetworkPolicy.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+
+	// Clients select the namespaces whose pods may reach the client port. Unset, every pod of the Kubernetes cluster may; what it
+	// can do there is up to its certificate. The cluster's own namespace and Quorate's always may.
+	// +optional
+	Clients *metav1.LabelSelector `json:"clients,omitempty"`
+
+	// Metrics select the namespaces whose pods may reach the metrics port, which is plain HTTP. Unset, pods of the cluster's own
+	// namespace and pods labelled quorate.dev/scrape: "true" may.
+	// +optional
+	Metrics *metav1.LabelSelector `json:"metrics,omitempty"`
+}
+
+// TLSStatus is about the certificates in use.
+type TLSStatus struct {
+	// Mode that the members run in.
+	// +optional
+	Mode TLSMode `json:"mode,omitempty"`
+
+	// Certificates by what they are for: authority, server, peer, operator, client, and users.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Certificates []CertificateStatus `json:"certificates,omitempty"`
+}
+
+// CertificateStatus is one certificate.
+type CertificateStatus struct {
+	// Name of what it is for.
+	Name string `json:"name"`
+
+	// Secret that holds it.
+	// +optional
+	Secret string `json:"secret,omitempty"`
+
+	// NotAfter is when it expires.
+	// +optional
+	NotAfter metav1.Time `json:"notAfter,omitzero"`
+}

@@ -1,0 +1,401 @@
+package hooks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed by an
+// authority that was observed, so that no lagging cache and no repeated answer can leave a mixture.
+//
+// A running member reads its certificate anew at each handshake, but the authorities that it trusts only when it starts. So a new
+// authority comes in four moves, each of which waits for the one before to be seen: it is put beside the old one in everybody's
+// ca.crt; the members are restarted one at a time, until each has told in a handshake that it trusts both; it signs; and when the
+// old one has expired it leaves ca.crt, and the members are restarted once more.
+
+// mode of the cluster's TLS.
+func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
+
+// encrypted reports whether members speak TLS.
+func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
+
+const (
+	defaultLeafDuration = 90 * 24 * time.Hour
+	defaultCADuration   = 10 * 365 * 24 * time.Hour
+	// operatorName is the user that Quorate's own certificate names: etcd's root, so that a lost password is never fatal.
+	operatorName = "root"
+	// clientName is the user that the certificate for applications names.
+	clientName = "client"
+)
+
+// CASecret names the Secret of the cluster's certificate authority.
+func CASecret(cluster string) string { return cluster + "-ca" }
+
+// ClientSecret names the Secret with the certificate for applications.
+func ClientSecret(cluster string) string { return cluster + "-client-tls" }
+
+// TokenSecret names the Secret with the keys that sign etcd's tokens.
+func TokenSecret(cluster string) string { return cluster + "-token" }
+
+// serverSecret names the Secret with what the members show to clients, peerSecret to each other, OperatorSecret Quorate to them.
+func serverSecret(c *v1alpha1.EtcdCluster) string {
+	if s := c.Spec.TLS.Secrets; mode(c) == v1alpha1.TLSSecrets && s != nil {
+		return s.Server
+	}
+	return c.Name + "-server-tls"
+}
+
+func peerSecret(c *v1alpha1.EtcdCluster) string {
+	if s := c.Spec.TLS.Secrets; mode(c) == v1alpha1.TLSSecrets && s != nil {
+		return s.Peer
+	}
+	return c.Name + "-peer-tls"
+}
+
+// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain text.
+func OperatorSecret(c *v1alpha1.EtcdCluster) string {
+	switch s := c.Spec.TLS.Secrets; {
+	case !encrypted(c):
+		return ""
+	case mode(c) == v1alpha1.TLSSecrets && s != nil:
+		return s.Operator
+	}
+	return c.Name + "-operator-tls"
+}
+
+// peerName is the common name that makes a certificate a peer's. It has a character that no user's name may have, so that no
+// client's certificate opens the peers' door.
+func peerName(cluster string) string { return cluster + ":peers" }
+
+// leaf is what a certificate must be like.
+type leaf struct {
+	what, secret, commonName string
+	names                    []string
+	server, client           bool
+}
+
+// leaves are all the certificates that the cluster needs besides the authority's.
+func leaves(c *v1alpha1.EtcdCluster) []leaf {
+	members := fmt.Sprintf("*.%s.%s.svc", PeerService(c.Name), c.Namespace)
+	server := []string{
+		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
+		ClientService(c.Name), ClientService(c.Name) + "." + c.Namespace, ClientService(c.Name) + "." + c.Namespace + ".svc",
+		ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
+	}
+	return []leaf{
+		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
+		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true, client: true},
+		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: []string{members}, server: true, client: true},
+		{what: "operator", secret: OperatorSecret(c), commonName: operatorName, client: true},
+		{what: "client", secret: ClientSecret(c.Name), commonName: clientName, client: true},
+	}
+}
+
+func distinct(lists ...[]string) []string {
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// secret is an observed Secret of the cluster: its own, or one that the spec names.
+func (v *view) secret(name string) *Secret {
+	if mode(v.Cluster) == v1alpha1.TLSAuto || name == TokenSecret(v.Cluster.Name) {
+		return v.Children.Secrets[name]
+	}
+	return v.Related.Secrets[name]
+}
+
+// ---- what should exist
+
+// secrets are the Secrets that should exist.
+func secrets(v *view) []*DesiredSecret {
+	if !encrypted(v.Cluster) {
+		return nil
+	}
+	list := []*DesiredSecret{v.tokenKeys()}
+	if mode(v.Cluster) == v1alpha1.TLSAuto {
+		list = append(list, v.desired(CASecret(v.Cluster.Name), corev1.SecretTypeTLS, v.authority()))
+		for _, l := range leaves(v.Cluster) {
+			if s := v.leaf(l); s != nil {
+				list = append(list, s)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (v *view) desired(name string, kind corev1.SecretType, make Recipe) *DesiredSecret {
+	s := &DesiredSecret{Type: kind, Make: make}
+	if old := v.Children.Secrets[name]; old != nil {
+		s.ObjectMeta = old.ObjectMeta
+	}
+	s.Name, s.Labels, s.Annotations = name, labels(v.Cluster, nil), annotations(v.Cluster, nil)
+	return s
+}
+
+// tokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it starts.
+func (v *view) tokenKeys() *DesiredSecret {
+	name := TokenSecret(v.Cluster.Name)
+	if old := v.Children.Secrets[name]; old != nil && old.has(KeyTokenPrivate, KeyTokenPublic) {
+		return v.desired(name, corev1.SecretTypeOpaque, nil)
+	}
+	return v.desired(name, corev1.SecretTypeOpaque, TokenKeys{})
+}
+
+// authority says what is to be done to the cluster's authority; nil for nothing.
+func (v *view) authority() Recipe {
+	old := v.Children.Secrets[CASecret(v.Cluster.Name)]
+	begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
+	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name, v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
+	switch {
+	case !usableAuthority(old):
+		made.Inherit = v.inheritance()
+		return made
+	case old.Previous != nil && v.Now.After(old.Previous.NotAfter), slices.ContainsFunc(old.Trust, func(c Certificate) bool { return v.Now.After(c.NotAfter) && c.ID != old.Certificate.ID }):
+		return Trim{At: v.Now}
+	case old.Previous == nil && !v.Now.Before(old.Certificate.due()):
+		made.Previous = true
+		return made
+	}
+	return nil
+}
+
+func usableAuthority(s *Secret) bool {
+	return s != nil && s.Certificate != nil && s.Certificate.Authority && s.Flaw == ""
+}
+
+// inheritance is a Secret that still tells what the members trust, for the day that somebody deletes the authority.
+func (v *view) inheritance() string {
+	for _, l := range leaves(v.Cluster) {
+		if old := v.Children.Secrets[l.secret]; old != nil && len(old.Trust) > 0 {
+			return l.secret
+		}
+	}
+	return ""
+}
+
+// life is from when to when a new certificate is valid. It begins a little in the past, for clocks that are behind.
+func (v *view) life(duration time.Duration) (begins, ends time.Time) {
+	now := v.Now.UTC().Truncate(time.Second)
+	return now.Add(-min(5*time.Minute, duration/20)), now.Add(duration)
+}
+
+// leaf is the Secret of a certificate, with what is to be done to it; nil while it can't be made.
+func (v *view) leaf(l leaf) *DesiredSecret {
+	old := v.Children.Secrets[l.secret]
+	wanted := v.desired(l.secret, corev1.SecretTypeTLS, nil)
+	if old != nil {
+		wanted.Annotations[AnnotationMadeFor] = old.Annotations[AnnotationMadeFor]
+	}
+	ca := v.Children.Secrets[CASecret(v.Cluster.Name)]
+	if signer, previous := v.signer(ca); signer != nil && v.outlived(l, signer) {
+		begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
+		if ends.After(signer.NotAfter) {
+			ends = signer.NotAfter
+		}
+		wanted.Annotations[AnnotationMadeFor] = l.fingerprint()
+		wanted.Make = Leaf{Signer: ca.Name, Previous: previous, CommonName: l.commonName, Names: l.names, Server: l.server, Client: l.client, NotBefore: begins, NotAfter: ends}
+		return wanted
+	}
+	switch {
+	case old == nil:
+		return nil
+	case usableAuthority(ca) && !sameTrust(old.Trust, ca.Trust):
+		wanted.Make = Bundle{Signer: ca.Name}
+	}
+	return wanted
+}
+
+// outlived reports whether the certificate is to be made (anew).
+func (v *view) outlived(l leaf, signer *Certificate) bool {
+	old := v.Children.Secrets[l.secret]
+	return old == nil || old.Certificate == nil || old.Flaw != "" || old.Annotations[AnnotationMadeFor] != l.fingerprint() ||
+		!v.Now.Before(old.Certificate.due()) || old.Certificate.Issuer != signer.Key
+}
+
+// fingerprint changes with what the certificate is for.
+func (l leaf) fingerprint() string {
+	return fingerprint([]any{l.commonName, l.names, l.server, l.client})
+}
+
+// signer is the authority that signs now, and whether that is the previous one; nil when neither may. A new authority signs once
+// every member trusts it and clients have had time to hear of it (a twelfth of its life).
+func (v *view) signer(ca *Secret) (signer *Certificate, previous bool) {
+	if !usableAuthority(ca) {
+		return nil, false
+	}
+	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
+	switch {
+	case !v.succeeds(ca), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
+		return ca.Certificate, false
+	case ca.Previous != nil:
+		return ca.Previous, true
+	}
+	return nil, false
+}
+
+// succeeds reports whether the authority takes the place of another that certificates in use are signed by.
+func (v *view) succeeds(ca *Secret) bool {
+	return slices.ContainsFunc(leaves(v.Cluster), func(l leaf) bool {
+		old := v.Children.Secrets[l.secret]
+		return old != nil && old.Certificate != nil && old.Certificate.Issuer != ca.Certificate.Key
+	})
+}
+
+// everyoneTrusts reports whether every pod has told, in this very call, that it trusts this authority.
+func (v *view) everyoneTrusts(ca Certificate) bool {
+	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
+		if _, ours := ordinal(v.Cluster.Name, name); ours && !slices.Contains(v.Health[name].Trusts, ca.Subject) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameTrust(a, b []Certificate) bool {
+	return slices.EqualFunc(a, b, func(x, y Certificate) bool { return x.ID == y.ID })
+}
+
+// ---- what pods need
+
+// mounted are the Secrets that a pod names.
+func (v *view) mounted() []string {
+	if !encrypted(v.Cluster) {
+		return nil
+	}
+	return []string{serverSecret(v.Cluster), peerSecret(v.Cluster), TokenSecret(v.Cluster.Name)}
+}
+
+// lacking says which of the Secrets that pods and Quorate need is not there or can't be used, and why; empty for none.
+func (v *view) lacking() []string {
+	if !encrypted(v.Cluster) {
+		return nil
+	}
+	var list []string
+	for _, l := range leaves(v.Cluster) {
+		if l.what == "client" && mode(v.Cluster) != v1alpha1.TLSAuto {
+			continue // applications have their own
+		}
+		if why := v.flaw(l); why != "" {
+			list = append(list, fmt.Sprintf("Secret %s: %s", l.secret, why))
+		}
+	}
+	if s := v.secret(TokenSecret(v.Cluster.Name)); s == nil {
+		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", TokenSecret(v.Cluster.Name)))
+	}
+	return list
+}
+
+// flaw says why a certificate can't be used; empty when it can.
+func (v *view) flaw(l leaf) string {
+	s := v.secret(l.secret)
+	if s == nil {
+		if mode(v.Cluster) == v1alpha1.TLSSecrets {
+			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and ca.crt", LabelCluster, v.Cluster.Name)
+		}
+		return "it is not there yet"
+	}
+	c := s.Certificate
+	switch {
+	case s.Flaw != "":
+		return s.Flaw
+	case c == nil || len(s.Trust) == 0:
+		return "it lacks tls.crt, tls.key or ca.crt"
+	case v.Now.After(c.NotAfter):
+		return "tls.crt expired on " + day(c.NotAfter)
+	case v.Now.Before(c.NotBefore):
+		return "tls.crt is valid only from " + day(c.NotBefore)
+	case l.server && !c.Server, l.client && !c.Client:
+		return fmt.Sprintf("tls.crt is not for %s (extended key usage)", l.usages())
+	case l.what == "peer" && c.CommonName != l.commonName:
+		return fmt.Sprintf("tls.crt has the common name %q, a peer's must have %q", c.CommonName, l.commonName)
+	case l.server && !covers(c.Names, l.needs(v.Cluster)):
+		return fmt.Sprintf("tls.crt is for other names than %s", strings.Join(l.needs(v.Cluster), " and "))
+	}
+	return ""
+}
+
+func (l leaf) usages() string {
+	if l.server {
+		return "servers and clients"
+	}
+	return "clients"
+}
+
+// needs are the names without which members can't be reached.
+func (l leaf) needs(c *v1alpha1.EtcdCluster) []string {
+	needed := []string{fmt.Sprintf("*.%s.%s.svc", PeerService(c.Name), c.Namespace)}
+	if l.what == "server" {
+		needed = append(needed, fmt.Sprintf("%s.%s.svc", ClientService(c.Name), c.Namespace))
+	}
+	return needed
+}
+
+func covers(names, needed []string) bool {
+	return !slices.ContainsFunc(needed, func(n string) bool { return !slices.Contains(names, n) })
+}
+
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// served identifies the certificates that running members are to show; pods carry it as an annotation, because the kubelet brings
+// a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while they are not all there.
+func (v *view) served() string {
+	var ids []string
+	for _, name := range v.mounted() {
+		s := v.secret(name)
+		if s == nil {
+			return ""
+		}
+		if s.Certificate != nil {
+			ids = append(ids, s.Certificate.ID)
+		}
+		for _, c := range s.Trust {
+			ids = append(ids, c.ID)
+		}
+	}
+	return fingerprint(ids)
+}
+
+// distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
+func (v *view) distrusts(m *member) (string, bool) {
+	if m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking()) > 0 {
+		return "", false
+	}
+	server, peer := v.secret(serverSecret(v.Cluster)), v.secret(peerSecret(v.Cluster))
+	if !sameTrust(server.Trust, peer.Trust) {
+		return "", false // one of them is about to follow
+	}
+	wanted := subjects(server.Trust)
+	return "it trusts other certificate authorities than it should", !slices.Equal(wanted, m.health.Trusts)
+}
+
+func subjects(trust []Certificate) []string {
+	var list []string
+	for _, c := range trust {
+		list = append(list, c.Subject)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// RelatedSelector selects the Secrets that somebody else keeps for the cluster: those that carry its label. So nobody can point an
+// EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller 1.5.20 remembers
+// the answer by that alone, for clusters of that name in all namespaces.
+func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
+	return metav1.LabelSelector{
+		MatchLabels:      map[string]string{LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController, Operator: metav1.LabelSelectorOpDoesNotExist}},
+	}
+}
+
+// labelController is what Metacontroller puts on children.
+const labelController = "controller-uid"

@@ -1,0 +1,140 @@
+// Package pki reads Secrets for the decisions and makes what these ask for. It is where keys and passwords are; package hooks
+// sees none of them. It decides nothing.
+package pki
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Read is what decisions may know of a Secret.
+func Read(s *corev1.Secret) *hooks.Secret {
+	read := &hooks.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type}
+	for key, value := range s.Data {
+		if len(value) > 0 {
+			read.Keys = append(read.Keys, key)
+		}
+	}
+	slices.Sort(read.Keys)
+	if slices.Contains(read.Keys, hooks.KeyCertificate) || slices.Contains(read.Keys, hooks.KeyTrust) {
+		readPair(read, s.Data)
+	}
+	return read
+}
+
+// readPair reads tls.crt, tls.key and ca.crt, and says what is wrong with them.
+func readPair(read *hooks.Secret, data map[string][]byte) {
+	chain, err := certificates(data[hooks.KeyCertificate])
+	if err != nil {
+		read.Flaw = "tls.crt: " + err.Error()
+		return
+	}
+	read.Certificate = describe(chain[0])
+	trust, err := certificates(data[hooks.KeyTrust])
+	if err != nil {
+		read.Flaw = "ca.crt: " + err.Error()
+		return
+	}
+	for _, c := range trust {
+		read.Trust = append(read.Trust, *describe(c))
+	}
+	if previous, err := certificates(data[hooks.KeyPreviousCertificate]); err == nil {
+		read.Previous = describe(previous[0])
+	}
+	read.Flaw = flaw(chain, trust, data)
+}
+
+// flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is for
+// whoever knows the time.
+func flaw(chain, trust []*x509.Certificate, data map[string][]byte) string {
+	if len(data[hooks.KeyPrivate]) == 0 {
+		return "tls.key is missing"
+	}
+	if _, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate]); err != nil {
+		return "tls.key does not belong to tls.crt, or can't be read"
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	roots := x509.NewCertPool()
+	for _, c := range trust {
+		roots.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, CurrentTime: chain[0].NotBefore.Add(chain[0].NotAfter.Sub(chain[0].NotBefore) / 2),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	// An authority that has expired before the middle of the leaf's life is a matter of time too.
+	if invalid := (x509.CertificateInvalidError{}); err != nil && !(errors.As(err, &invalid) && invalid.Reason == x509.Expired) {
+		return "tls.crt is not signed by an authority in ca.crt"
+	}
+	return ""
+}
+
+var errNone = errors.New("there is no certificate in it")
+
+// certificates are all in a PEM text, at least one.
+func certificates(text []byte) ([]*x509.Certificate, error) {
+	var all []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, errors.New("a certificate in it can't be read")
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, errNone
+	}
+	return all, nil
+}
+
+// describe is what a certificate says, in the words of hooks.
+func describe(c *x509.Certificate) *hooks.Certificate {
+	d := &hooks.Certificate{
+		ID: Identify(c), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
+		Key: hex.EncodeToString(c.SubjectKeyId), Issuer: hex.EncodeToString(c.AuthorityKeyId),
+		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Authority: c.IsCA,
+		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
+		Client: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
+	}
+	d.Names = slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		d.Names = append(d.Names, ip.String())
+	}
+	slices.Sort(d.Names)
+	if c.IsCA && bytes.Equal(c.RawIssuer, c.RawSubject) && d.Issuer == "" {
+		d.Issuer = d.Key // a root need not say so
+	}
+	return d
+}
+
+// Identify is a certificate's ID.
+func Identify(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// Subject is how hooks names a subject in DER.
+func Subject(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
