@@ -1,0 +1,199 @@
+package v1alpha1
+
+// AuthSpec is who may do what in etcd: etcd's own users and roles. While it is absent, Quorate leaves them as they are.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.users) || self.users.all(u, !has(u.roles) || u.roles.all(r, has(self.roles) && self.roles.exists(x, x.name == r)))",message="auth.users[].roles names a role that auth.roles does not declare; declare it there, or correct the name"
+type AuthSpec struct {
+	// Enabled makes etcd ask everybody who they are. false turns that off again, and then everybody who reaches etcd may
+	// do everything; users and roles are kept as declared all the same, so that they can be made ready beforehand.
+	// +required
+	Enabled bool `json:"enabled"`
+
+	// RootPasswordSecret holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user-root`
+	// with a generated one. Quorate itself never needs it: it comes with a certificate.
+	// +optional
+	RootPasswordSecret *SecretKey `json:"rootPasswordSecret,omitempty"`
+
+	// Token is what etcd gives to whoever logs in with a password: JWT or Simple.
+	// +optional
+	// +default="JWT"
+	Token TokenType `json:"token,omitempty"`
+
+	// Prune deletes users and roles that are not declared here and that Quorate did not make. The user and the role root
+	// always stay.
+	// +optional
+	Prune bool `json:"prune,omitempty"`
+
+	// Roles by name. What a role that is declared here permits is exactly what its declaration says.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Roles []RoleSpec `json:"roles,omitempty"`
+
+	// Users by name. A user that is declared here has exactly the roles that its declaration says.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Users []UserSpec `json:"users,omitempty"`
+}
+
+// TokenType is what etcd gives to whoever logs in with a password.
+// +kubebuilder:validation:Enum=JWT;Simple
+type TokenType string
+
+const (
+	// TokenJWT is signed with a key pair that all members share: any member accepts it, also after a restart. It ends
+	// with every change of users and roles; etcd's clients then log in again by themselves.
+	TokenJWT TokenType = "JWT"
+	// TokenSimple is a random word that every member keeps in memory: a member that restarts has forgotten it.
+	TokenSimple TokenType = "Simple"
+)
+
+// SecretKey is one key of a Secret in the cluster's namespace.
+type SecretKey struct {
+	// Name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Key in the Secret's data.
+	// +optional
+	// +default="password"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// RoleSpec is a role and what it permits.
+type RoleSpec struct {
+	// Name of the role in etcd.
+	// +required
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a role's name is lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the role root is etcd's own and permits everything; choose another name"
+	Name string `json:"name"`
+
+	// Permissions of the role. None permit nothing.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Permissions []Permission `json:"permissions,omitempty"`
+}
+
+// Permission is an access to a key, to all keys with a prefix, or to a range of keys.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.key), has(self.prefix), has(self.range)].filter(x, x).size() == 1",message="a permission is for exactly one of key, prefix and range"
+type Permission struct {
+	// Access is Read, Write or ReadWrite. Deleting is writing, watching is reading.
+	// +required
+	Access Access `json:"access"`
+
+	// Key is a single key.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Key string `json:"key,omitempty"`
+
+	// Prefix is all keys that begin with it; the empty prefix is all keys.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Prefix *string `json:"prefix,omitempty"`
+
+	// Range is all keys from one to another.
+	// +optional
+	Range *KeyRange `json:"range,omitempty"`
+}
+
+// Access is a kind of permission.
+// +kubebuilder:validation:Enum=Read;Write;ReadWrite
+type Access string
+
+const (
+	// Read is to get and to watch.
+	Read Access = "Read"
+	// Write is to put and to delete.
+	Write Access = "Write"
+	// ReadWrite is both.
+	ReadWrite Access = "ReadWrite"
+)
+
+// KeyRange is the keys from one to another, in the order of their bytes.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.to) || self.from < self.to",message="the range is empty: to must come after from; remove to for everything from there on"
+type KeyRange struct {
+	// From is the first key of the range.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	From string `json:"from"`
+
+	// To is the first key after the range. Unset, the range has no end.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	To string `json:"to,omitempty"`
+}
+
+// UserSpec is a user and its roles. With neither passwordSecret nor certificate, Quorate makes the Secret
+// `<cluster>-user-<name>` with a generated password under the key `password`.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.certificate) || !self.certificate",message="a user with certificate: true has no password; remove passwordSecret or certificate"
+type UserSpec struct {
+	// Name of the user in etcd, and the common name of its certificate.
+	// +required
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="a user's name is lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit"
+	// +kubebuilder:validation:XValidation:rule="self != 'root'",message="the user root is there always; its password is in auth.rootPasswordSecret"
+	Name string `json:"name"`
+
+	// Roles of the user, from auth.roles. None permit nothing.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=40
+	Roles []string `json:"roles,omitempty"`
+
+	// PasswordSecret holds the user's password: 1 to 72 bytes, without a line break. Changing it there changes it in etcd.
+	// +optional
+	PasswordSecret *SecretKey `json:"passwordSecret,omitempty"`
+
+	// Certificate makes a user without a password: Quorate makes a Secret with a client certificate in its name.
+	// +optional
+	Certificate bool `json:"certificate,omitempty"`
+}
+
+// AuthStatus is what Quorate last did about users and roles in etcd.
+type AuthStatus struct {
+	// Enabled is whether etcd asks everybody who they are.
+	// +optional
+	Enabled bool `json:"enabled"`
+
+	// Applied is a hash of the declaration that etcd was last made to match.
+	// +optional
+	Applied string `json:"applied,omitempty"`
+
+	// Roles that are Quorate's own, by name: they are deleted once they are declared no more.
+	// +optional
+	// +listType=set
+	Roles []string `json:"roles,omitempty"`
+
+	// Users that are Quorate's own, root among them: all but root are deleted once they are declared no more.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Users []UserStatus `json:"users,omitempty"`
+}
+
+// UserStatus is one of Quorate's own users in etcd.
+type UserStatus struct {
+	// Name of the user.
+	Name string `json:"name"`
+
+	// PasswordVersion is the version of the Secret whose password the user has, or `certificate` for a user that has none.
+	// It is empty until the user was made.
+	// +optional
+	PasswordVersion string `json:"passwordVersion,omitempty"`
+}
