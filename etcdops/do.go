@@ -97,6 +97,9 @@ func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 	if err := belongs(list, list.Header, endpoint); err != nil {
 		return false, err
 	}
+	if authorize, ok := step.(hooks.Authorize); ok { // it depends on no membership
+		return true, e.authorize(ctx, client, authorize)
+	}
 	if !same(on, toMembership(list)) {
 		return true, ErrMembershipChanged
 	}

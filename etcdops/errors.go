@@ -33,6 +33,15 @@ var (
 	// ErrUnknownStep: a step of a kind that this package does not know.
 	ErrUnknownStep = errors.New("unknown step")
 
+	// ErrNoCertificate: auth would lock us out.
+	ErrNoCertificate = errors.New("etcd's auth is not turned on while we have no client certificate to come with")
+	// ErrPassword: a password can't be had; why follows.
+	ErrPassword = errors.New("the password cannot be read")
+	// ErrAuthUnfinished: users and roles have taken all the time that one call has. The next one goes on.
+	ErrAuthUnfinished = errors.New("not done yet, to be continued")
+	// ErrAuthContended: what we made of users and roles was something else again when we looked.
+	ErrAuthContended = errors.New("somebody else changes users and roles at the same time")
+
 	// Refused by etcd. Nothing was changed.
 
 	// ErrUnhealthy is routine: with strict-reconfig-check, etcd changes members only while the member that is asked has
@@ -66,6 +75,11 @@ var (
 	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
 	// ErrNoLeader: an election is going on, or there is no quorum.
 	ErrNoLeader = errors.New("the cluster has no leader")
+	// ErrNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look at them
+	// (client-cert-auth).
+	ErrNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
+	// ErrNotPermitted: auth is on, and our certificate's user is not one with the role root.
+	ErrNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
 	// ErrRefused: etcd refused for another reason, which follows.
 	ErrRefused = errors.New("etcd refused")
 
@@ -83,6 +97,7 @@ var (
 
 var sentinels = []error{
 	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, ErrUnknownStep,
+	ErrNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, ErrNobody, ErrNotPermitted,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
 	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
 	ErrNoAnswer, ErrUnreachable, ErrHandshake, ErrFailed,
@@ -105,6 +120,8 @@ var answers = map[string]error{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNotLeader):              ErrNotLeader,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCBadLeaderTransferee):    ErrBadTransferee,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               ErrNoLeader,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              ErrNobody,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       ErrNotPermitted,
 
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout):                    ErrNoAnswer,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToLeaderFail):     ErrNoAnswer,

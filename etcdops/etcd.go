@@ -40,6 +40,9 @@ const (
 	CallStatus     = "status"
 	CallMemberList = "member-list"
 	CallAlarmList  = "alarm-list"
+	// CallAuthRead and CallAuthChange are the single calls of an authorize.
+	CallAuthRead   = "auth-read"
+	CallAuthChange = "auth-change"
 )
 
 // Etcd implements [hooks.Etcd] over the network. The zero value works; the fields may not change once it is in use.
@@ -53,6 +56,8 @@ type Etcd struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// TLS is what members that speak it are shown, and whom they must be signed by; nil for clusters in plain text.
 	TLS *tls.Config
+	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
+	Password func(secret, key string) (string, error)
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error that
 	// wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
 	Observer func(call string, took time.Duration, err error)

@@ -28,14 +28,21 @@ type Cluster struct {
 	dir     string
 	token   string
 	extra   []string
+	ca      *Authority
 }
 
 // Start bootstraps n members named <name>-<i> and waits until all of them serve. Extra are more flags for each of them.
 func Start(t testing.TB, version, name string, n int, extra ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name, extra: extra}
+	return StartTLS(t, version, name, n, nil, extra...)
+}
+
+// StartTLS is Start for members that ask clients for a certificate of this authority; without one, they serve in plain text.
+func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name, extra: extra, ca: ca}
 	for i := range n {
-		c.Members = append(c.Members, newMember(t, version, c.dir, fmt.Sprintf("%s-%d", name, i), extra))
+		c.Members = append(c.Members, newMember(t, version, c.dir, fmt.Sprintf("%s-%d", name, i), ca, extra))
 	}
 	for _, m := range c.Members {
 		m.start("new", c.token, initialCluster(c.Members))
@@ -47,7 +54,7 @@ func Start(t testing.TB, version, name string, n int, extra ...string) *Cluster 
 // NewMember makes one more member, without starting it or telling etcd.
 func (c *Cluster) NewMember(name string) *Member {
 	c.t.Helper()
-	m := newMember(c.t, c.version, c.dir, name, c.extra)
+	m := newMember(c.t, c.version, c.dir, name, c.ca, c.extra)
 	c.Members = append(c.Members, m)
 	return m
 }
@@ -118,10 +125,20 @@ func (m *Member) Put(n int) {
 	}
 }
 
-// Client is etcd's own client to this member alone.
+// Client is etcd's own client to this member alone; with a certificate in the name root when the member asks for one.
 func (m *Member) Client() *clientv3.Client {
 	m.t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.ClientURL}, Logger: zap.NewNop()})
+	return m.ClientOf(clientv3.Config{}, "root")
+}
+
+// ClientOf is etcd's own client to this member alone, as configured, with a certificate in this name when the member asks for one.
+func (m *Member) ClientOf(config clientv3.Config, name string) *clientv3.Client {
+	m.t.Helper()
+	config.Endpoints, config.Logger = []string{m.ClientURL}, zap.NewNop()
+	if m.ca != nil {
+		config.TLS = m.ca.Client(name)
+	}
+	client, err := clientv3.New(config)
 	if err != nil {
 		m.t.Fatal(err)
 	}

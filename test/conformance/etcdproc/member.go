@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,22 +28,28 @@ type Member struct {
 	dataDir string
 	logFile string
 	extra   []string
+	ca      *Authority
 
 	process *exec.Cmd
 	exited  chan struct{}
 }
 
-func newMember(t testing.TB, version, dir, name string, extra []string) *Member {
+func newMember(t testing.TB, version, dir, name string, ca *Authority, extra []string) *Member {
 	t.Helper()
+	scheme := "http"
+	if ca != nil {
+		scheme = "https"
+	}
 	m := &Member{
 		Name:      name,
-		ClientURL: fmt.Sprintf("http://127.0.0.1:%d", freePort(t)),
+		ClientURL: fmt.Sprintf("%s://127.0.0.1:%d", scheme, freePort(t)),
 		PeerURL:   fmt.Sprintf("http://127.0.0.1:%d", freePort(t)),
 		t:         t,
 		binary:    Binary(t, version),
 		dataDir:   filepath.Join(dir, name),
 		logFile:   filepath.Join(dir, name+".log"),
-		extra:     extra,
+		extra:     slices.Concat(ca.flags(), extra),
+		ca:        ca,
 	}
 	t.Cleanup(m.end)
 	return m
@@ -50,7 +57,11 @@ func newMember(t testing.TB, version, dir, name string, extra []string) *Member 
 
 // Endpoint is where the member is asked.
 func (m *Member) Endpoint() hooks.Endpoint {
-	return hooks.Endpoint{Name: m.Name, ClientURL: m.ClientURL, PeerURL: m.PeerURL}
+	e := hooks.Endpoint{Name: m.Name, ClientURL: m.ClientURL, PeerURL: m.PeerURL}
+	if m.ca != nil {
+		e.ServerName = "127.0.0.1"
+	}
+	return e
 }
 
 // start runs the process. State is etcd's initial-cluster-state; with data in its directory etcd ignores it and the
@@ -95,6 +106,16 @@ func (m *Member) Restart() {
 		m.t.Fatalf("%s runs already", m.Name)
 	}
 	m.start("existing", "ignored", m.Name+"="+m.PeerURL)
+}
+
+// RestartAlone runs the member again on the data that it has, as the only member of a new cluster: what a restored snapshot is, users and
+// roles among it. It may be told more flags.
+func (m *Member) RestartAlone(extra ...string) {
+	m.t.Helper()
+	kept := m.extra
+	m.extra = slices.Concat(kept, []string{"--force-new-cluster=true"}, extra)
+	m.Restart()
+	m.extra = kept
 }
 
 // Kill ends the process with SIGKILL, as a node does that loses power.

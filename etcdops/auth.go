@@ -1,0 +1,392 @@
+package etcdops
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const (
+	// authorizeTime is how long one Authorize goes on: what is left then is for the next one. Each password takes etcd
+	// some 60 ms of computing (bcrypt), so that very many users may need several.
+	authorizeTime = 5 * time.Second
+	// authRounds is how often an Authorize looks at what it has made: once without a reason to look again, more often when
+	// somebody else is at work.
+	authRounds = 4
+	// authAtOnce is how many questions about single users and roles are under way at the same time.
+	authAtOnce = 8
+)
+
+// authorize makes etcd's users and roles what is wanted, in one go: read, plan, change after change, and read again until there
+// is nothing left to do. It stops at the first error, then with a [hooks.AuthUnfinished].
+//
+// Reading goes through etcd's log as a change does (AuthStatus, UserGet and the like in etcd's etcdserver/v3_server.go make a
+// raftRequest each): nothing here may be called only to observe.
+func (e *Etcd) authorize(ctx context.Context, client *clientv3.Client, step hooks.Authorize) error {
+	ctx, cancel := context.WithTimeout(ctx, authorizeTime)
+	defer cancel()
+	run := &authRun{Etcd: e, client: client, want: step.Want, given: map[string]string{}}
+	run.want.Users = slices.Clone(step.Want.Users)
+	if err := run.settle(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = because(ErrAuthUnfinished, err.Error())
+		}
+		return &hooks.AuthUnfinished{Passwords: run.given, Err: err}
+	}
+	return nil
+}
+
+// authRun is one Authorize.
+type authRun struct {
+	*Etcd
+	client *clientv3.Client
+	want   hooks.AuthWant
+	// given are the versions of the passwords that this run has given, by user.
+	given map[string]string
+}
+
+func (r *authRun) settle(ctx context.Context) error {
+	for range authRounds {
+		have, err := r.readAuth(ctx, r.client, r.want)
+		if err != nil {
+			return err
+		}
+		plan := hooks.PlanAuth(r.want, have)
+		if len(plan) == 0 {
+			return nil
+		}
+		for _, change := range plan {
+			if err := r.apply(ctx, change); err != nil {
+				return fmt.Errorf("%s: %w", change, err)
+			}
+		}
+	}
+	return ErrAuthContended
+}
+
+// apply makes one change. That somebody else was faster is no error: the next look tells what is left to do.
+func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
+	if err := r.mayEnable(change); err != nil {
+		return err
+	}
+	var password string
+	switch c := change.(type) {
+	case hooks.AddUser:
+		if c.Password != nil {
+			var err error
+			if password, err = r.password(*c.Password); err != nil {
+				return err
+			}
+		}
+	case hooks.ChangePassword:
+		var err error
+		if password, err = r.passwordOrNobodys(c.Password); err != nil {
+			return err
+		}
+	}
+	overtaken := false
+	err := r.call(ctx, CallAuthChange, r.stepTimeout(), func(ctx context.Context) error {
+		err := carryOutChange(ctx, r.client.Auth, change, password)
+		if overtaken = wasOvertaken(err); overtaken {
+			return nil
+		}
+		return err
+	})
+	if err == nil && !overtaken {
+		r.note(change)
+	}
+	return err
+}
+
+// note remembers which password a user has now.
+func (r *authRun) note(change hooks.AuthChange) {
+	var user string
+	switch c := change.(type) {
+	case hooks.AddUser:
+		user = c.User
+	case hooks.ChangePassword:
+		user = c.User
+	default:
+		return
+	}
+	for i := range r.want.Users {
+		if u := &r.want.Users[i]; u.Name == user {
+			u.Applied = u.Version()
+			r.given[user] = u.Version()
+		}
+	}
+}
+
+// mayEnable refuses to turn auth on when we would be the first to be locked out.
+func (r *authRun) mayEnable(change hooks.AuthChange) error {
+	if _, ok := change.(hooks.EnableAuth); !ok || hasCertificate(r.TLS) {
+		return nil
+	}
+	return ErrNoCertificate
+}
+
+func hasCertificate(c *tls.Config) bool {
+	return c != nil && (len(c.Certificates) > 0 || c.GetClientCertificate != nil)
+}
+
+func carryOutChange(ctx context.Context, etcd clientv3.Auth, change hooks.AuthChange, password string) (err error) {
+	switch c := change.(type) {
+	case hooks.AddRole:
+		_, err = etcd.RoleAdd(ctx, c.Role)
+	case hooks.Grant:
+		_, err = etcd.RoleGrantPermission(ctx, c.Role, c.Key, c.End, permissionTypes[c.Access])
+	case hooks.Revoke:
+		_, err = etcd.RoleRevokePermission(ctx, c.Role, c.Key, c.End)
+	case hooks.DeleteRole:
+		_, err = etcd.RoleDelete(ctx, c.Role)
+	case hooks.AddUser:
+		_, err = etcd.UserAddWithOptions(ctx, c.User, password, &clientv3.UserAddOptions{NoPassword: c.Password == nil})
+	case hooks.ChangePassword:
+		_, err = etcd.UserChangePassword(ctx, c.User, password)
+	case hooks.GrantRole:
+		_, err = etcd.UserGrantRole(ctx, c.User, c.Role)
+	case hooks.RevokeRole:
+		_, err = etcd.UserRevokeRole(ctx, c.User, c.Role)
+	case hooks.DeleteUser:
+		_, err = etcd.UserDelete(ctx, c.User)
+	case hooks.EnableAuth:
+		_, err = etcd.AuthEnable(ctx)
+	case hooks.DisableAuth:
+		_, err = etcd.AuthDisable(ctx)
+	default:
+		err = fmt.Errorf("%w: %T", ErrUnknownStep, change)
+	}
+	return err
+}
+
+var permissionTypes = map[v1alpha1.Access]clientv3.PermissionType{
+	v1alpha1.Read:      clientv3.PermissionType(clientv3.PermRead),
+	v1alpha1.Write:     clientv3.PermissionType(clientv3.PermWrite),
+	v1alpha1.ReadWrite: clientv3.PermissionType(clientv3.PermReadWrite),
+}
+
+// wasOvertaken reports whether etcd refused because it is so already, or because what was to be changed is gone.
+func wasOvertaken(err error) bool {
+	return slices.ContainsFunc([]error{
+		rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist, rpctypes.ErrRoleNotFound,
+		rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted, rpctypes.ErrRootUserNotExist, rpctypes.ErrRootRoleNotExist,
+		// To delete root, which is allowed while auth is off, just after somebody has turned it on.
+		rpctypes.ErrInvalidAuthMgmt,
+	}, func(known error) bool { return errors.Is(err, known) })
+}
+
+// password is what is under a Secret's key.
+func (e *Etcd) password(from hooks.PasswordFrom) (string, error) {
+	if e.Password == nil {
+		return "", because(ErrPassword, "nobody was told where Secrets are")
+	}
+	password, err := e.Password(from.Secret, from.Key)
+	switch {
+	case err != nil:
+		return "", because(ErrPassword, err.Error())
+	case password == "":
+		return "", because(ErrPassword, fmt.Sprintf("Secret %s has none under the key %q", from.Secret, from.Key))
+	}
+	return password, nil
+}
+
+func (e *Etcd) passwordOrNobodys(from *hooks.PasswordFrom) (string, error) {
+	if from == nil {
+		return rand.Text() + rand.Text(), nil
+	}
+	return e.password(*from)
+}
+
+// ---- what etcd has
+
+// readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users that were not
+// given theirs before.
+func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want hooks.AuthWant) (hooks.AuthHave, error) {
+	have := hooks.AuthHave{Roles: map[string][]hooks.Permit{}, Users: map[string]hooks.UserHave{}}
+	err := e.readOne(ctx, func(ctx context.Context) error {
+		status, err := client.AuthStatus(ctx)
+		have.Enabled = status != nil && status.Enabled
+		return err
+	})
+	if err != nil {
+		return have, err
+	}
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		list, err := client.RoleList(ctx)
+		if err == nil {
+			for _, name := range list.Roles {
+				have.Roles[name] = nil
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return have, err
+	}
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		list, err := client.UserList(ctx)
+		if err == nil {
+			for _, name := range list.Users {
+				have.Users[name] = hooks.UserHave{}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return have, err
+	}
+	return have, e.readWanted(ctx, client, want, &have)
+}
+
+// readWanted fills in the wanted roles and users, several at a time: etcd takes their questions into its log together.
+func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want hooks.AuthWant, have *hooks.AuthHave) error {
+	var mu sync.Mutex
+	var questions []func(context.Context) error
+	for _, role := range want.Roles {
+		if _, ok := have.Roles[role.Name]; ok {
+			questions = append(questions, func(ctx context.Context) error {
+				permits, err := e.readRole(ctx, client, role.Name)
+				mu.Lock()
+				defer mu.Unlock()
+				have.Roles[role.Name] = permits
+				return err
+			})
+		}
+	}
+	for _, user := range want.Users {
+		if _, ok := have.Users[user.Name]; ok {
+			questions = append(questions, func(ctx context.Context) error {
+				has, err := e.readUser(ctx, client, user, have.Enabled)
+				mu.Lock()
+				defer mu.Unlock()
+				have.Users[user.Name] = has
+				return err
+			})
+		}
+	}
+	return together(ctx, questions)
+}
+
+// readRole is what a role permits; nothing when it has just been deleted.
+func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name string) (permits []hooks.Permit, err error) {
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		role, err := client.RoleGet(ctx, name)
+		if err != nil {
+			return unlessGone(err)
+		}
+		for _, p := range role.Perm {
+			permits = append(permits, hooks.Permit{Keys: hooks.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())}, Access: accesses[p.GetPermType()]})
+		}
+		return nil
+	})
+	return permits, err
+}
+
+var accesses = map[authpb.Permission_Type]v1alpha1.Access{
+	authpb.Permission_READ:      v1alpha1.Read,
+	authpb.Permission_WRITE:     v1alpha1.Write,
+	authpb.Permission_READWRITE: v1alpha1.ReadWrite,
+}
+
+// readUser is what a user has; nothing when it has just been deleted.
+func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want hooks.UserWant, enabled bool) (has hooks.UserHave, err error) {
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		user, err := client.UserGet(ctx, want.Name)
+		if err != nil {
+			return unlessGone(err)
+		}
+		has.Roles = user.Roles
+		return nil
+	})
+	if err != nil || !enabled || want.Settled() {
+		return has, err
+	}
+	has.Password, err = e.tryPassword(ctx, client, want)
+	return has, err
+}
+
+// passwordless is what etcd says to whoever tries a password of a user that has none (ErrNoPasswordUser in its auth/store.go). Its
+// API server has no code for that error and passes the words on (togRPCError in etcdserver/api/v3rpc/util.go), in 3.5 to 3.7.
+const passwordless = "auth: authentication failed, password was given for no password user"
+
+// tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a user that should have
+// none.
+func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want hooks.UserWant) (state hooks.PasswordState, err error) {
+	password, err := e.passwordOrNobodys(want.Password)
+	if err != nil {
+		return 0, err
+	}
+	err = e.readOne(ctx, func(ctx context.Context) error {
+		_, err := client.Authenticate(ctx, want.Name, password)
+		switch {
+		case err == nil:
+			state = hooks.PasswordRight
+		case rpctypes.ErrorDesc(err) == passwordless:
+			state = hooks.PasswordNone
+		case errors.Is(err, rpctypes.ErrAuthFailed):
+			state = hooks.PasswordOther
+		case errors.Is(err, rpctypes.ErrAuthNotEnabled): // just turned off
+			state = hooks.PasswordNotAsked
+		default:
+			return err
+		}
+		return nil
+	})
+	return state, err
+}
+
+func (e *Etcd) readOne(ctx context.Context, f func(context.Context) error) error {
+	return e.call(ctx, CallAuthRead, e.stepTimeout(), f)
+}
+
+// unlessGone is nil for what is not there any more.
+func unlessGone(err error) error {
+	if errors.Is(err, rpctypes.ErrUserNotFound) || errors.Is(err, rpctypes.ErrRoleNotFound) {
+		return nil
+	}
+	return err
+}
+
+// together runs all, a few at a time, and is the first error. After an error no further one is begun.
+func together(ctx context.Context, all []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, authAtOnce)
+	var mu sync.Mutex
+	var first error
+	for _, f := range all {
+		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			if err := f(ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if first == nil && ctx.Err() != nil {
+		return explain(ctx.Err())
+	}
+	return first
+}
