@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func secrets(v *view) []*DesiredSecret {
 	list := []*DesiredSecret{v.tokenKeys()}
 	if mode(v.Cluster) == v1alpha1.TLSAuto {
 		list = append(list, v.desired(CASecret(v.Cluster.Name), corev1.SecretTypeTLS, v.authority()))
-		for _, l := range leaves(v.Cluster) {
+		for _, l := range v.leaves {
 			if s := v.leaf(l); s != nil {
 				list = append(list, s)
 			}
@@ -175,7 +176,7 @@ func usableAuthority(s *Secret) bool {
 
 // inheritance is a Secret that still tells what the members trust, for the day that somebody deletes the authority.
 func (v *view) inheritance() string {
-	for _, l := range leaves(v.Cluster) {
+	for _, l := range v.leaves {
 		if old := v.Children.Secrets[l.secret]; old != nil && len(old.Trust) > 0 {
 			return l.secret
 		}
@@ -224,7 +225,7 @@ func (v *view) outlived(l leaf, signer *Certificate) bool {
 
 // fingerprint changes with what the certificate is for.
 func (l leaf) fingerprint() string {
-	return fingerprint([]any{l.commonName, l.names, l.server, l.client})
+	return digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server), strconv.FormatBool(l.client))
 }
 
 // signer is the authority that signs now, and whether that is the previous one; nil when neither may. A new authority signs once
@@ -245,7 +246,7 @@ func (v *view) signer(ca *Secret) (signer *Certificate, previous bool) {
 
 // succeeds reports whether the authority takes the place of another that certificates in use are signed by.
 func (v *view) succeeds(ca *Secret) bool {
-	return slices.ContainsFunc(leaves(v.Cluster), func(l leaf) bool {
+	return slices.ContainsFunc(v.leaves, func(l leaf) bool {
 		old := v.Children.Secrets[l.secret]
 		return old != nil && old.Certificate != nil && old.Certificate.Issuer != ca.Certificate.Key
 	})
@@ -275,13 +276,13 @@ func (v *view) mounted() []string {
 	return []string{serverSecret(v.Cluster), peerSecret(v.Cluster), TokenSecret(v.Cluster.Name)}
 }
 
-// lacking says which of the Secrets that pods and Quorate need is not there or can't be used, and why; empty for none.
-func (v *view) lacking() []string {
+// findLacking says which of the Secrets that pods and Quorate need is not there or can't be used, and why; empty for none.
+func (v *view) findLacking() []string {
 	if !encrypted(v.Cluster) {
 		return nil
 	}
 	var list []string
-	for _, l := range leaves(v.Cluster) {
+	for _, l := range v.leaves {
 		if l.what == "client" && mode(v.Cluster) != v1alpha1.TLSAuto {
 			continue // applications have their own
 		}
@@ -362,12 +363,15 @@ func (v *view) served() string {
 			ids = append(ids, c.ID)
 		}
 	}
-	return fingerprint(ids)
+	if len(ids) == 0 {
+		return ""
+	}
+	return digest(ids...)
 }
 
 // distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
 func (v *view) distrusts(m *member) (string, bool) {
-	if m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking()) > 0 {
+	if m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
 		return "", false
 	}
 	server, peer := v.secret(serverSecret(v.Cluster)), v.secret(peerSecret(v.Cluster))

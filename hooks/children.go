@@ -34,7 +34,7 @@ func children(v *view, said *verdict) Desired {
 	default:
 		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said.roll)
 	}
-	if len(v.lacking()) > 0 {
+	if len(v.lacking) > 0 {
 		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
 	}
 	d.Pods = append(d.Pods, v.strangePods()...)
@@ -350,8 +350,8 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 
 // noteServed puts on a pod which certificates its member is to show.
 func (v *view) noteServed(pod *corev1.Pod) {
-	if served := v.served(); served != "" {
-		pod.Annotations[AnnotationServes] = served
+	if v.serves != "" {
+		pod.Annotations[AnnotationServes] = v.serves
 	}
 }
 

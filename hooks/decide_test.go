@@ -80,7 +80,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(5))
 			return o
-		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "http://demo-3.demo-peers.default.svc:2380"}},
+		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "https://demo-3.demo-peers.default.svc:2380"}},
 		{"grow with a voter down", "all others must serve before anybody is added", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(5))
@@ -92,7 +92,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o.Cluster.Spec.Replicas = new(int32(5))
 			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "7"
 			return o
-		}, "Grow", AddLearner{Name: "demo-7", PeerURL: "http://demo-7.demo-peers.default.svc:2380"}},
+		}, "Grow", AddLearner{Name: "demo-7", PeerURL: "https://demo-7.demo-peers.default.svc:2380"}},
 		{"learner caught up", "it answered, is in sync and has its volume", func() Observation { return learnerAt(990) }, "Promote", Promote{ID: 4, Name: "demo-3"}},
 		{"learner behind", "below 90 % of the leader's index", func() Observation { return learnerAt(899) }, "Learner", nil},
 		{"learner caught up and silent", "etcd would promote it, but it did not answer in this call", func() Observation {
@@ -148,7 +148,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(3)
 			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
 			return o
-		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "http://demo-3.demo-peers.default.svc:2380"}},
+		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "https://demo-3.demo-peers.default.svc:2380"}},
 		{"claim of the leader being deleted, successor votes", "leadership is handed on before the leader goes", func() Observation {
 			o := serve(4)
 			o.Cluster.Spec.Replicas = new(int32(3))
@@ -159,7 +159,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(1)
 			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
 			return o
-		}, "Grow", AddLearner{Name: "demo-1", PeerURL: "http://demo-1.demo-peers.default.svc:2380"}},
+		}, "Grow", AddLearner{Name: "demo-1", PeerURL: "https://demo-1.demo-peers.default.svc:2380"}},
 		{"two lost of five", "one at a time, while the rest has quorum", func() Observation {
 			o := serve(5)
 			lose(&o, "demo-3")

@@ -22,32 +22,45 @@ var (
 
 // etcdReads is how etcd reads the flags that we give it. A flag that is not here is one that nobody has thought about.
 var etcdReads = map[string]func(value string) error{
-	"--name":                                    anything,
-	"--data-dir":                                anything,
-	"--listen-client-urls":                      address,
-	"--advertise-client-urls":                   address,
-	"--listen-peer-urls":                        address,
-	"--initial-advertise-peer-urls":             address,
-	"--listen-metrics-urls":                     address,
-	"--quota-backend-bytes":                     number,
-	"--heartbeat-interval":                      positive,
-	"--election-timeout":                        positive,
-	"--snapshot-count":                          positive,
-	"--max-request-bytes":                       positive,
-	"--max-txn-ops":                             positive,
-	"--log-level":                               oneOf("debug", "info", "warn", "error"),
-	"--auto-compaction-mode":                    oneOf("periodic", "revision"),
-	"--auto-compaction-retention":               retention,
-	"--feature-gates":                           gates,
-	"--experimental-initial-corrupt-check":      oneOf("true"),
+	"--name":                               anything,
+	"--data-dir":                           anything,
+	"--listen-client-urls":                 address,
+	"--advertise-client-urls":              address,
+	"--listen-peer-urls":                   address,
+	"--initial-advertise-peer-urls":        address,
+	"--listen-metrics-urls":                address,
+	"--quota-backend-bytes":                number,
+	"--heartbeat-interval":                 positive,
+	"--election-timeout":                   positive,
+	"--snapshot-count":                     positive,
+	"--max-request-bytes":                  positive,
+	"--max-txn-ops":                        positive,
+	"--log-level":                          oneOf("debug", "info", "warn", "error"),
+	"--auto-compaction-mode":               oneOf("periodic", "revision"),
+	"--auto-compaction-retention":          retention,
+	"--feature-gates":                      gates,
+	"--experimental-initial-corrupt-check": oneOf("true"),
+	"--cert-file":                          file, "--key-file": file, "--trusted-ca-file": file, "--peer-cert-file": file, "--peer-key-file": file, "--peer-trusted-ca-file": file,
+	"--client-cert-auth": oneOf("true"), "--peer-client-cert-auth": oneOf("true"),
+	"--peer-cert-allowed-cn":              oneOf("demo:peers"),
+	"--peer-skip-client-san-verification": oneOf("true"), "--experimental-peer-skip-client-san-verification": oneOf("true"),
+	"--tls-min-version": oneOf("TLS1.2", "TLS1.3"), "--cipher-suites": anything,
+	"--auth-token": oneOf("jwt,pub-key=/etc/etcd/pki/token/token.pub,priv-key=/etc/etcd/pki/token/token.key,sign-method=ES256,ttl=10m"),
 	"--experimental-compact-hash-check-enabled": oneOf("true"),
 }
 
 func anything(string) error { return nil }
 
+func file(value string) error {
+	if !strings.HasPrefix(value, CertificateDir+"/") {
+		return fmt.Errorf("not among the certificates: %s", value)
+	}
+	return nil
+}
+
 func address(value string) error {
 	u, err := url.Parse(value)
-	if err == nil && (u.Scheme != "http" || u.Hostname() == "" || u.Port() == "") {
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "") {
 		err = fmt.Errorf("no URL with a port: %s", value)
 	}
 	return err

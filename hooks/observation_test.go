@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fresh is a cluster that was created a moment ago.
 func fresh(replicas int) Observation {
-	return Observation{
+	o := Observation{
 		Cluster: &v1alpha1.EtcdCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid-demo", Generation: 1},
 			Spec: v1alpha1.EtcdClusterSpec{
@@ -28,11 +29,21 @@ func fresh(replicas int) Observation {
 		},
 		Children: Children{
 			Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
-			Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+			Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{}, Secrets: map[string]*Secret{},
+			Policies: map[string]*networkingv1.NetworkPolicy{},
 		},
 		Health:   map[string]Health{},
 		Now:      now,
-		Settings: Settings{Image: "quorate:test"},
+		Settings: Settings{Image: "quorate:test", Namespace: "quorate-system"},
+	}
+	withCertificates(&o)
+	return o
+}
+
+// withCertificates makes the Secrets of the cluster, as the first two answers do.
+func withCertificates(o *Observation) {
+	for range 2 {
+		forge(o, secrets(newView(*o)))
 	}
 }
 
@@ -73,6 +84,7 @@ func addMember(o *Observation, i int, learner bool) {
 	addClaim(o, i)
 	addPod(o, i, StartBootstrap)
 	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}
+	shakeHands(o, name)
 }
 
 func addClaim(o *Observation, i int) {
@@ -97,7 +109,8 @@ func addPod(o *Observation, i int, start string) {
 func observe(o *Observation, d Decision) {
 	next := Children{
 		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
-		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{}, Secrets: o.Children.Secrets,
+		Policies: map[string]*networkingv1.NetworkPolicy{},
 	}
 	for _, p := range d.Children.Pods {
 		next.Pods[p.Name] = p
@@ -114,7 +127,11 @@ func observe(o *Observation, d Decision) {
 	for _, b := range d.Children.Budgets {
 		next.Budgets[b.Name] = b
 	}
+	for _, p := range d.Children.Policies {
+		next.Policies[p.Name] = p
+	}
 	o.Children, o.Cluster.Status = next, d.Status
+	forge(o, d.Children.Secrets)
 }
 
 // silence makes a member unreachable.

@@ -323,8 +323,16 @@ func fingerprint(data any) string {
 	if err != nil { // plain data always encodes
 		return "unknown"
 	}
+	return digest(string(raw))
+}
+
+// digest is a short hash of texts.
+func digest(texts ...string) string {
 	h := fnv.New64a()
-	_, _ = h.Write(raw)
+	for _, text := range texts {
+		_, _ = h.Write([]byte(text))
+		_, _ = h.Write([]byte{0})
+	}
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 

@@ -45,11 +45,11 @@ func TestDefaultsAreForProduction(t *testing.T) {
 	for _, flag := range []string{
 		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
 		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100", "--election-timeout=1000",
-		"--advertise-client-urls=http://demo-0.demo-peers.default.svc:2379",
+		"--advertise-client-urls=https://demo-0.demo-peers.default.svc:2379",
 	} {
 		assert.Contains(t, etcd.Command, flag)
 	}
-	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "http://127.0.0.1:2379"}, "etcdctl works without flags")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "https://127.0.0.1:2379"}, "etcdctl works without flags")
 	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
 }
 

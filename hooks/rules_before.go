@@ -73,11 +73,10 @@ func (v *view) lastHolds() []string {
 }
 
 func certify(v *view) *verdict {
-	lacking := v.lacking()
-	if len(lacking) == 0 {
+	if len(v.lacking) == 0 {
 		return nil
 	}
-	return &verdict{message: "waiting for certificates: " + strings.Join(lacking, "; "), resync: patience}
+	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), resync: patience}
 }
 
 func found(v *view) *verdict {

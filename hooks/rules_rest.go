@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,11 +17,17 @@ func heal(v *view) *verdict {
 }
 
 func roll(v *view) *verdict {
+	if !v.restartable() || !slices.ContainsFunc(v.voters, func(m *member) bool { _, distrusts := v.distrusts(m); return distrusts }) {
+		return nil
+	}
+	if going := filter(v.voters, func(m *member) bool { return m.pod == nil || m.pod.DeletionTimestamp != nil }); len(going) > 0 {
+		return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before the next is restarted", strings.Join(names(going), ", ")), resync: soon}
+	}
 	for _, leads := range []bool{false, true} {
 		for _, m := range v.voters {
 			reason, distrusts := v.distrusts(m)
 			switch {
-			case !distrusts || (m.ID == v.Etcd.Leader) != leads || !v.restartable():
+			case !distrusts || (m.ID == v.Etcd.Leader) != leads:
 			case leads:
 				return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, reason))
 			default:

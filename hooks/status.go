@@ -153,7 +153,7 @@ func tlsStatus(v *view) v1alpha1.TLSStatus {
 	if s.Mode == v1alpha1.TLSAuto {
 		add("authority", CASecret(v.Cluster.Name))
 	}
-	for _, l := range leaves(v.Cluster) {
+	for _, l := range v.leaves {
 		add(l.what, l.secret)
 	}
 	return s
@@ -164,8 +164,8 @@ func security(v *view) (reason, message string, secured bool) {
 	if !encrypted(v.Cluster) {
 		return "Disabled", "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text", false
 	}
-	if lacking := v.lacking(); len(lacking) > 0 {
-		return "CertificatesLacking", strings.Join(lacking, "; "), false
+	if len(v.lacking) > 0 {
+		return "CertificatesLacking", strings.Join(v.lacking, "; "), false
 	}
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {

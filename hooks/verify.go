@@ -203,7 +203,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.name == "" || finished(m.pod) {
 		return false
 	}
-	return m.pod != nil || len(j.v.lacking()) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
+	return m.pod != nil || len(j.v.lacking) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -253,15 +253,15 @@ func (j *judgement) outTrusted(m *member) bool {
 
 // secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
 func (j *judgement) secrets() {
+	if mode(j.o.Cluster) != v1alpha1.TLSAuto {
+		return
+	}
 	desired := map[string]*DesiredSecret{}
 	for _, s := range j.d.Children.Secrets {
 		desired[s.Name] = s
 	}
-	for _, l := range leaves(j.o.Cluster) {
+	for _, l := range j.v.leaves {
 		old, now := j.o.Children.Secrets[l.secret], desired[l.secret]
-		if !encrypted(j.o.Cluster) {
-			continue
-		}
 		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.secret)
 		if now == nil {
 			continue
@@ -275,7 +275,7 @@ func (j *judgement) secrets() {
 		j.require(signer == nil || signer.Key == old.Certificate.Issuer || j.trustedByAll(signer), "S19", "%s is to be signed by an authority that not every member trusts", l.secret)
 	}
 	ca := CASecret(j.o.Cluster.Name)
-	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil || mode(j.o.Cluster) != v1alpha1.TLSAuto, "S19", "the authority is gone from the answer")
+	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil, "S19", "the authority is gone from the answer")
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.

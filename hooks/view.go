@@ -26,6 +26,9 @@ type view struct {
 	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
 	foreign  bool
 	template string // hash of the pod template that the spec asks for
+	leaves   []leaf
+	lacking  []string // which certificates are not in order, and why
+	serves   string   // identifies the certificates that members are to show
 }
 
 // member is one entry of etcd's list with what belongs to it.
@@ -75,6 +78,8 @@ func newView(o Observation) *view {
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
 	v.template = templateHash(&o.Cluster.Spec)
+	v.leaves = leaves(o.Cluster)
+	v.lacking, v.serves = v.findLacking(), v.served()
 	return v
 }
 

@@ -59,8 +59,10 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 	if err != nil {
 		return nil, err
 	}
+	number := serial()
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: r.CommonName, Organization: []string{"Quorate"}},
+		// No two subjects are equal: members tell whom they trust by the subject alone.
+		SerialNumber: number, Subject: pkix.Name{CommonName: r.CommonName, Organization: []string{"Quorate"}, SerialNumber: number.Text(16)},
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}

@@ -1,0 +1,311 @@
+package hooks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// forge stands for the edge: it carries out what a decision asks for, in facts.
+func forge(o *Observation, desired []*DesiredSecret) {
+	before := o.Children.Secrets
+	after := map[string]*Secret{}
+	for _, d := range desired {
+		s := forged(d, before)
+		s.ObjectMeta, s.Type = d.ObjectMeta, d.Type
+		s.UID = types.UID("uid-" + d.Name)
+		after[d.Name] = s
+	}
+	o.Children.Secrets = after
+}
+
+func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
+	pair := []string{KeyTrust, KeyCertificate, KeyPrivate}
+	switch r := d.Make.(type) {
+	case Authority:
+		id := fmt.Sprintf("ca-%s-%s", r.CommonName, d.Name)
+		own := Certificate{ID: id, CommonName: r.CommonName, Subject: "subject of " + id, Key: id, Issuer: id, NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true}
+		s := &Secret{Keys: pair, Certificate: &own, Trust: []Certificate{own}}
+		if r.Inherit != "" {
+			s.Trust = append(s.Trust, before[r.Inherit].Trust...)
+		}
+		if r.Previous {
+			s.Previous = before[d.Name].Certificate
+			s.Trust = append(s.Trust, before[d.Name].Trust...)
+		}
+		return s
+	case Trim:
+		s := *before[d.Name]
+		s.Trust = filter(s.Trust, func(c Certificate) bool { return !r.At.After(c.NotAfter) })
+		s.Previous = nil
+		return &s
+	case Leaf:
+		signer := before[r.Signer].Certificate
+		if r.Previous {
+			signer = before[r.Signer].Previous
+		}
+		return &Secret{Keys: pair, Trust: before[r.Signer].Trust, Certificate: &Certificate{
+			ID: fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339)), CommonName: r.CommonName, Issuer: signer.Key,
+			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
+		}}
+	case Bundle:
+		s := *before[d.Name]
+		s.Trust = before[r.Signer].Trust
+		return &s
+	case TokenKeys:
+		return &Secret{Keys: []string{KeyTokenPrivate, KeyTokenPublic}}
+	case nil:
+		s := *before[d.Name]
+		return &s
+	}
+	panic(fmt.Sprintf("there is no recipe %T", d.Make))
+}
+
+// shakeHands lets a member tell what its files hold now, as after a restart.
+func shakeHands(o *Observation, name string) {
+	if !encrypted(o.Cluster) {
+		return
+	}
+	h := o.Health[name]
+	server := newView(*o).secret(serverSecret(o.Cluster))
+	h.Certificate, h.Trusts = server.Certificate.ID, subjects(server.Trust)
+	o.Health[name] = h
+}
+
+// recipes are those of a decision, by the Secret that they are for.
+func recipes(d Decision) map[string]Recipe {
+	all := map[string]Recipe{}
+	for _, s := range d.Children.Secrets {
+		if s.Make != nil {
+			all[s.Name] = s.Make
+		}
+	}
+	return all
+}
+
+func named(all map[string]Recipe) string {
+	return strings.Join(slices.Sorted(maps.Keys(all)), " ")
+}
+
+func TestCertificatesAreMadeOnlyFromAnObservedAuthority(t *testing.T) {
+	o := fresh(3)
+	o.Children.Secrets = map[string]*Secret{}
+	d := Decide(o)
+	assert.Equal(t, "demo-ca demo-token", named(recipes(d)), "first the authority, and what needs none")
+	forge(&o, d.Children.Secrets)
+	d = Decide(o)
+	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)), "then everything that it signs")
+	forge(&o, d.Children.Secrets)
+	assert.Empty(t, recipes(Decide(o)), "and then nothing")
+}
+
+func TestNoPodBeforeItsCertificates(t *testing.T) {
+	for _, missing := range []string{"demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-token"} {
+		o := fresh(1)
+		observeRecord(&o, 1)
+		addClaim(&o, 0)
+		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+		require.Len(t, Decide(o).Children.Pods, 1)
+		delete(o.Children.Secrets, missing)
+		d := Decide(o)
+		assert.Equal(t, "Certify", d.Because.Rule)
+		assert.Contains(t, d.Because.Message, missing)
+		assert.Empty(t, d.Children.Pods)
+	}
+}
+
+func TestALeafIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
+	o := serve(3)
+	server := o.Children.Secrets["demo-server-tls"].Certificate
+	o.Now = server.due().Add(-time.Second)
+	assert.Empty(t, recipes(Decide(o)))
+	o.Now = server.due()
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)))
+	assert.Equal(t, "Converged", d.Because.Rule, "nobody is restarted for it")
+	leaf, _ := recipes(d)["demo-server-tls"].(Leaf)
+	assert.Equal(t, o.Now.Add(defaultLeafDuration), leaf.NotAfter)
+	assert.Contains(t, leaf.Names, "*.demo-peers.default.svc")
+	assert.Empty(t, leaf.CommonName, "etcd would take it for a user")
+}
+
+// TestAnAuthorityIsSucceeded goes through a whole rotation, by the observations that a cluster would give.
+func TestAnAuthorityIsSucceeded(t *testing.T) {
+	o := serve(3)
+	first := *o.Children.Secrets["demo-ca"].Certificate
+	step := func() Decision {
+		d := Decide(o)
+		require.NoError(t, Verify(o, d))
+		observe(&o, d)
+		return d
+	}
+	rest := func() {
+		for range 2 { // the authority, and what it signs
+			step()
+		}
+	}
+	o.Now = first.due()
+	rest()
+	ca := o.Children.Secrets["demo-ca"]
+	require.NotEqual(t, first.ID, ca.Certificate.ID)
+	require.Equal(t, first.ID, ca.Previous.ID)
+	for _, secret := range []string{"demo-server-tls", "demo-peer-tls", "demo-client-tls", "demo-operator-tls"} {
+		s := o.Children.Secrets[secret]
+		assert.Equal(t, first.Key, s.Certificate.Issuer, "%s: the old authority signs until everybody trusts the new one", secret)
+		assert.Len(t, s.Trust, 2, secret)
+	}
+
+	var restarted []string
+	for range 3 {
+		restarted = append(restarted, rolled(t, &o))
+	}
+	assert.Equal(t, []string{"demo-1", "demo-2", "demo-0"}, restarted, "the leader last")
+	rest()
+	assert.Equal(t, first.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer, "clients have time to hear of the new authority")
+	o.Now = ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
+	rest()
+	assert.Equal(t, ca.Certificate.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer)
+	assert.Equal(t, ca.Certificate.Key, o.Children.Secrets["demo-operator-tls"].Certificate.Issuer)
+	assert.Equal(t, "Converged", step().Because.Rule)
+
+	o.Now = first.NotAfter.Add(time.Second)
+	rest()
+	assert.Len(t, o.Children.Secrets["demo-server-tls"].Trust, 1, "what has expired is trusted no longer")
+	assert.Equal(t, "Roll", Decide(o).Because.Rule)
+}
+
+// rolled lets the next member restart, handing the leadership on where that is asked for, and returns its name.
+func rolled(t *testing.T, o *Observation) string {
+	t.Helper()
+	d := Decide(*o)
+	require.Equal(t, "Roll", d.Because.Rule, d.Because.Message)
+	require.NoError(t, Verify(*o, d))
+	if move, ok := d.Step.(MoveLeader); ok {
+		o.Etcd.Leader = move.To
+		d = Decide(*o)
+	}
+	for name := range o.Children.Pods {
+		if !slices.ContainsFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name }) {
+			shakeHands(o, name)
+			return name
+		}
+	}
+	t.Fatal("nobody is restarted")
+	return ""
+}
+
+func TestRotationsOfOneOrTwoAndOnMemoryGoThroughANewMember(t *testing.T) {
+	for _, change := range []func(*Observation){
+		func(o *Observation) { *o = serve(1) },
+		func(o *Observation) { *o = serve(2) },
+		func(o *Observation) { *o = serve(3); o.Cluster.Spec.Storage.Medium = v1alpha1.Memory },
+	} {
+		var o Observation
+		change(&o)
+		for name, h := range o.Health {
+			h.Trusts = []string{"of an older authority"}
+			o.Health[name] = h
+		}
+		for _, pod := range o.Children.Pods {
+			pod.Annotations[AnnotationTemplate] = newView(o).template
+		}
+		d := Decide(o)
+		require.NoError(t, Verify(o, d))
+		assert.Equal(t, "Grow", d.Because.Rule, d.Because.Message)
+	}
+}
+
+func TestALostAuthorityIsSucceededWithoutItsKey(t *testing.T) {
+	o := serve(3)
+	old := *o.Children.Secrets["demo-ca"].Certificate
+	o.Now = o.Now.Add(time.Hour)
+	delete(o.Children.Secrets, "demo-ca")
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	made, _ := recipes(d)["demo-ca"].(Authority)
+	assert.NotEmpty(t, made.Inherit, "what the members trust is trusted on")
+	observe(&o, d)
+	observe(&o, Decide(o))
+	s := o.Children.Secrets["demo-server-tls"]
+	assert.Equal(t, old.Key, s.Certificate.Issuer, "nobody trusts the new one yet")
+	assert.Len(t, s.Trust, 2)
+	for range 3 {
+		rolled(t, &o)
+	}
+	d = Decide(o)
+	require.NoError(t, Verify(o, d))
+	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)))
+}
+
+func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
+	good := func() Observation {
+		o := fresh(1)
+		observeRecord(&o, 1)
+		addClaim(&o, 0)
+		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+		o.Related.Secrets = map[string]*Secret{}
+		for from, to := range map[string]string{"demo-server-tls": "mine", "demo-peer-tls": "ours", "demo-operator-tls": "quorates"} {
+			o.Related.Secrets[to] = o.Children.Secrets[from]
+		}
+		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{Server: "mine", Peer: "ours", Operator: "quorates"}}
+		return o
+	}
+	o := good()
+	d := Decide(o)
+	require.Len(t, d.Children.Pods, 1, d.Because.Message)
+	assert.Equal(t, "Start", d.Because.Rule)
+	assert.Equal(t, "mine", d.Children.Pods[0].Spec.Volumes[2].Projected.Sources[0].Secret.Name)
+	for _, c := range []struct {
+		says   string
+		spoils func(o *Observation)
+	}{
+		{"Secret mine: it does not exist", func(o *Observation) { delete(o.Related.Secrets, "mine") }},
+		{"Secret ours: tls.key does not belong", func(o *Observation) { o.Related.Secrets["ours"].Flaw = "tls.key does not belong to tls.crt" }},
+		{"Secret mine: tls.crt expired on", func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotAfter.Add(time.Second) }},
+		{"Secret mine: tls.crt is valid only from", func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotBefore.Add(-time.Second) }},
+		{"Secret mine: tls.crt is for other names", func(o *Observation) { o.Related.Secrets["mine"].Certificate.Names = []string{"elsewhere"} }},
+		{"Secret ours: tls.crt has the common name", func(o *Observation) { o.Related.Secrets["ours"].Certificate.CommonName = "me" }},
+		{"Secret quorates: tls.crt is not for clients", func(o *Observation) { o.Related.Secrets["quorates"].Certificate.Client = false }},
+		{"Secret quorates: it lacks", func(o *Observation) { o.Related.Secrets["quorates"].Trust = nil }},
+	} {
+		o := good()
+		c.spoils(&o)
+		d := Decide(o)
+		require.NoError(t, Verify(o, d))
+		assert.Contains(t, d.Because.Message, c.says)
+		assert.Empty(t, d.Children.Pods, c.says)
+		reason, _, secured := security(newView(o))
+		assert.False(t, secured)
+		assert.Equal(t, "CertificatesLacking", reason)
+	}
+}
+
+func TestPlainTextIsSaidAloud(t *testing.T) {
+	o := fresh(1)
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	reason, message, secured := security(newView(o))
+	assert.False(t, secured)
+	assert.Equal(t, "Disabled", reason)
+	assert.Contains(t, message, "plain text")
+	assert.Empty(t, Decide(o).Children.Secrets)
+}
+
+func TestALateRenewalIsAWarning(t *testing.T) {
+	o := serve(3)
+	o.Now = o.Children.Secrets["demo-server-tls"].Certificate.late().Add(time.Second)
+	reason, message, secured := security(newView(o))
+	assert.False(t, secured)
+	assert.Equal(t, "CertificatesExpire", reason)
+	assert.Contains(t, message, "demo-server-tls")
+}
