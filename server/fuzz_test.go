@@ -222,7 +222,7 @@ func applied(t *testing.T, request, answered []byte) []byte {
 	parent := at(r, "parent")
 	parent["status"] = a["status"]
 	observed := at(r, "children")
-	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{}, groupServices: map[string]any{}, groupBudgets: map[string]any{}}
+	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{}, groupServices: map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{}, groupPolicies: map[string]any{}}
 	for _, child := range a["children"].([]any) {
 		child := child.(map[string]any)
 		group := fmt.Sprintf("%s.%s", child["kind"], child["apiVersion"])

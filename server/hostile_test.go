@@ -187,7 +187,7 @@ func TestKnownButWrong(t *testing.T) {
 		"deep":              {"/sync", bytes.Repeat([]byte("["), 100_000), 400},
 		"two requests":      {"/sync", append(steady(t), steady(t)...), 400},
 		"a foreign parent":  {"/sync", edited(t, func(r map[string]any) { at(r, "parent")["kind"] = "Secret" }), 400},
-		"a child not asked": {"/sync", edited(t, func(r map[string]any) { at(r, "children")["Secret.v1"] = map[string]any{} }), 400},
+		"a child not asked": {"/sync", edited(t, func(r map[string]any) { at(r, "children")["StatefulSet.apps/v1"] = map[string]any{} }), 400},
 	} {
 		code, text, err := call(t, client, "https://"+address+c.path, "Bearer "+rightToken, c.body)
 		require.NoError(t, err, name)

@@ -38,6 +38,12 @@ func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decisi
 	for _, p := range o.Children.Budgets {
 		d.Children.Budgets = append(d.Children.Budgets, p)
 	}
+	for _, p := range o.Children.Policies {
+		d.Children.Policies = append(d.Children.Policies, p)
+	}
+	for _, p := range o.Children.Secrets {
+		d.Children.Secrets = append(d.Children.Secrets, &hooks.DesiredSecret{ObjectMeta: p.ObjectMeta, Type: p.Type})
+	}
 	return d, nil
 }
 

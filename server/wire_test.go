@@ -45,7 +45,7 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "null children", reason: "would read as: there are none", edit: func(r map[string]any) { r["children"] = nil }, code: 400, says: "children must be an object"},
 		{name: "group is null", reason: "would read as: there are none", edit: func(r map[string]any) { at(r, "children")[groupPods] = nil }, code: 400, says: `children["Pod.v1"] must be an object`},
 		{name: "group is a list", reason: "hook version v2", edit: func(r map[string]any) { at(r, "children")[groupPods] = []any{} }, code: 400, says: `children["Pod.v1"] must be an object`},
-		{name: "unknown group", reason: "an answer without it deletes these objects", edit: func(r map[string]any) { at(r, "children")["Secret.v1"] = map[string]any{} }, code: 400, says: `children["Secret.v1"] is a group that this version does not know`},
+		{name: "unknown group", reason: "an answer without it deletes these objects", edit: func(r map[string]any) { at(r, "children")["StatefulSet.apps/v1"] = map[string]any{} }, code: 400, says: `children["StatefulSet.apps/v1"] is a group that this version does not know`},
 		{name: "group in another version", reason: "its name says that it is another API", edit: func(r map[string]any) { at(r, "children")["PodDisruptionBudget.policy/v1beta1"] = map[string]any{} }, code: 400, says: "does not know"},
 		{name: "group with another case", reason: "JSON keys are case-sensitive", edit: func(r map[string]any) { at(r, "children")["pod.v1"] = map[string]any{} }, code: 400, says: "does not know"},
 		{name: "group twice", reason: "which of the two counts?", raw: strings.Replace(string(steady(t)), `"children":{`, `"children":{"Pod.v1":{},`, 1), code: 400, says: `children["Pod.v1"] is there twice`},
@@ -74,7 +74,7 @@ func TestRefusedRequests(t *testing.T) {
 		{name: "too large", reason: "memory is bounded", raw: `{"controller":"` + strings.Repeat("x", 1<<20) + `"}`, code: 413, says: "larger than 524288 bytes"},
 		{name: "too large after the end", reason: "memory is bounded", raw: string(steady(t)) + strings.Repeat(" ", 1<<20), code: 413, says: "larger than 524288 bytes"},
 	}
-	for _, group := range []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets} {
+	for _, group := range []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets, groupSecrets, groupPolicies} {
 		c := cases[0]
 		c.name, c.reason, c.raw = "no "+group, "a CompositeController without this rule", ""
 		c.edit = func(r map[string]any) { delete(at(r, "children"), group) }
@@ -179,7 +179,8 @@ func TestCustomizeAndFinalize(t *testing.T) {
 	s, _ := testServer(Options{})
 	s.finalizeFn = func(o hooks.Observation) (hooks.Desired, bool) { return hooks.Desired{}, len(o.Children.Pods) == 0 }
 	h := s.Handler()
-	require.JSONEq(t, `{"relatedResources":[]}`, post(h, "/customize", steady(t)).Body.String())
+	require.JSONEq(t, `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"},
+		"matchExpressions":[{"key":"controller-uid","operator":"DoesNotExist"}]}}]}`, post(h, "/customize", steady(t)).Body.String())
 
 	deleting := func(children bool) []byte {
 		return edited(t, func(r map[string]any) {
@@ -229,7 +230,7 @@ func FuzzDecode(f *testing.F) {
 		require.NoError(t, json.Unmarshal(body, &sent), "a 200 for what is no JSON")
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 		n := 0
-		for _, group := range []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets} {
+		for _, group := range []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets, groupSecrets, groupPolicies} {
 			require.NotNil(t, sent.Children[group])
 			n += len(sent.Children[group])
 		}

@@ -1,0 +1,141 @@
+package pki
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+var (
+	now   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	later = now.Add(1000 * time.Hour)
+)
+
+type secrets map[string]map[string][]byte
+
+// do carries a recipe out and stores what it makes.
+func (s secrets) do(t *testing.T, name string, r hooks.Recipe) {
+	t.Helper()
+	data, err := Make(name, r, s)
+	require.NoError(t, err)
+	s[name] = data
+}
+
+func (s secrets) read(name string) *hooks.Secret {
+	return Read(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: s[name]})
+}
+
+func made(t *testing.T) secrets {
+	t.Helper()
+	s := secrets{}
+	s.do(t, "ca", hooks.Authority{CommonName: "one", NotBefore: now, NotAfter: later})
+	s.do(t, "leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.peers", "10.0.0.1"}, Server: true, Client: true, NotBefore: now, NotAfter: later})
+	return s
+}
+
+func TestWhatIsMadeReadsAsItWasAskedFor(t *testing.T) {
+	s := made(t)
+	ca, leaf := s.read("ca"), s.read("leaf")
+	assert.Empty(t, ca.Flaw)
+	assert.True(t, ca.Certificate.Authority)
+	assert.Equal(t, "one", ca.Certificate.CommonName)
+	require.Len(t, ca.Trust, 1)
+	assert.Equal(t, *ca.Certificate, ca.Trust[0])
+
+	assert.Empty(t, leaf.Flaw)
+	c := leaf.Certificate
+	assert.Equal(t, []string{"*.peers", "10.0.0.1"}, c.Names)
+	assert.Equal(t, "root", c.CommonName)
+	assert.True(t, c.Server && c.Client && !c.Authority)
+	assert.Equal(t, ca.Certificate.Key, c.Issuer)
+	assert.Equal(t, []time.Time{now, later}, []time.Time{c.NotBefore, c.NotAfter})
+	assert.Equal(t, ca.Trust, leaf.Trust)
+	assert.Equal(t, []string{"ca.crt", "tls.crt", "tls.key"}, leaf.Keys)
+}
+
+func TestNothingIsMadeTwiceTheSame(t *testing.T) {
+	a, b := made(t), made(t)
+	assert.NotEqual(t, a["ca"]["tls.key"], b["ca"]["tls.key"])
+	assert.NotEqual(t, a.read("ca").Certificate.Subject, b.read("ca").Certificate.Subject, "members tell whom they trust by the subject")
+	a.do(t, "p", hooks.Password{Key: "password"})
+	b.do(t, "p", hooks.Password{Key: "password"})
+	assert.NotEqual(t, a["p"], b["p"])
+	assert.GreaterOrEqual(t, len(a["p"]["password"]), 43, "256 bits")
+}
+
+func TestSuccession(t *testing.T) {
+	s := made(t)
+	old := s.read("ca").Certificate
+	s.do(t, "ca", hooks.Authority{CommonName: "two", NotBefore: now, NotAfter: later.Add(time.Hour), Previous: true})
+	ca := s.read("ca")
+	assert.Empty(t, ca.Flaw)
+	assert.Equal(t, old.ID, ca.Previous.ID)
+	assert.Len(t, ca.Trust, 2)
+	s.do(t, "leaf", hooks.Bundle{Signer: "ca"})
+	leaf := s.read("leaf")
+	assert.Equal(t, old.Key, leaf.Certificate.Issuer, "the pair stays")
+	assert.Equal(t, ca.Trust, leaf.Trust)
+
+	s.do(t, "leaf", hooks.Leaf{Signer: "ca", Previous: true, NotBefore: now, NotAfter: later})
+	assert.Equal(t, old.Key, s.read("leaf").Certificate.Issuer, "the previous one can sign still")
+	assert.Empty(t, s.read("leaf").Flaw)
+	s.do(t, "leaf", hooks.Leaf{Signer: "ca", NotBefore: now, NotAfter: later})
+	assert.Equal(t, ca.Certificate.Key, s.read("leaf").Certificate.Issuer)
+
+	s.do(t, "ca", hooks.Trim{At: later.Add(time.Minute)})
+	trimmed := s.read("ca")
+	assert.Nil(t, trimmed.Previous)
+	require.Len(t, trimmed.Trust, 1)
+	assert.Equal(t, ca.Certificate.ID, trimmed.Trust[0].ID)
+	assert.NotContains(t, trimmed.Keys, hooks.KeyPreviousPrivate)
+}
+
+func TestALostAuthorityIsStillTrusted(t *testing.T) {
+	s := made(t)
+	old := s.read("ca").Certificate
+	delete(s, "ca")
+	s.do(t, "ca", hooks.Authority{CommonName: "two", NotBefore: now, NotAfter: later, Inherit: "leaf"})
+	ca := s.read("ca")
+	require.Len(t, ca.Trust, 2)
+	assert.Equal(t, old.ID, ca.Trust[1].ID)
+}
+
+func TestFlawsAreNamed(t *testing.T) {
+	for flaw, spoil := range map[string]func(s secrets, data map[string][]byte){
+		"tls.crt: there is no certificate in it":             func(_ secrets, d map[string][]byte) { d["tls.crt"] = []byte("nothing") },
+		"ca.crt: there is no certificate in it":              func(_ secrets, d map[string][]byte) { delete(d, "ca.crt") },
+		"tls.key is missing":                                 func(_ secrets, d map[string][]byte) { delete(d, "tls.key") },
+		"tls.key does not belong to tls.crt":                 func(s secrets, d map[string][]byte) { d["tls.key"] = s["ca"]["tls.key"] },
+		"tls.crt is not signed by an authority in ca.crt":    func(_ secrets, d map[string][]byte) { d["ca.crt"] = made(t)["ca"]["tls.crt"] },
+		"tls.crt: a certificate in it can't be read":         func(_ secrets, d map[string][]byte) { d["tls.crt"] = encode("CERTIFICATE", []byte("x")) },
+		"tls.key does not belong to tls.crt, or can't be re": func(_ secrets, d map[string][]byte) { d["tls.key"] = []byte("x") },
+	} {
+		s := made(t)
+		s["leaf"] = maps.Clone(s["leaf"])
+		spoil(s, s["leaf"])
+		assert.Contains(t, s.read("leaf").Flaw, flaw)
+	}
+	empty := Read(&corev1.Secret{Data: map[string][]byte{"password": []byte("x"), "none": nil}})
+	assert.Equal(t, []string{"password"}, empty.Keys)
+	assert.Empty(t, empty.Flaw, "not every Secret is about certificates")
+}
+
+func TestRecipesThatCannotBeCarriedOut(t *testing.T) {
+	for _, r := range []hooks.Recipe{nil, hooks.Leaf{Signer: "ca"}} {
+		_, err := Make("leaf", r, secrets{})
+		assert.Error(t, err)
+	}
+	s := made(t)
+	s["ca"]["tls.key"] = []byte("-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----\n")
+	_, err := Make("leaf", hooks.Leaf{Signer: "ca"}, s)
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "secret")
+	assert.Contains(t, err.Error(), "Secret ca")
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/pki"
+)
+
+// newborn is the steady request as it was in the beginning, for a cluster with TLS.
+func newborn(t *testing.T) []byte {
+	t.Helper()
+	return edited(t, func(r map[string]any) {
+		delete(at(r, "parent", "spec"), "tls")
+		delete(at(r, "parent"), "status")
+		children := at(r, "children")
+		for group := range children {
+			children[group] = map[string]any{}
+		}
+	})
+}
+
+// silent is an etcd that nobody has started yet.
+type silent struct{}
+
+func (silent) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	return nil, nil
+}
+
+func (silent) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error { return nil }
+
+// secretsIn are the Secrets of an answer by name, decoded.
+func secretsIn(t *testing.T, answered []byte) map[string]map[string][]byte {
+	t.Helper()
+	var a struct {
+		Children []struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Data     json.RawMessage
+		}
+	}
+	require.NoError(t, json.Unmarshal(answered, &a))
+	all := map[string]map[string][]byte{}
+	for _, c := range a.Children {
+		if c.Kind == "Secret" {
+			data := map[string][]byte{}
+			require.NoError(t, json.Unmarshal(c.Data, &data))
+			all[c.Metadata.Name] = data
+		}
+	}
+	return all
+}
+
+// TestCertificatesFromNothing goes from a new cluster to one whose members could start, applying each answer as Metacontroller does.
+func TestCertificatesFromNothing(t *testing.T) {
+	s, log := testServer(Options{Etcd: silent{}, Verify: true})
+	s.now = time.Now
+	h := s.Handler()
+	request := newborn(t)
+	call := func() []byte {
+		w := post(h, "/sync", request)
+		require.Equal(t, 200, w.Code, w.Body.String())
+		answered := w.Body.Bytes()
+		request = applied(t, request, answered)
+		return answered
+	}
+
+	first := secretsIn(t, call())
+	require.Contains(t, first, "orders-ca")
+	require.NotContains(t, first, "orders-server-tls", "leaves are made only from an observed authority")
+	second := secretsIn(t, call())
+	require.Equal(t, first["orders-ca"], second["orders-ca"], "what was observed is answered as it was")
+	call()
+	last := call()
+	require.Equal(t, secretsIn(t, last), secretsIn(t, call()), "and nothing changes any more")
+
+	server, err := pki.Client(second["orders-server-tls"])
+	require.NoError(t, err)
+	client, err := pki.Client(second["orders-operator-tls"])
+	require.NoError(t, err)
+	require.NoError(t, handshake(server, client, "orders-7.orders-peers.shop.svc"), "any member, at its own name")
+	require.NoError(t, handshake(server, client, "orders.shop.svc"))
+	require.Error(t, handshake(server, client, "payments.shop.svc"))
+
+	for name, data := range second {
+		for key, value := range data {
+			if strings.HasSuffix(key, ".key") {
+				secret := base64.StdEncoding.EncodeToString(value)[60:90]
+				require.NotContains(t, log.String(), secret, "%s of %s is in the log", key, name)
+				require.NotContains(t, string(mustStatus(t, last)), secret, "%s of %s is in the status", key, name)
+				require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), secret)
+			}
+		}
+	}
+}
+
+func mustStatus(t *testing.T, answered []byte) []byte {
+	t.Helper()
+	raw, err := json.Marshal(generic(t, answered)["status"])
+	require.NoError(t, err)
+	return raw
+}
+
+// handshake lets a client with a certificate meet a server under a name.
+func handshake(server, client *tls.Config, name string) error {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	server, client = server.Clone(), client.Clone()
+	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, server.RootCAs
+	client.ServerName = name
+	done := make(chan error, 1)
+	go func() { done <- tls.Server(a, server).Handshake() }()
+	if err := tls.Client(b, client).Handshake(); err != nil {
+		return err
+	}
+	return <-done
+}
+
+func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
+	s, log := testServer(Options{Etcd: silent{}})
+	h := s.Handler()
+	request := newborn(t)
+	for range 2 {
+		request = applied(t, request, post(h, "/sync", request).Body.Bytes())
+	}
+	var r map[string]any
+	require.NoError(t, json.Unmarshal(request, &r))
+	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nnobody should ever read this\n"))
+	at(r, "children", groupSecrets, "orders-ca", "data")["tls.key"] = secret
+	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = ""
+	request, err := json.Marshal(r)
+	require.NoError(t, err)
+	w := post(h, "/sync", request)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.NotContains(t, log.String(), "nobody should")
+	require.NotContains(t, log.String(), secret)
+	require.NotEqual(t, secret, base64.StdEncoding.EncodeToString(secretsIn(t, w.Body.Bytes())["orders-ca"]["tls.key"]), "an authority that can't sign is succeeded")
+}
+
+func TestTheMembersAreShownTheOperatorsCertificate(t *testing.T) {
+	var shown *tls.Config
+	s, _ := testServer(Options{Etcd: showing{func(c *tls.Config) { shown = c }}})
+	h := s.Handler()
+	request := newborn(t)
+	for range 3 {
+		request = applied(t, request, post(h, "/sync", request).Body.Bytes())
+	}
+	require.NotNil(t, shown)
+	leaf, err := x509.ParseCertificate(shown.Certificates[0].Certificate[0])
+	require.NoError(t, err)
+	require.Equal(t, "root", leaf.Subject.CommonName)
+}
+
+type showing struct{ saw func(*tls.Config) }
+
+func (s showing) With(c *tls.Config) hooks.Etcd { s.saw(c); return silent{} }
+
+func (showing) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	return nil, nil
+}
+
+func (showing) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error { return nil }
