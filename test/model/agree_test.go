@@ -69,6 +69,7 @@ func newDouble(m *Model) *double {
 	w.Etcd.LearnerPace = never
 	w.CreateCluster(cluster, v1alpha1.EtcdClusterSpec{
 		Replicas: new(int32(m.Replicas)), Version: versions[0], Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
+		TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})
 	w.Begin(world.Crash{}) // sets Metacontroller's finalizer; the answer is thrown away
 	return &double{w: w}

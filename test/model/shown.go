@@ -94,7 +94,7 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID, Generation: 1}}
 	c.Spec = v1alpha1.EtcdClusterSpec{
 		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
-		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi},
+		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi}, TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	}
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)

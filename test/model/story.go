@@ -21,6 +21,7 @@ func (m *Model) opening() string {
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}
+	line += " tls=Disabled"
 	if m.Ready {
 		line += " ready"
 	}

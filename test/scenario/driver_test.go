@@ -43,7 +43,7 @@ func (s *story) breaches() []string {
 // verbs are what a story can say.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [ready]: kubectl apply, and wait
+	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | snapshot-count=1000
 	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | cluster [orphan]: kubectl delete
 	"status":  (*story).status,  // status wipe
@@ -148,6 +148,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("medium") {
 		spec.Storage.Medium = v1alpha1.Medium(a["medium"])
+	}
+	if a.has("tls") {
+		spec.TLS.Mode = v1alpha1.TLSMode(a["tls"])
 	}
 	if a.has("version") {
 		spec.Version = a["version"]
@@ -373,10 +376,25 @@ func lost(c *world.Call) string {
 
 func (s *story) writes() string {
 	var b strings.Builder
-	for _, line := range s.w.TakeLog() {
+	for _, line := range together(s.w.TakeLog()) {
 		b.WriteString("  " + line + "\n")
 	}
 	return b.String()
+}
+
+// together tells what is made of one kind of Secret in one line.
+func together(log []string) []string {
+	const sign = "+ secret "
+	var lines []string
+	for _, line := range log {
+		name, made := strings.CutPrefix(line, sign)
+		if last := len(lines) - 1; made && last >= 0 && strings.HasPrefix(lines[last], sign) {
+			lines[last] += ", " + name
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 const (

@@ -51,7 +51,7 @@ func (s *story) members(id uint64) []string {
 	var all []string
 	c := s.w.Etcd.Clusters[id]
 	for _, m := range c.Members {
-		words := strings.SplitN(strings.TrimPrefix(m.PeerURLs[0], "http://"), ".", 2)[:1]
+		words := strings.SplitN(m.PeerURLs[0][strings.Index(m.PeerURLs[0], "//")+2:], ".", 2)[:1]
 		words = append(words, fmt.Sprintf("%x", m.ID))
 		if m.Learner {
 			words = append(words, "learner")
@@ -81,6 +81,9 @@ func podState(p *corev1.Pod) string {
 		state = "gated"
 	}
 	for _, c := range p.Status.InitContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
+			state = c.State.Waiting.Message
+		}
 		if c.LastTerminationState.Terminated != nil {
 			state = fmt.Sprintf("prepare exits %d", c.LastTerminationState.Terminated.ExitCode)
 		}

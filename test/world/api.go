@@ -12,10 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -30,6 +32,8 @@ const (
 	ConfigMapKind Kind = "configmap"
 	ServiceKind   Kind = "service"
 	BudgetKind    Kind = "budget"
+	PolicyKind    Kind = "networkpolicy"
+	SecretKind    Kind = "secret"
 )
 
 // Key of an object.
@@ -183,6 +187,7 @@ func (w *World) drop(key Key) {
 		delete(w.Dirs, memoryOf(o.GetUID()))
 		delete(w.Markers, o.GetUID())
 		delete(w.Prepared, o.GetUID())
+		delete(w.Files, o.GetUID())
 	case ClaimKind:
 		delete(w.Dirs, volumeOf(o.GetUID()))
 	}
@@ -328,6 +333,12 @@ func copyOf(o metav1.Object) metav1.Object {
 		c := *t
 		return &c
 	case *policyv1.PodDisruptionBudget:
+		c := *t
+		return &c
+	case *networkingv1.NetworkPolicy:
+		c := *t
+		return &c
+	case *hooks.Secret:
 		c := *t
 		return &c
 	}

@@ -34,6 +34,8 @@ const strangeID = 0xbad
 type client struct {
 	w     *World
 	crash Crash
+	// operator is the Secret with which Quorate comes to the members; nil without.
+	operator *hooks.Secret
 	// seen are the answers of Observe in this call, for the oracle.
 	seen []sight
 	// before runs just before a step is carried out; racing leaves out the second look at the member list, as when two calls
@@ -88,11 +90,15 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
 		return hooks.Health{Err: errRefused.Error()}
 	}
+	h := c.handshake(pod, e.ServerName)
+	if h.Err != "" {
+		return h
+	}
 	d := c.w.Dirs[proc.Dir]
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
-	h := hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
-		Version: c.w.versionOf(pod), DBSize: 1 << 20, DBSizeInUse: 1 << 19}
+	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
+		Version: c.w.versionOf(pod), DBSize: 1 << 20, DBSizeInUse: 1 << 19, Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
 	}
@@ -185,7 +191,9 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 func (c *client) hears(cluster Cluster, learner uint64) bool {
 	leader, _ := cluster.member(cluster.Leader)
 	m, listed := cluster.member(learner)
-	return !listed || c.w.connected(cluster, leader) && c.w.connected(cluster, m) && !c.w.Net.Unreachable[nameAt(m)]
+	pod, _ := c.w.running(cluster.ID, learner)
+	reached := !c.w.Net.Unreachable[nameAt(m)] && c.handshake(pod, hostOf(m.PeerURLs[0])).Err == ""
+	return !listed || c.w.hears(cluster, leader, m) && reached
 }
 
 // executor reports whether there is a member to ask for the step: for some steps only the leader will do, and never the
@@ -245,7 +253,7 @@ func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
 		return c, err
 	}
 	c.Added++
-	fresh := hooks.Member{ID: id(peerURL, "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL}, Learner: true}
+	fresh := hooks.Member{ID: id(plain(peerURL), "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL}, Learner: true}
 	c.Members = append(slices.Clone(c.Members), fresh)
 	return c, nil
 }

@@ -57,6 +57,8 @@ type Proc struct {
 	// Pod is the name of its pod, Dir the place of its data.
 	Pod, Dir string
 	Since    time.Time
+	// Clients and Peers are the authorities whose certificates it takes: those that it was started with.
+	Clients, Peers []hooks.Certificate
 }
 
 func volumeOf(claim types.UID) string { return "volume of " + string(claim) }
@@ -68,6 +70,9 @@ func id(parts ...string) uint64 {
 	_, _ = h.Write([]byte(strings.Join(parts, "\x00")))
 	return uint64(h.Sum32())
 }
+
+// plain is a peer URL as it would be without TLS: so that IDs are the same with and without.
+func plain(peerURL string) string { return strings.Replace(peerURL, "https:", "http:", 1) }
 
 // ---- who hears whom
 
@@ -88,13 +93,30 @@ func (w *World) connected(c Cluster, m hooks.Member) bool {
 	return runs && !w.Net.Isolated[w.Procs[pod].Pod]
 }
 
-// component is the voters that hear each other; with one voter alone, isolation does not matter.
+// component is the voters that hear the leader, if they are a majority, else the most that hear one of them; with one voter alone,
+// isolation does not matter.
 func (w *World) component(c Cluster) []hooks.Member {
 	voters := c.voters()
-	return slices.DeleteFunc(slices.Clone(voters), func(m hooks.Member) bool {
+	alive := slices.DeleteFunc(slices.Clone(voters), func(m hooks.Member) bool {
 		_, runs := w.running(c.ID, m.ID)
 		return !runs || len(voters) > 1 && !w.connected(c, m)
 	})
+	var most []hooks.Member
+	for _, centre := range alive {
+		around := slices.DeleteFunc(slices.Clone(alive), func(m hooks.Member) bool { return !w.paired(c, centre.ID, m.ID) })
+		if centre.ID == c.Leader && len(around) > len(voters)/2 {
+			return around
+		}
+		if len(around) > len(most) {
+			most = around
+		}
+	}
+	return most
+}
+
+// hears reports whether both members run, and hear each other.
+func (w *World) hears(c Cluster, a, b hooks.Member) bool {
+	return w.connected(c, a) && w.connected(c, b) && w.paired(c, a.ID, b.ID)
 }
 
 // quorate reports whether a majority of voters hear each other.
@@ -104,7 +126,10 @@ func (w *World) quorate(c Cluster) bool {
 
 // leads reports whether the cluster has a leader that is heard by a majority now.
 func (w *World) leads(c Cluster) bool {
-	return w.quorate(c) && slices.ContainsFunc(w.component(c), func(m hooks.Member) bool { return m.ID == c.Leader })
+	leader, _ := c.member(c.Leader)
+	all := w.component(c)
+	return len(all) > len(c.voters())/2 && slices.ContainsFunc(all, func(m hooks.Member) bool { return m.ID == c.Leader }) &&
+		!slices.ContainsFunc(all, func(m hooks.Member) bool { return !w.paired(c, leader.ID, m.ID) })
 }
 
 // follows reports whether the member follows a leader now.
@@ -112,8 +137,8 @@ func (w *World) follows(c Cluster, m hooks.Member) bool {
 	if !w.leads(c) {
 		return false
 	}
-	if m.Learner {
-		return w.connected(c, m)
+	if leader, _ := c.member(c.Leader); m.Learner {
+		return w.connected(c, m) && w.paired(c, leader.ID, m.ID)
 	}
 	return slices.ContainsFunc(w.component(c), func(o hooks.Member) bool { return o.ID == m.ID })
 }
@@ -161,7 +186,7 @@ func (w *World) TickEtcd() {
 // expel stops members that learn that they have been removed.
 func (w *World) expel(c Cluster) {
 	for _, id := range c.Removed {
-		if pod, runs := w.running(c.ID, id); runs && w.leads(c) && !w.Net.Isolated[w.Procs[pod].Pod] {
+		if pod, runs := w.running(c.ID, id); runs && w.leads(c) && !w.Net.Isolated[w.Procs[pod].Pod] && w.paired(c, c.Leader, id) {
 			w.stop(pod)
 		}
 	}
@@ -172,7 +197,12 @@ func (w *World) elect(id uint64) {
 	if !w.quorate(c) || w.leads(c) {
 		return
 	}
-	best := slices.MaxFunc(w.component(c), func(a, b hooks.Member) int {
+	able := slices.DeleteFunc(w.component(c), func(m hooks.Member) bool {
+		led := c
+		led.Leader = m.ID
+		return !w.leads(led)
+	})
+	best := slices.MaxFunc(able, func(a, b hooks.Member) int {
 		if x, y := w.index(c, a), w.index(c, b); x != y {
 			return int(x) - int(y)
 		}
@@ -291,7 +321,10 @@ func (w *World) storeDir(place string, d Dir) {
 
 // startEtcd runs the pod's etcd on its data, or says why it exits.
 func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
-	d := w.Dirs[place]
+	files, d := w.Files[pod.UID], w.Dirs[place]
+	if why := files.unfit(); why != "" {
+		return why
+	}
 	if d.Member == 0 {
 		var err error
 		if d, err = w.begin(pod); err != nil {
@@ -305,7 +338,8 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
 		return "the member has been permanently removed from the cluster"
 	}
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now}
+	clients, peers := files.loaded()
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers}
 	w.Changes++
 	return ""
 }
@@ -322,25 +356,25 @@ func (w *World) begin(pod *corev1.Pod) (Dir, error) {
 		return Dir{}, fmt.Errorf("couldn't find local name %q in the initial cluster configuration", pod.Name)
 	}
 	if env["ETCD_INITIAL_CLUSTER_STATE"] == "new" {
-		return w.bootstrap(initial, peer, env["ETCD_INITIAL_CLUSTER_TOKEN"])
+		return w.bootstrap(initial, peer, env["ETCD_INITIAL_CLUSTER_TOKEN"], w.Files[pod.UID])
 	}
-	return w.join(initial, peer)
+	return w.join(initial, peer, w.Files[pod.UID])
 }
 
 // bootstrap makes a cluster of its own: all that are told the same list and token make the same one.
-func (w *World) bootstrap(initial map[string]string, peer, token string) (Dir, error) {
+func (w *World) bootstrap(initial map[string]string, peer, token string, files Files) (Dir, error) {
 	c := Cluster{Commit: uint64(len(initial))}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
-		m := hooks.Member{ID: id(initial[name], token), Name: name, PeerURLs: []string{initial[name]}}
+		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}
 		c.Members = append(c.Members, m)
 		ids = append(ids, fmt.Sprint(m.ID))
 	}
 	slices.SortFunc(c.Members, func(a, b hooks.Member) int { return strings.Compare(a.Name, b.Name) })
 	c.ID = id(ids...)
-	self := id(peer, token)
+	self := id(plain(peer), token)
 	if known, exists := w.Etcd.Clusters[c.ID]; exists {
-		if m, listed := known.member(self); listed && m.Started() && w.anyPeer(known, self) {
+		if m, listed := known.member(self); listed && m.Started() && w.anyPeer(known, self, files) {
 			return Dir{}, fmt.Errorf("member %x has already been bootstrapped", self)
 		}
 	} else {
@@ -350,7 +384,7 @@ func (w *World) bootstrap(initial map[string]string, peer, token string) (Dir, e
 }
 
 // join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
-func (w *World) join(initial map[string]string, peer string) (Dir, error) {
+func (w *World) join(initial map[string]string, peer string, files Files) (Dir, error) {
 	for _, clusterID := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		c := w.Etcd.Clusters[clusterID]
 		urls := map[string]uint64{}
@@ -358,7 +392,7 @@ func (w *World) join(initial map[string]string, peer string) (Dir, error) {
 			urls[m.PeerURLs[0]] = m.ID
 		}
 		self, listed := urls[peer]
-		if !listed || !w.anyPeer(c, self) {
+		if !listed || !w.anyPeer(c, self, files) {
 			continue
 		}
 		for _, told := range initial {
@@ -371,9 +405,16 @@ func (w *World) join(initial map[string]string, peer string) (Dir, error) {
 	return Dir{}, fmt.Errorf("cannot fetch cluster info from peer urls")
 }
 
-// anyPeer reports whether another member runs that can be asked.
-func (w *World) anyPeer(c Cluster, self uint64) bool {
-	return slices.ContainsFunc(c.Members, func(m hooks.Member) bool { return m.ID != self && w.connected(c, m) })
+// anyPeer reports whether another member runs that can be asked by one that starts with these files.
+func (w *World) anyPeer(c Cluster, self uint64, files Files) bool {
+	var own side
+	if files.Peer != nil {
+		own = side{files.Peer.Certificate, files.Peer.Trust}
+	}
+	return slices.ContainsFunc(c.Members, func(m hooks.Member) bool {
+		pod, _ := w.running(c.ID, m.ID)
+		return m.ID != self && w.connected(c, m) && w.heed(own, w.peerSide(pod))
+	})
 }
 
 // env is the environment of the pod's etcd container.

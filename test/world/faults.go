@@ -73,6 +73,7 @@ func (w *World) Reboot(name string) {
 	w.stop(uid)
 	delete(w.Dirs, memoryOf(uid))
 	delete(w.Prepared, uid)
+	delete(w.Files, uid)
 	w.Changes++
 }
 

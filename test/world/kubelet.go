@@ -65,15 +65,20 @@ func (w *World) freeIP() string {
 
 // state is what the kubelet will report of the pod's containers.
 type state struct {
+	lacks   string // the Secret that it waits for, before anything runs
 	refused bool   // prepare found no data where there must be some
 	waiting string // why etcd does not run; empty when it does
 }
 
-// run brings the pod's containers as far as they come: prepare, the image, etcd.
+// run brings the pod's containers as far as they come: its files, prepare, the image, etcd.
 func (w *World) run(pod *corev1.Pod) state {
 	place := w.placeOf(pod)
 	if _, runs := w.Procs[pod.UID]; runs {
+		_ = w.mount(pod) // a running pod waits for nothing
 		return state{}
+	}
+	if lacks := w.mount(pod); lacks != "" {
+		return state{lacks: lacks, waiting: "PodInitializing"}
 	}
 	if !w.prepare(pod, place) {
 		return state{refused: true, waiting: "PodInitializing"}
@@ -114,7 +119,7 @@ func (w *World) setStatus(name string, s state) {
 		etcd := containerStatus(p.Status.ContainerStatuses, hooks.ContainerEtcd)
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
 		p.Status.Phase = corev1.PodPending
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(s.refused)}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(s)}
 		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState}
 		switch s.waiting {
 		case "":
@@ -133,14 +138,17 @@ func (w *World) setStatus(name string, s state) {
 	})
 }
 
-func prepareStatus(refused bool) corev1.ContainerStatus {
+func prepareStatus(of state) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{Name: hooks.ContainerPrepare}
-	if !refused {
+	switch {
+	case of.lacks != "": // Kubernetes says so in an event
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing", Message: "waits for the Secret " + of.lacks}
+	case of.refused:
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: hooks.ExitDataLost}
+	default:
 		s.State.Terminated = &corev1.ContainerStateTerminated{}
-		return s
 	}
-	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-	s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: hooks.ExitDataLost}
 	return s
 }
 

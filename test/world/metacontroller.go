@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	selected "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -22,7 +24,7 @@ import (
 const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
 
 // childKinds in the order in which Metacontroller is told of them. (Its own order is that of a Go map: any.)
-var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind}
+var childKinds = []Kind{PodKind, ClaimKind, ConfigMapKind, ServiceKind, BudgetKind, PolicyKind, SecretKind}
 
 const finalizer = "metacontroller.io/compositecontroller-quorate-etcdcluster"
 
@@ -61,7 +63,9 @@ type Call struct {
 	// Finalizing is set when the finalize hook was called; Finalized is its answer.
 	Finalizing, Finalized bool
 	Decision              hooks.Decision
-	Outcome               *hooks.Outcome
+	// secrets are what the decision asks for, made when it was.
+	secrets map[string]*hooks.Secret
+	Outcome *hooks.Outcome
 }
 
 // Sync is one whole sync of Metacontroller. Nil when its cache holds no cluster.
@@ -80,9 +84,10 @@ func (w *World) Look() *Held {
 	if h.parent = w.cachedCluster(); h.parent == nil {
 		return nil
 	}
-	h.observed = w.childrenOf(h.parent.UID)
-	etcd := &client{w: w}
-	etcd.Observe(context.Background(), hooks.Endpoints(hooks.Observation{Cluster: h.parent, Children: group(h.observed)}))
+	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
+	o := hooks.Observation{Cluster: h.parent, Children: group(h.observed), Related: h.related}
+	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
+	etcd.Observe(context.Background(), hooks.Endpoints(o))
 	h.saw = etcd.seen[0]
 	return h
 }
@@ -91,12 +96,13 @@ func (w *World) Look() *Held {
 type Held struct {
 	parent   *v1alpha1.EtcdCluster
 	observed map[Key]metav1.Object
+	related  hooks.Related
 	saw      sight
 }
 
 // Act goes on with a held call: it takes the step that it decided on, and answers.
 func (w *World) Act(h *Held) *Call {
-	return w.answer(h.parent, h.observed, &client{w: w, recorded: &h.saw})
+	return w.answer(h.parent, h.observed, h.related, &client{w: w, recorded: &h.saw})
 }
 
 // BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that, and both
@@ -120,16 +126,18 @@ func (w *World) begin2(etcd *client) *Call {
 	if !alive {
 		return nil
 	}
-	return w.answer(parent, w.childrenOf(parent.UID), etcd)
+	return w.answer(parent, w.childrenOf(parent.UID), w.relatedTo(parent), etcd)
 }
 
 // answer asks the hook.
-func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, etcd *client) *Call {
+func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Now: w.Now, Settings: w.Settings}
+	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
+	etcd.operator = operatorOf(parent, &o)
 	if c.Finalizing {
 		c.Decision.Children, c.Finalized = hooks.Finalize(o)
 		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
+		w.makeSecrets(c, o.Children.Secrets)
 		return c
 	}
 	before := w.fingerprint(o)
@@ -139,7 +147,17 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	}
 	c.Lost = etcd.dead || etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
 	w.judge(o, c, etcd.seen)
+	w.makeSecrets(c, o.Children.Secrets)
 	return c
+}
+
+// makeSecrets carries out what the decision asks for. Without it the hook answers with an error, which changes nothing (S13).
+func (w *World) makeSecrets(c *Call, observed map[string]*hooks.Secret) {
+	var err error
+	if c.secrets, err = w.forge(c.Decision.Children.Secrets, observed); err != nil {
+		w.violate("S13", "no complete answer: %s", err)
+		c.Lost = true
+	}
 }
 
 // ensureFinalizer is the first thing of every sync. False when the object is gone, or another one has its name.
@@ -191,10 +209,26 @@ func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
 	return children
 }
 
+// relatedTo are the Secrets that somebody else keeps for the cluster: see hooks.RelatedSelector.
+func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
+	chosen, err := metav1.LabelSelectorAsSelector(new(hooks.RelatedSelector(c)))
+	if err != nil {
+		panic(err) // the selector is ours
+	}
+	r := hooks.Related{Secrets: map[string]*hooks.Secret{}}
+	for name, o := range w.cached(SecretKind) {
+		if chosen.Matches(selected.Set(o.GetLabels())) {
+			r.Secrets[name] = o.(*hooks.Secret)
+		}
+	}
+	return r
+}
+
 func group(all map[Key]metav1.Object) hooks.Children {
 	c := hooks.Children{
 		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
 		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		Policies: map[string]*networkingv1.NetworkPolicy{}, Secrets: map[string]*hooks.Secret{},
 	}
 	for key, o := range all {
 		switch t := o.(type) {
@@ -208,12 +242,16 @@ func group(all map[Key]metav1.Object) hooks.Children {
 			c.Services[key.Name] = t
 		case *policyv1.PodDisruptionBudget:
 			c.Budgets[key.Name] = t
+		case *networkingv1.NetworkPolicy:
+			c.Policies[key.Name] = t
+		case *hooks.Secret:
+			c.Secrets[key.Name] = t
 		}
 	}
 	return c
 }
 
-func ungroup(d hooks.Desired) map[Key]metav1.Object {
+func ungroup(d hooks.Desired, secrets map[string]*hooks.Secret) map[Key]metav1.Object {
 	all := map[Key]metav1.Object{}
 	for _, o := range d.Pods {
 		all[Key{PodKind, o.Name}] = o
@@ -229,6 +267,12 @@ func ungroup(d hooks.Desired) map[Key]metav1.Object {
 	}
 	for _, o := range d.Budgets {
 		all[Key{BudgetKind, o.Name}] = o
+	}
+	for _, o := range d.Policies {
+		all[Key{PolicyKind, o.Name}] = o
+	}
+	for name, o := range secrets {
+		all[Key{SecretKind, name}] = o
 	}
 	return all
 }
@@ -251,7 +295,7 @@ func (w *World) Apply(c *Call) {
 	if c.Finalizing && (!slices.Contains(c.parent.Finalizers, finalizer) || slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
 		return
 	}
-	desired := ungroup(c.Decision.Children)
+	desired := ungroup(c.Decision.Children, c.secrets)
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
 	}
@@ -462,7 +506,33 @@ func mergeSpec(o, answer metav1.Object) []string {
 	case *policyv1.PodDisruptionBudget:
 		want := answer.(*policyv1.PodDisruptionBudget).Spec
 		replace(t.Spec, want, "min-available="+want.MinAvailable.String(), func() { t.Spec = want })
+	case *networkingv1.NetworkPolicy:
+		want := answer.(*networkingv1.NetworkPolicy).Spec
+		replace(t.Spec, want, "spec", func() { t.Spec = want })
+	case *hooks.Secret:
+		changed = mergeSecret(t, answer.(*hooks.Secret))
 	}
+	return changed
+}
+
+// mergeSecret takes over the data of a Secret, and says what is new about it.
+func mergeSecret(o, want *hooks.Secret) []string {
+	var changed []string
+	if !reflect.DeepEqual(o.Certificate, want.Certificate) {
+		changed = append(changed, Describe(want))
+	}
+	if !reflect.DeepEqual(o.Trust, want.Trust) {
+		changed = append(changed, "trusts "+strings.Join(CommonNames(want.Trust), " and "))
+	}
+	if o.Previous != nil && want.Previous == nil {
+		changed = append(changed, "the previous one is gone")
+	}
+	if len(changed) == 0 && !reflect.DeepEqual([]any{o.Type, o.Keys, o.Flaw}, []any{want.Type, want.Keys, want.Flaw}) {
+		changed = append(changed, "data")
+	}
+	meta := o.ObjectMeta
+	*o = *want
+	o.ObjectMeta = meta
 	return changed
 }
 

@@ -3,7 +3,7 @@
 // on the same world lead to the same world.
 //
 // The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
-// and the kubelets (kubelet.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+// and the kubelets (kubelet.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
 package world
 
 import (
@@ -42,6 +42,12 @@ type World struct {
 	// Dirs are the data directories that exist, by place; Procs the running etcds, by the UID of their pod.
 	Dirs  map[string]Dir
 	Procs map[types.UID]Proc
+	// Files are the certificates in the pods, by the pods' UIDs. SlowFiles are the members whose kubelet does not bring them up to
+	// the Secrets.
+	Files     map[types.UID]Files
+	SlowFiles map[string]bool
+	// Forged counts certificates and keys.
+	Forged int
 	// BadImages can't be pulled.
 	BadImages map[string]bool
 
@@ -70,6 +76,8 @@ func New() *World {
 		Prepared:  map[types.UID]bool{},
 		Dirs:      map[string]Dir{},
 		Procs:     map[types.UID]Proc{},
+		Files:     map[types.UID]Files{},
+		SlowFiles: map[string]bool{},
 		BadImages: map[string]bool{},
 		Etcd:      Etcd{Clusters: map[uint64]Cluster{}},
 		Net:       Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
@@ -83,6 +91,7 @@ func (w *World) Clone() *World {
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
 	c.Lost, c.Full, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.BadImages)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
+	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
 	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)
 	c.Log = slices.Clone(w.Log)

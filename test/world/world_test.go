@@ -91,7 +91,7 @@ func TestOracleSees(t *testing.T) {
 			w.Apply(call)
 		}},
 		{"S8", func(w *World) {
-			_, _ = w.bootstrap(map[string]string{"demo-0": "http://demo-0"}, "http://demo-0", "another token")
+			_, _ = w.bootstrap(map[string]string{"demo-0": "http://demo-0"}, "http://demo-0", "another token", Files{})
 		}},
 		{"S9", func(w *World) {
 			c := w.Etcd.Clusters[w.Oracle.cluster]

@@ -1,0 +1,229 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts only when it
+// starts. A connection that no longer fits breaks at once here; a real one may live on for a while.
+
+// Files are the certificates that the kubelet has written into a pod, from the Secrets. All nil in a pod without.
+type Files struct{ Server, Peer *hooks.Secret }
+
+// mounts are the Secrets that a pod names, by the directory that their keys are put in.
+func mounts(pod *corev1.Pod) map[string]*corev1.SecretProjection {
+	all := map[string]*corev1.SecretProjection{}
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			dir, _, _ := strings.Cut(s.Secret.Items[0].Path, "/")
+			all[dir] = s.Secret
+		}
+	}
+	return all
+}
+
+// mount brings the pod's files up to the Secrets. A running pod keeps what it has when a Secret or one of its keys is gone; one that
+// has not begun waits for it.
+func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
+	wanted := mounts(pod)
+	_, has := w.Files[pod.UID]
+	if len(wanted) == 0 || has && w.SlowFiles[pod.Name] {
+		return ""
+	}
+	found := map[string]*hooks.Secret{}
+	for _, dir := range slices.Sorted(maps.Keys(wanted)) {
+		s := w.Secret(wanted[dir].Name)
+		lacks := s == nil || slices.ContainsFunc(wanted[dir].Items, func(i corev1.KeyToPath) bool { return !slices.Contains(s.Keys, i.Key) })
+		switch {
+		case lacks && has:
+			return ""
+		case lacks:
+			return wanted[dir].Name
+		}
+		found[dir] = s
+	}
+	files := Files{Server: found["server"], Peer: found["peer"]}
+	if w.Files[pod.UID] != files {
+		w.Files[pod.UID] = files
+		w.Changes++
+	}
+	return ""
+}
+
+// unfit is why etcd does not start with these files; empty when it does.
+func (f Files) unfit() string {
+	for _, s := range []*hooks.Secret{f.Server, f.Peer} {
+		if s != nil && strings.HasPrefix(s.Flaw, "tls.key") {
+			return "tls: private key does not match public key"
+		}
+	}
+	return ""
+}
+
+// loaded are the authorities that an etcd trusts which starts with these files.
+func (f Files) loaded() (clients, peers []hooks.Certificate) {
+	if f.Server == nil || f.Peer == nil {
+		return nil, nil
+	}
+	return f.Server.Trust, f.Peer.Trust
+}
+
+// side is one end of a connection: what it shows, and whom it trusts. Empty, it speaks plain text.
+type side struct {
+	shows  *hooks.Certificate
+	trusts []hooks.Certificate
+}
+
+// peerSide is a running etcd as its peers see it.
+func (w *World) peerSide(pod types.UID) side {
+	if files := w.Files[pod]; files.Peer != nil {
+		return side{files.Peer.Certificate, w.Procs[pod].Peers}
+	}
+	return side{}
+}
+
+// heed reports whether both sides take what the other one shows.
+func (w *World) heed(a, b side) bool {
+	if a.shows == nil && b.shows == nil {
+		return true
+	}
+	return rejects(a.trusts, b.shows, w.Now) == "" && rejects(b.trusts, a.shows, w.Now) == ""
+}
+
+// What is wrong with a certificate, in the words of crypto/tls on the wire.
+const (
+	expired   = "expired certificate"
+	unknown   = "unknown certificate authority"
+	forNobody = "bad certificate"
+)
+
+// rejects says why somebody who trusts these authorities does not take a certificate; empty when he does.
+func rejects(trusts []hooks.Certificate, shown *hooks.Certificate, now time.Time) string {
+	valid := func(c *hooks.Certificate) bool { return !now.Before(c.NotBefore) && !now.After(c.NotAfter) }
+	switch {
+	case shown == nil:
+		return forNobody
+	case !valid(shown):
+		return expired
+	}
+	why := unknown
+	for _, authority := range trusts {
+		if authority.Key == shown.Issuer && valid(&authority) {
+			return ""
+		} else if authority.Key == shown.Issuer {
+			why = expired
+		}
+	}
+	return why
+}
+
+// paired reports whether two members' etcds take each other's certificates.
+func (w *World) paired(c Cluster, a, b uint64) bool {
+	if a == b {
+		return true
+	}
+	x, _ := w.running(c.ID, a)
+	y, _ := w.running(c.ID, b)
+	return w.heed(w.peerSide(x), w.peerSide(y))
+}
+
+// handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why there is none.
+func (c *client) handshake(pod types.UID, name string) hooks.Health {
+	files := c.w.Files[pod]
+	if files.Server == nil {
+		return hooks.Health{}
+	}
+	failed := func(h hooks.Health, why string) hooks.Health {
+		h.Err = etcdops.ErrHandshake.Error() + ": " + why
+		return h
+	}
+	own := c.operator
+	if own == nil {
+		own = &hooks.Secret{}
+	}
+	shown := files.Server.Certificate
+	// A client that does not take the server's certificate ends the handshake before it hears whom the server trusts.
+	switch why := rejects(own.Trust, shown, c.w.Now); {
+	case why == unknown:
+		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate signed by unknown authority")
+	case why != "":
+		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate has expired or is not yet valid")
+	case !isFor(shown, name):
+		return failed(hooks.Health{}, "failed to verify certificate: x509: certificate is valid for other names")
+	}
+	h := hooks.Health{Certificate: shown.ID}
+	for _, authority := range c.w.Procs[pod].Clients {
+		h.Trusts = append(h.Trusts, authority.Subject)
+	}
+	slices.Sort(h.Trusts)
+	h.Trusts = slices.Compact(h.Trusts)
+	if why := rejects(c.w.Procs[pod].Clients, own.Certificate, c.w.Now); why != "" {
+		return failed(h, why)
+	}
+	return h
+}
+
+// isFor reports whether the certificate is for the name, a star standing for its first part.
+func isFor(c *hooks.Certificate, name string) bool {
+	_, domain, _ := strings.Cut(name, ".")
+	return slices.Contains(c.Names, name) || slices.Contains(c.Names, "*."+domain)
+}
+
+// operatorOf is the Secret that Quorate shows to the members, as the call was shown it; nil without.
+func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secret {
+	name := hooks.OperatorSecret(cluster)
+	if s := o.Children.Secrets[name]; s != nil {
+		return s
+	}
+	return o.Related.Secrets[name]
+}
+
+// Describe says what the certificate of a Secret is in words: whose signature it carries, and until when.
+func Describe(s *hooks.Secret) string {
+	c := s.Certificate
+	switch {
+	case c == nil:
+		return "no certificate"
+	case c.Authority:
+		return fmt.Sprintf("authority %s until %s", CommonNames([]hooks.Certificate{*c})[0], c.NotAfter.Format(time.DateTime))
+	}
+	by := "nobody known"
+	for _, t := range s.Trust {
+		if t.Key == c.Issuer {
+			by = CommonNames([]hooks.Certificate{t})[0]
+		}
+	}
+	return fmt.Sprintf("signed by %s until %s", by, c.NotAfter.Format(time.DateTime))
+}
+
+// CommonNames are the last words of the authorities' names: when they were made.
+func CommonNames(authorities []hooks.Certificate) []string {
+	var names []string
+	for _, c := range authorities {
+		names = append(names, c.CommonName[strings.LastIndex(c.CommonName, " ")+1:])
+	}
+	return names
+}
+
+// Secret of this name, or nil.
+func (w *World) Secret(name string) *hooks.Secret {
+	s, _ := w.Objects[Key{SecretKind, name}].(*hooks.Secret)
+	return s
+}
+
+// Secrets are all Secrets by name.
+func (w *World) Secrets() []*hooks.Secret { return list[*hooks.Secret](w, SecretKind) }
