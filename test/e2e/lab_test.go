@@ -19,9 +19,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -156,22 +153,6 @@ var (
 	lab *network
 	api *apiServer
 )
-
-// etcdAt is a client of etcd at an address inside the lab, such as 10.96.3.4:2379.
-func etcdAt(t *testing.T, address string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints:            []string{"http://" + address},
-		DialTimeout:          5 * time.Second,
-		DialKeepAliveTime:    2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second,
-		DialOptions:          []grpc.DialOption{grpc.WithContextDialer(lab.DialContext)},
-		Logger:               zap.NewNop(),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))

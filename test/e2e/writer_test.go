@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,15 +21,19 @@ type writer struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	acked   []string
-	retried int
-	stall   time.Duration // the longest time between two acknowledgements
+	retried atomic.Int64
+	stall   atomic.Int64 // the longest time between two acknowledgements, in nanoseconds
 }
+
+func (w *writer) retries() int64 { return w.retried.Load() }
+
+func (w *writer) stalled() time.Duration { return time.Duration(w.stall.Load()) }
 
 // writes starts writing to the cluster.
 func (c *cluster) writes() *writer {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writer{t: c.t, client: etcdAt(c.t, c.service()), stop: stop}
+	w := &writer{t: c.t, client: c.client(), stop: stop}
 	w.put(ctx, "first")
 	w.done.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -52,10 +57,10 @@ func (w *writer) put(ctx context.Context, key string) {
 		cancel()
 		if err == nil {
 			w.acked = append(w.acked, key)
-			w.stall = max(w.stall, time.Since(begin))
+			w.stall.Store(max(w.stall.Load(), int64(time.Since(begin)))) // nobody else writes it
 			return
 		}
-		w.retried++
+		w.retried.Add(1)
 	}
 }
 
@@ -75,5 +80,5 @@ func (w *writer) losesNothing() {
 	for _, key := range w.acked {
 		require.Equal(w.t, "value of "+key, found[key], "an acknowledged write is lost")
 	}
-	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms", len(w.acked), w.retried, w.stall.Milliseconds())
+	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms", len(w.acked), w.retries(), w.stalled().Milliseconds())
 }

@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// client of the cluster with the certificate for applications.
+func (c *cluster) client() *clientv3.Client {
+	c.t.Helper()
+	return c.clientAs(name + "-client-tls")
+}
+
+// clientAs is a client with the certificate in this Secret of the cluster's namespace, through the client Service.
+func (c *cluster) clientAs(secret string) *clientv3.Client {
+	c.t.Helper()
+	return c.clientWith(rereading(c.ns, secret), c.service())
+}
+
+// clientWith is a client that talks to an address inside the lab as to the client Service, with this TLS; nil is plain text.
+func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Client {
+	c.t.Helper()
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)},
+		TLS:                  config,
+		DialTimeout:          5 * time.Second,
+		DialKeepAliveTime:    2 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return lab.DialContext(ctx, address)
+		})},
+		Logger: zap.NewNop(),
+	})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// rereading is TLS with the certificate in a Secret, which is read anew at every handshake: as an application does that has it
+// mounted and watches its files.
+func rereading(ns, secret string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			data, err := secretData(ns, secret)
+			if err != nil {
+				return nil, err
+			}
+			pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
+			return &pair, err
+		},
+		InsecureSkipVerify: true, // verified below, by what the Secret says now
+		VerifyConnection: func(state tls.ConnectionState) error {
+			data, err := secretData(ns, secret)
+			if err != nil {
+				return err
+			}
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(data["ca.crt"])
+			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: state.ServerName})
+			return err
+		},
+	}
+}
+
+// secretData reads a Secret.
+func secretData(ns, secret string) (map[string][]byte, error) {
+	r, err := api.client.Get(fmt.Sprintf("%s/api/v1/namespaces/%s/secrets/%s", api.server, ns, secret))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Body.Close() }()
+	if r.StatusCode != http.StatusOK {
+		return nil, errors.New(secret + ": " + r.Status)
+	}
+	var s corev1.Secret
+	err = json.NewDecoder(r.Body).Decode(&s)
+	return s.Data, err
+}
+
+// secretOf reads a Secret that must be there.
+func (c *cluster) secretOf(secret string) map[string][]byte {
+	c.t.Helper()
+	data, err := secretData(c.ns, secret)
+	require.NoError(c.t, err)
+	return data
+}

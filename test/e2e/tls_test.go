@@ -1,0 +1,218 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// forger signs certificates that Quorate would not.
+type forger struct {
+	t   *testing.T
+	ca  *x509.Certificate
+	key *ecdsa.PrivateKey
+}
+
+// forgerWith has an authority's certificate and key.
+func forgerWith(t *testing.T, data map[string][]byte) forger {
+	t.Helper()
+	certificate, _ := pem.Decode(data["tls.crt"])
+	private, _ := pem.Decode(data["tls.key"])
+	ca, err := x509.ParseCertificate(certificate.Bytes)
+	require.NoError(t, err)
+	key, err := x509.ParseECPrivateKey(private.Bytes)
+	require.NoError(t, err)
+	return forger{t, ca, key}
+}
+
+// stranger is an authority that nobody has heard of.
+func stranger(t *testing.T, subject pkix.Name) forger {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	ca, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return forger{t, ca, key}
+}
+
+// client is a certificate for a client of this name, valid until then.
+func (f forger) client(commonName string, until time.Time) tls.Certificate {
+	f.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(f.t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
+	require.NoError(f.t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// knock shakes hands with a port of a member's pod, showing these certificates, and says whether it was let in.
+func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := lab.DialContext(ctx, net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(port)))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, Certificates: show, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	if err := secured.Handshake(); err != nil {
+		return err
+	}
+	// With TLS 1.3 the server's refusal comes after the client's last word: it is in what can be read. A server of HTTP/2 that
+	// lets one in says its settings.
+	_, err = secured.Read(make([]byte, 1))
+	return err
+}
+
+func TestNobodyWithoutTheRightCertificate(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
+	c.converges(1, 60*time.Second)
+	pod := c.pods()[0]
+	ours := forgerWith(t, c.secretOf(name+"-ca"))
+	tomorrow, yesterday := time.Now().Add(24*time.Hour), time.Now().Add(-time.Hour)
+
+	require.NoError(t, knock(pod, 2379, ours.client("client", tomorrow)), "the way that everybody should go")
+	for why, err := range map[string]error{
+		"no certificate":                                 knock(pod, 2379),
+		"a certificate of another authority":             knock(pod, 2379, stranger(t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
+		"one of an authority that bears our name":        knock(pod, 2379, stranger(t, ours.ca.Subject).client("root", tomorrow)),
+		"a certificate that has expired":                 knock(pod, 2379, ours.client("client", yesterday)),
+		"the peers' port, no certificate":                knock(pod, 2380),
+		"the peers' port, a client's certificate":        knock(pod, 2380, ours.client("client", tomorrow)),
+		"the peers' port, root's certificate":            knock(pod, 2380, ours.client("root", tomorrow)),
+		"the peers' port, a peer of another cluster's":   knock(pod, 2380, ours.client("other:peers", tomorrow)),
+		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
+		"the peers' port, a peer whose time is over":     knock(pod, 2380, ours.client(name+":peers", yesterday)),
+	} {
+		assert.Error(t, err, why)
+		t.Logf("%s: %v", why, err)
+	}
+
+	plain := c.clientWith(nil, c.service())
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err := plain.Get(ctx, "key")
+	require.Error(t, err, "plain text")
+	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+}
+
+func TestPlainTextOnPurpose(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n")
+	c.converges(1, 60*time.Second)
+	_, err := c.clientWith(nil, c.service()).Put(t.Context(), "key", "value")
+	require.NoError(t, err)
+	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
+	require.NotNil(t, secured)
+	assert.Equal(t, "Disabled", secured.Reason)
+	_, err = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"tls":{"mode":"Auto"}}}`)
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "can't be changed on a live cluster")
+}
+
+// TestCertificatesRenewThemselvesUnderLoad shortens years to minutes: leaves are renewed without a restart, then the authority is
+// succeeded, with a client that writes all the time.
+func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  tls: {auto: {leafDuration: 2m, caDuration: 5m}}\n")
+	c.converges(3, 60*time.Second)
+	started := c.restarts()
+	w := c.writes()
+	server, ca := certificateIn(t, c.secretOf(name+"-server-tls")), certificateIn(t, c.secretOf(name+"-ca"))
+
+	eventually(t, 150*time.Second, "the leaves are renewed, and every member shows the new one", func() string {
+		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
+	})
+	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	assert.Zero(t, w.retries(), "and no request had to be repeated")
+	t.Logf("renewal: %d requests repeated, longest stall %d ms", w.retries(), w.stalled().Milliseconds())
+
+	eventually(t, 300*time.Second, "a new authority signs what every member shows", func() string {
+		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
+	})
+	c.converges(3, 60*time.Second)
+	eventually(t, 240*time.Second, "the old authority is trusted no longer, by anybody", func() string {
+		if n := strings.Count(string(c.secretOf(name + "-client-tls")["ca.crt"]), "BEGIN"); n != 1 {
+			return fmt.Sprintf("%d authorities in ca.crt", n)
+		}
+		return c.notConverged(3)
+	})
+	w.losesNothing()
+	assert.Less(t, w.stalled(), 5*time.Second)
+}
+
+// restarts are the pods by UID with how often their etcd was started again.
+func (c *cluster) restarts() map[string]int32 {
+	all := map[string]int32{}
+	for _, pod := range c.pods() {
+		for _, s := range pod.Status.ContainerStatuses {
+			all[pod.Name+" "+string(pod.UID)] += s.RestartCount
+		}
+	}
+	return all
+}
+
+func certificateIn(t *testing.T, data map[string][]byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(data["tls.crt"])
+	require.NotNil(t, block)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	return certificate
+}
+
+// shows says which member does not show a server's certificate yet that is as wanted; empty when all do.
+func (c *cluster) shows(old *x509.Certificate, wanted func(old, now *x509.Certificate) bool) string {
+	pods := c.pods()
+	for _, pod := range pods {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		conn, err := lab.DialContext(ctx, net.JoinHostPort(pod.Status.PodIP, "2379"))
+		cancel()
+		if err != nil {
+			return pod.Name + " can't be reached"
+		}
+		var shown *x509.Certificate
+		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(s tls.ConnectionState) error {
+			shown = s.PeerCertificates[0]
+			return nil
+		}}).Handshake()
+		_ = conn.Close()
+		if shown == nil || !wanted(old, shown) {
+			return pod.Name + " shows another certificate"
+		}
+	}
+	if len(pods) != 3 {
+		return fmt.Sprintf("%d pods", len(pods))
+	}
+	return ""
+}
