@@ -85,7 +85,7 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	switch {
 	case c.w.Net.Down:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
-	case c.w.Net.Strangers[ip]:
+	case c.w.Net.Strangers[ip]: // with a certificate of the same authority, if any
 		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
 		return hooks.Health{Err: errRefused.Error()}
