@@ -115,6 +115,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	flags.StringVar(&callers.ClientCA, "client-ca", "", "`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
 	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
+	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
 	flags.StringVar(&policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
 	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
 	flags.DurationVar(&o.CallTimeout, "call-timeout", 8*time.Second, "how `long` one call may take; keep it below the webhook's timeout in the CompositeController")
