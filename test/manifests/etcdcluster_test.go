@@ -54,6 +54,14 @@ func TestRefused(t *testing.T) {
 		{"empty repository", "", `{version: 3.6.16, image: {repository: ""}}`, "spec.image.repository"},
 		{"pull policy", "", `{version: 3.6.16, image: {pullPolicy: Sometimes}}`, "spec.image.pullPolicy"},
 
+		{"own certificates without their names", "", `{version: 3.6.16, tls: {mode: Secrets}}`, "tls.mode Secrets needs tls.secrets"},
+		{"cert-manager without an issuer", "", `{version: 3.6.16, tls: {mode: CertManager}}`, "tls.mode CertManager needs tls.certManager"},
+		{"unknown mode", "", `{version: 3.6.16, tls: {mode: "On"}}`, `supported values: "Auto"`},
+		{"suites of TLS 1.3", "", `{version: 3.6.16, tls: {minVersion: TLS1.3, cipherSuites: [TLS_AES_128_GCM_SHA256]}}`, "whose suites can't be chosen"},
+		{"leaf of seconds", "", `{version: 3.6.16, tls: {auto: {leafDuration: 59s}}}`, "leafDuration must be at least 1m"},
+		{"authority that hardly outlives a leaf", "", `{version: 3.6.16, tls: {auto: {leafDuration: 24h, caDuration: 47h}}}`, "caDuration must be at least twice leafDuration"},
+		{"duration in days", "", `{version: 3.6.16, tls: {auto: {leafDuration: 90d}}}`, "leafDuration"},
+
 		{"name of 49", strings.Repeat("n", 49), `{version: 3.6.16}`, "the name is too long"},
 		{"name of another cluster's peer Service", "demo-peers", `{version: 3.6.16}`, "would collide with the peer Service"},
 		{"name that is no Service name: digit", "3etcd", `{version: 3.6.16}`, "the name becomes the name of a Service"},
@@ -77,10 +85,10 @@ func TestRefused(t *testing.T) {
 func TestAdmitted(t *testing.T) {
 	k := etcdCluster(t)
 	for _, c := range []struct{ reason, name, spec, want string }{
-		{"a version is enough", "", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}}`},
-		{"null is unset", "", `{version: 3.6.16, replicas: null, storage: {size: null}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}}`},
-		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, image: {repository: gcr.io/etcd-development/etcd, pullPolicy: IfNotPresent}}`},
-		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`, `{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
+		{"a version is enough", "", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}}`},
+		{"null is unset", "", `{version: 3.6.16, replicas: null, storage: {size: null}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}}`},
+		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, image: {repository: gcr.io/etcd-development/etcd, pullPolicy: IfNotPresent}}`},
+		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`, `{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
 		{"smallest versions", "", `{version: 3.6.4}`, ""},
 		{"3.7.0", "", `{version: 3.7.0}`, ""},
 		{"paused", "", `{version: 3.6.16, replicas: 0}`, ""},
@@ -91,6 +99,8 @@ func TestAdmitted(t *testing.T) {
 		{"exactly five heartbeats", "", `{version: 3.6.16, options: {heartbeatInterval: 200}}`, ""},
 		{"compaction by revisions", "", `{version: 3.6.16, options: {autoCompaction: {mode: Revision, retention: "10000"}}}`, ""},
 		{"compaction by a duration in parts", "", `{version: 3.6.16, options: {autoCompaction: {retention: 1h30m}}}`, ""},
+		{"leaf of minutes, for tests", "", `{version: 3.6.16, tls: {auto: {leafDuration: 1m, caDuration: 2m}}}`, ""},
+		{"plain text on purpose", "", `{version: 3.6.16, tls: {mode: Disabled}}`, ""},
 		{"name of 48", strings.Repeat("n", 48), `{version: 3.6.16}`, ""},
 		{"name with peers in it", "demo-peers-2", `{version: 3.6.16}`, ""},
 	} {
@@ -130,6 +140,9 @@ func TestChanges(t *testing.T) {
 		{"same claim in other units", `{version: 3.6.16}`, `{version: 3.6.16, storage: {size: 1024Mi}}`, ""},
 		{"pause", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 0}`, ""},
 		{"pause a tmpfs", `{version: 3.6.16, storage: {medium: Memory}}`, `{version: 3.6.16, replicas: 0, storage: {medium: Memory}}`, "it can't be paused with replicas 0"},
+		{"plain text on a live cluster", `{version: 3.6.16}`, `{version: 3.6.16, tls: {mode: Disabled}}`, "tls.mode can't be changed on a live cluster"},
+		{"TLS on a live cluster", `{version: 3.6.16, tls: {mode: Disabled}}`, `{version: 3.6.16}`, "tls.mode can't be changed on a live cluster"},
+		{"another duration", `{version: 3.6.16}`, `{version: 3.6.16, tls: {auto: {leafDuration: 24h}}}`, ""},
 		{"upgrade", `{version: 3.5.26}`, `{version: 3.6.16}`, ""},
 		{"downgrade", `{version: 3.6.16}`, `{version: 3.5.30}`, ""},
 	} {
