@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +23,11 @@ const (
 	// authorizeTime is how long one Authorize goes on: what is left then is for the next one. Each password takes etcd
 	// some 60 ms of computing (bcrypt), so that very many users may need several.
 	authorizeTime = 5 * time.Second
-	// authRounds is how often an Authorize looks at what it has made: once without a reason to look again, more often when
-	// somebody else is at work.
+	// authRounds is how often an Authorize finds something to do without getting further with passwords: once is to be
+	// expected, more often means that somebody else is at work.
 	authRounds = 4
+	// passwordsAtOnce is how many passwords one look tries: few enough for a slow machine to get on in every call.
+	passwordsAtOnce = 16
 	// authAtOnce is how many questions about single users and roles are under way at the same time.
 	authAtOnce = 8
 )
@@ -53,18 +56,20 @@ type authRun struct {
 	*Etcd
 	client *clientv3.Client
 	want   hooks.AuthWant
-	// given are the versions of the passwords that this run has given, by user.
+	// given are the versions of the passwords that users have, as far as this run has given them or found them right.
 	given map[string]string
 }
 
 func (r *authRun) settle(ctx context.Context) error {
-	for range authRounds {
-		have, err := r.readAuth(ctx, r.client, r.want)
+	for inVain := 0; inVain < authRounds; {
+		want, left := r.next()
+		have, err := r.readAuth(ctx, r.client, want)
 		if err != nil {
 			return err
 		}
-		plan := hooks.PlanAuth(r.want, have)
-		if len(plan) == 0 {
+		r.found(want, have)
+		plan := hooks.PlanAuth(want, have)
+		if len(plan) == 0 && left <= passwordsAtOnce {
 			return nil
 		}
 		for _, change := range plan {
@@ -72,8 +77,46 @@ func (r *authRun) settle(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", change, err)
 			}
 		}
+		if r.unsettled() >= left {
+			inVain++
+		}
 	}
 	return ErrAuthContended
+}
+
+// next is what is wanted, with no more passwords to be tried than one look may take: those of the other users that exist are left
+// for later. Left is how many passwords there are to see to.
+func (r *authRun) next() (want hooks.AuthWant, left int) {
+	want = r.want
+	want.Users = slices.Clone(r.want.Users)
+	for i := range want.Users {
+		if u := &want.Users[i]; !u.Settled() {
+			if left++; left > passwordsAtOnce {
+				u.Applied = u.Version()
+			}
+		}
+	}
+	return want, left
+}
+
+func (r *authRun) unsettled() int {
+	_, left := r.next()
+	return left
+}
+
+// found notes the users that turned out to have the right password, or rightly none.
+func (r *authRun) found(want hooks.AuthWant, have hooks.AuthHave) {
+	for _, u := range want.Users {
+		switch have.Users[u.Name].Password {
+		case hooks.PasswordRight:
+			r.has(u.Name)
+		case hooks.PasswordNone:
+			if u.Password == nil {
+				r.has(u.Name)
+			}
+		case hooks.PasswordNotAsked, hooks.PasswordOther:
+		}
+	}
 }
 
 // apply makes one change. That somebody else was faster is no error: the next look tells what is left to do.
@@ -81,23 +124,12 @@ func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
 	if err := r.mayEnable(change); err != nil {
 		return err
 	}
-	var password string
-	switch c := change.(type) {
-	case hooks.AddUser:
-		if c.Password != nil {
-			var err error
-			if password, err = r.password(*c.Password); err != nil {
-				return err
-			}
-		}
-	case hooks.ChangePassword:
-		var err error
-		if password, err = r.passwordOrNobodys(c.Password); err != nil {
-			return err
-		}
+	password, err := r.passwordFor(change)
+	if err != nil {
+		return err
 	}
 	overtaken := false
-	err := r.call(ctx, CallAuthChange, r.stepTimeout(), func(ctx context.Context) error {
+	err = r.call(ctx, CallAuthChange, r.stepTimeout(), func(ctx context.Context) error {
 		err := carryOutChange(ctx, r.client.Auth, change, password)
 		if overtaken = wasOvertaken(err); overtaken {
 			return nil
@@ -110,17 +142,31 @@ func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
 	return err
 }
 
-// note remembers which password a user has now.
-func (r *authRun) note(change hooks.AuthChange) {
-	var user string
+// passwordFor is the password that the change is to set; empty for one that sets none.
+func (r *authRun) passwordFor(change hooks.AuthChange) (string, error) {
 	switch c := change.(type) {
 	case hooks.AddUser:
-		user = c.User
+		if c.Password != nil {
+			return r.password(*c.Password)
+		}
 	case hooks.ChangePassword:
-		user = c.User
-	default:
-		return
+		return r.passwordOrNobodys(c.Password)
 	}
+	return "", nil
+}
+
+// note remembers whose password the change has set.
+func (r *authRun) note(change hooks.AuthChange) {
+	switch c := change.(type) {
+	case hooks.AddUser:
+		r.has(c.User)
+	case hooks.ChangePassword:
+		r.has(c.User)
+	}
+}
+
+// has remembers that the user has the password that is wanted.
+func (r *authRun) has(user string) {
 	for i := range r.want.Users {
 		if u := &r.want.Users[i]; u.Name == user {
 			u.Applied = u.Version()
@@ -131,7 +177,7 @@ func (r *authRun) note(change hooks.AuthChange) {
 
 // mayEnable refuses to turn auth on when we would be the first to be locked out.
 func (r *authRun) mayEnable(change hooks.AuthChange) error {
-	if _, ok := change.(hooks.EnableAuth); !ok || hasCertificate(r.TLS) {
+	if _, ok := change.(hooks.EnableAuth); !ok || hasCertificate(r.TLS) && strings.HasPrefix(r.client.Endpoints()[0], "https://") {
 		return nil
 	}
 	return ErrNoCertificate
@@ -193,11 +239,11 @@ func (e *Etcd) password(from hooks.PasswordFrom) (string, error) {
 		return "", because(ErrPassword, "nobody was told where Secrets are")
 	}
 	password, err := e.Password(from.Secret, from.Key)
-	switch {
-	case err != nil:
-		return "", because(ErrPassword, err.Error())
-	case password == "":
-		return "", because(ErrPassword, fmt.Sprintf("Secret %s has none under the key %q", from.Secret, from.Key))
+	if err != nil {
+		return "", because(ErrPassword, fmt.Sprintf("%s: %s", from.Field, err))
+	}
+	if flaw := hooks.PasswordFlaw(password); flaw != "" {
+		return "", because(ErrPassword, fmt.Sprintf("%s: what is under %q in Secret %s %s", from.Field, from.Key, from.Secret, flaw))
 	}
 	return password, nil
 }
@@ -215,39 +261,46 @@ func (e *Etcd) passwordOrNobodys(from *hooks.PasswordFrom) (string, error) {
 // given theirs before.
 func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want hooks.AuthWant) (hooks.AuthHave, error) {
 	have := hooks.AuthHave{Roles: map[string][]hooks.Permit{}, Users: map[string]hooks.UserHave{}}
-	err := e.readOne(ctx, func(ctx context.Context) error {
-		status, err := client.AuthStatus(ctx)
-		have.Enabled = status != nil && status.Enabled
-		return err
-	})
-	if err != nil {
-		return have, err
-	}
-	err = e.readOne(ctx, func(ctx context.Context) error {
-		list, err := client.RoleList(ctx)
-		if err == nil {
-			for _, name := range list.Roles {
+	for _, question := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			status, err := client.AuthStatus(ctx)
+			have.Enabled = status != nil && status.Enabled
+			return err
+		},
+		func(ctx context.Context) error {
+			list, err := client.RoleList(ctx)
+			for _, name := range rolesIn(list) {
 				have.Roles[name] = nil
 			}
-		}
-		return err
-	})
-	if err != nil {
-		return have, err
-	}
-	err = e.readOne(ctx, func(ctx context.Context) error {
-		list, err := client.UserList(ctx)
-		if err == nil {
-			for _, name := range list.Users {
+			return err
+		},
+		func(ctx context.Context) error {
+			list, err := client.UserList(ctx)
+			for _, name := range usersIn(list) {
 				have.Users[name] = hooks.UserHave{}
 			}
+			return err
+		},
+	} {
+		if err := e.readOne(ctx, question); err != nil {
+			return have, err
 		}
-		return err
-	})
-	if err != nil {
-		return have, err
 	}
 	return have, e.readWanted(ctx, client, want, &have)
+}
+
+func rolesIn(list *clientv3.AuthRoleListResponse) []string {
+	if list == nil {
+		return nil
+	}
+	return list.Roles
+}
+
+func usersIn(list *clientv3.AuthUserListResponse) []string {
+	if list == nil {
+		return nil
+	}
+	return list.Users
 }
 
 // readWanted fills in the wanted roles and users, several at a time: etcd takes their questions into its log together.

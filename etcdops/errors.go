@@ -35,8 +35,8 @@ var (
 
 	// ErrNoCertificate: auth would lock us out.
 	ErrNoCertificate = errors.New("etcd's auth is not turned on while we have no client certificate to come with")
-	// ErrPassword: a password can't be had; why follows.
-	ErrPassword = errors.New("the password cannot be read")
+	// ErrPassword: a password can't be had, or etcd would not take it; why follows.
+	ErrPassword = errors.New("the password cannot be used")
 	// ErrAuthUnfinished: users and roles have taken all the time that one call has. The next one goes on.
 	ErrAuthUnfinished = errors.New("not done yet, to be continued")
 	// ErrAuthContended: what we made of users and roles was something else again when we looked.

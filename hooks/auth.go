@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -57,6 +56,8 @@ type PasswordFrom struct {
 	// Version changes whenever the password may have. It reaches the status, which more people may read than Secrets, and is
 	// therefore never made from the password.
 	Version string
+	// Field of the spec that names the Secret, such as spec.auth.users[2].passwordSecret; for messages.
+	Field string `json:"-"`
 }
 
 // Version is the version of the password that the user should have.
@@ -104,7 +105,10 @@ func prefixed(prefix string) Keys {
 	if prefix == "" {
 		return Keys{Key: "\x00", End: noEnd}
 	}
-	end := []byte(strings.TrimRight(prefix, "\xff"))
+	end := []byte(prefix)
+	for len(end) > 0 && end[len(end)-1] == 0xff {
+		end = end[:len(end)-1]
+	}
 	if len(end) == 0 {
 		return Keys{Key: prefix, End: noEnd}
 	}
@@ -153,24 +157,24 @@ func PasswordSecret(cluster, user string) string { return cluster + "-user-" + u
 // passwordKey is the key of a password in a Secret that names no other.
 const passwordKey = "password"
 
-// passwordSource is where the password of this declared user is; nil for a user with a certificate only.
-func passwordSource(cluster string, u v1alpha1.UserSpec) *v1alpha1.SecretKey {
+// passwordSource is where the password of a declared user is; nil for a user with a certificate only.
+func passwordSource(cluster string, i int, u v1alpha1.UserSpec) *PasswordFrom {
 	if u.Certificate {
 		return nil
 	}
-	return sourceOr(u.PasswordSecret, PasswordSecret(cluster, u.Name))
+	return sourceOr(fmt.Sprintf("spec.auth.users[%d].passwordSecret", i), u.PasswordSecret, PasswordSecret(cluster, u.Name))
 }
 
 // rootPasswordSource is where root's password is.
-func rootPasswordSource(cluster string, s *v1alpha1.AuthSpec) *v1alpha1.SecretKey {
-	return sourceOr(s.RootPasswordSecret, PasswordSecret(cluster, Root))
+func rootPasswordSource(cluster string, s *v1alpha1.AuthSpec) *PasswordFrom {
+	return sourceOr("spec.auth.rootPasswordSecret", s.RootPasswordSecret, PasswordSecret(cluster, Root))
 }
 
-func sourceOr(given *v1alpha1.SecretKey, generated string) *v1alpha1.SecretKey {
+func sourceOr(field string, given *v1alpha1.SecretKey, generated string) *PasswordFrom {
 	if given == nil {
-		return &v1alpha1.SecretKey{Name: generated, Key: passwordKey}
+		return &PasswordFrom{Secret: generated, Key: passwordKey, Field: field}
 	}
-	return &v1alpha1.SecretKey{Name: given.Name, Key: or(given.Key, passwordKey)}
+	return &PasswordFrom{Secret: given.Name, Key: or(given.Key, passwordKey), Field: field}
 }
 
 // authWant puts together what etcd's users and roles should be. Version says which version of a Secret was seen.
@@ -184,18 +188,18 @@ func authWant(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, ve
 	}
 	slices.SortFunc(w.Roles, func(a, b RoleWant) int { return strings.Compare(a.Name, b.Name) })
 
-	user := func(name string, roles []string, source *v1alpha1.SecretKey) UserWant {
-		u := UserWant{Name: name, Roles: slices.Compact(slices.Sorted(slices.Values(roles)))}
+	user := func(name string, roles []string, source *PasswordFrom) UserWant {
+		u := UserWant{Name: name, Roles: slices.Compact(slices.Sorted(slices.Values(roles))), Password: source}
 		if source != nil {
-			u.Password = &PasswordFrom{Secret: source.Name, Key: source.Key, Version: version(source.Name)}
+			source.Version = version(source.Secret)
 		}
 		if i := slices.IndexFunc(old.Users, func(o v1alpha1.UserStatus) bool { return o.Name == name }); i >= 0 {
 			u.Applied = old.Users[i].PasswordVersion
 		}
 		return u
 	}
-	for _, u := range s.Users {
-		w.Users = append(w.Users, user(u.Name, u.Roles, passwordSource(cluster, u)))
+	for i, u := range s.Users {
+		w.Users = append(w.Users, user(u.Name, u.Roles, passwordSource(cluster, i, u)))
 	}
 	slices.SortFunc(w.Users, func(a, b UserWant) int { return strings.Compare(a.Name, b.Name) })
 	w.Users = slices.Insert(w.Users, 0, user(Root, []string{Root}, rootPasswordSource(cluster, s)))
@@ -260,7 +264,7 @@ func (Authorize) step() {}
 
 // AuthUnfinished is the error of an Authorize that stopped on its way: what it had done by then is done.
 type AuthUnfinished struct {
-	// Passwords are the versions of the passwords that users have been given, by user.
+	// Passwords are the versions of the passwords that users were given, or were found to have, by user.
 	Passwords map[string]string
 	// Err is why it stopped.
 	Err error
@@ -404,20 +408,27 @@ func validatePermission(p v1alpha1.Permission) string {
 // longestPassword in bytes: bcrypt, by which etcd stores passwords, takes no more.
 const longestPassword = 72
 
-// validatePassword says what is wrong with a password, and names the field. Data is that of the Secret; nil when there is none.
-func validatePassword(field string, source v1alpha1.SecretKey, data map[string][]byte) error {
-	password, ok := data[source.Key]
+// PasswordFlaw says what is wrong with a password, as the end of a sentence about it; empty when etcd and people can use it.
+func PasswordFlaw(password string) string {
 	switch {
-	case data == nil:
-		return fmt.Errorf("%s: there is no Secret %s; create it, with the password under the key %q", field, source.Name, source.Key)
-	case !ok:
-		return fmt.Errorf("%s: Secret %s has no key %q; put the password there", field, source.Name, source.Key)
-	case len(password) == 0:
-		return fmt.Errorf("%s: the password under %q in Secret %s is empty", field, source.Key, source.Name)
+	case password == "":
+		return "is empty"
 	case len(password) > longestPassword:
-		return fmt.Errorf("%s: the password under %q in Secret %s has %d bytes; etcd takes %d at most", field, source.Key, source.Name, len(password), longestPassword)
-	case bytes.ContainsAny(password, "\r\n\x00"):
-		return fmt.Errorf("%s: the password under %q in Secret %s has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does", field, source.Key, source.Name)
+		return fmt.Sprintf("has %d bytes; etcd takes %d at most", len(password), longestPassword)
+	case strings.ContainsAny(password, "\r\n\x00"):
+		return "has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does"
+	}
+	return ""
+}
+
+// missing says why there is no password; nil when the Secret has the key. Whether what is there will do is for the edge to say
+// ([PasswordFlaw]).
+func (p PasswordFrom) missing(s *Secret) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: there is no Secret %s; create it, with the password under the key %q", p.Field, p.Secret, p.Key)
+	case !s.has(p.Key):
+		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
 	}
 	return nil
 }

@@ -28,13 +28,13 @@ type UserHave struct {
 type PasswordState int
 
 const (
-	// PasswordNotAsked: it was not asked for, or could not be.
+	// PasswordNotAsked is what is known when etcd was not asked, or could not be.
 	PasswordNotAsked PasswordState = iota
-	// PasswordRight: the user has the password that is wanted.
+	// PasswordRight is that the user has the password that is wanted.
 	PasswordRight
-	// PasswordOther: the user has a password, and not the one that is wanted.
+	// PasswordOther is that the user has a password, and not the one that is wanted.
 	PasswordOther
-	// PasswordNone: the user was made without a password and can't be given one.
+	// PasswordNone is that the user was made without a password and can't be given one.
 	PasswordNone
 )
 

@@ -404,7 +404,7 @@ func lines(plan []AuthChange) string {
 }
 
 func wantOf(roles []RoleWant, users ...UserWant) AuthWant {
-	root := UserWant{Name: Root, Roles: []string{Root}, Password: &PasswordFrom{"demo-user-root", "password", "1"}}
+	root := UserWant{Name: Root, Roles: []string{Root}, Password: &PasswordFrom{Secret: "demo-user-root", Version: "1"}}
 	return AuthWant{Enabled: true, Roles: roles, Users: append([]UserWant{root}, users...)}
 }
 
@@ -414,7 +414,7 @@ func TestTheOrderOfAPlan(t *testing.T) {
 		users[Root] = UserHave{Roles: []string{Root}, Password: PasswordRight}
 		return AuthHave{Enabled: true, Roles: map[string][]Permit{Root: nil, "app": role}, Users: users}
 	}
-	password := &PasswordFrom{"demo-user-a", "password", "7"}
+	password := &PasswordFrom{Secret: "demo-user-a", Version: "7"}
 	tests := map[string]struct {
 		want AuthWant
 		have AuthHave

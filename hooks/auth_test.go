@@ -44,10 +44,10 @@ func TestWhatIsWanted(t *testing.T) {
 			{"writer", []Permit{{Keys{Key: "/app"}, v1alpha1.Read}, {Keys{"/app/", "/app0"}, v1alpha1.ReadWrite}}},
 		},
 		Users: []UserWant{
-			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user-root", "password", "v-demo-user-root"}, Applied: "v-old"},
+			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user-root", "password", "v-demo-user-root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
 			{Name: "agent", Applied: NoPassword},
-			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user-batch", "password", "v-demo-user-batch"}},
-			{Name: "web", Roles: []string{"all", "writer"}, Password: &PasswordFrom{"web-login", "password", "v-web-login"}},
+			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user-batch", "password", "v-demo-user-batch", "spec.auth.users[1].passwordSecret"}},
+			{Name: "web", Roles: []string{"all", "writer"}, Password: &PasswordFrom{"web-login", "password", "v-web-login", "spec.auth.users[0].passwordSecret"}},
 		},
 		FormerRoles: []string{"before"}, FormerUsers: []string{"gone"},
 	}, w)
@@ -80,6 +80,7 @@ func TestKeysOfAPermission(t *testing.T) {
 		"a key":                    {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
 		"a prefix":                 {v1alpha1.Permission{Prefix: pointer("/a/")}, Keys{"/a/", "/a0"}, `keys with the prefix "/a/"`},
 		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: pointer("a\xff\xff")}, Keys{"a\xff\xff", "b"}, `keys with the prefix "a\xff\xff"`},
+		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: pointer("a\xfe")}, Keys{"a\xfe", "a\xff"}, `keys with the prefix "a\xfe"`},
 		"a prefix of ff alone":     {v1alpha1.Permission{Prefix: pointer("\xff\xff")}, Keys{"\xff\xff", "\x00"}, `keys from "\xff\xff" on`},
 		"the empty prefix":         {v1alpha1.Permission{Prefix: pointer("")}, Keys{"\x00", "\x00"}, "all keys"},
 		"a range":                  {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "m"}}, Keys{"a", "m"}, `keys from "a" to "m"`},
@@ -161,23 +162,16 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAPasswordThatCannotBeUsedNamesTheField(t *testing.T) {
-	source := v1alpha1.SecretKey{Name: "web-login", Key: "password"}
-	of := func(password string) map[string][]byte { return map[string][]byte{"password": []byte(password)} }
-	tests := map[string]struct {
-		data map[string][]byte
-		says string
-	}{
-		"no Secret":    {nil, `there is no Secret web-login; create it, with the password under the key "password"`},
-		"no key":       {map[string][]byte{}, `Secret web-login has no key "password"; put the password there`},
-		"empty":        {of(""), `the password under "password" in Secret web-login is empty`},
-		"too long":     {of(strings.Repeat("x", 73)), `the password under "password" in Secret web-login has 73 bytes; etcd takes 72 at most`},
-		"a line break": {of("secret\n"), `the password under "password" in Secret web-login has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does`},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			assert.EqualError(t, validatePassword("spec.auth.users[0].passwordSecret", source, test.data), "spec.auth.users[0].passwordSecret: "+test.says)
-		})
-	}
-	assert.NoError(t, validatePassword("", source, of(strings.Repeat("x", 72))))
+func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
+	from := passwordSource("demo", 0, someAuth().Users[0])
+	assert.EqualError(t, from.missing(nil), `spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
+	assert.EqualError(t, from.missing(&Secret{}), `spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
+	assert.NoError(t, from.missing(&Secret{Keys: []string{"password"}}))
+}
+
+func TestPasswordsThatCannotBeUsed(t *testing.T) {
+	assert.Equal(t, "is empty", PasswordFlaw(""))
+	assert.Equal(t, "has 73 bytes; etcd takes 72 at most", PasswordFlaw(strings.Repeat("x", 73)))
+	assert.Contains(t, PasswordFlaw("secret\n"), "has a line break")
+	assert.Empty(t, PasswordFlaw(strings.Repeat("x", 72)))
 }

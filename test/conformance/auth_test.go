@@ -178,9 +178,10 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "a password that can't be had stops it, and says whose", func(t *testing.T) {
 			want := wantOf(nil, hooks.UserWant{Name: "more", Password: password("missing", "1")})
+			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecret"
 			err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
 			require.ErrorIs(t, err, etcdops.ErrPassword)
-			assert.EqualError(t, err, `apply users and roles: add user more with the password in Secret missing: the password cannot be read: Secret missing has none under the key "password"`)
+			assert.EqualError(t, err, `apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret missing is empty`)
 		})
 
 		chapter(t, "auth is turned off again, and users stay", func(t *testing.T) {
@@ -518,6 +519,57 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 	require.NoError(t, err, "the new voter knows users and roles")
 	again(func(list *hooks.Membership) hooks.Step { return hooks.Remove{ID: idOf(t, list, m), Name: m.Name} })
 	s.Members = s.Members[:3]
+}
+
+// TestManyUsersAndRoles: as many users as can be declared, which takes one call or several, of which each goes on where the one before
+// stopped.
+func TestManyUsersAndRoles(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		s := startSecured(t, version, "demo", 3, (*etcdproc.Authority).JWT)
+		var roles []hooks.RoleWant
+		var users []hooks.UserWant
+		for i := range 64 {
+			r := role(fmt.Sprintf("r%d", i))
+			for j := range 4 {
+				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j), fmt.Sprintf("/%d/%d0", i, j)))
+			}
+			roles = append(roles, r)
+			users = append(users, hooks.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
+		}
+		want := wantOf(roles, users...)
+		calls := 0
+		began := time.Now()
+		for want.Users[len(want.Users)-1].Applied == "" {
+			calls++
+			require.Less(t, calls, 30)
+			err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
+			var unfinished *hooks.AuthUnfinished
+			if err == nil {
+				break
+			}
+			require.ErrorAs(t, err, &unfinished)
+			require.ErrorIs(t, err, etcdops.ErrAuthUnfinished)
+			for i := range want.Users {
+				if version := unfinished.Passwords[want.Users[i].Name]; version != "" {
+					want.Users[i].Applied = version
+				}
+			}
+		}
+		t.Logf("%s: 64 users, 64 roles, 256 permissions from nothing in %s, %d calls", version, time.Since(began).Round(time.Millisecond), calls)
+		for i := range want.Users {
+			want.Users[i].Applied = "1"
+		}
+		before, began := revision(t, s), time.Now()
+		s.apply(t, want)
+		t.Logf("%s: with nothing to do %s, %d entries of the log", version, time.Since(began).Round(time.Millisecond), revision(t, s)-before)
+		for i := range want.Users {
+			want.Users[i].Applied = ""
+		}
+		want.Users = want.Users[:21] // more than are tried at a time
+		began = time.Now()
+		s.apply(t, want)
+		t.Logf("%s: 21 passwords found right in %s", version, time.Since(began).Round(time.Millisecond))
+	})
 }
 
 // TestRestoredUsersAndRoles: data in which auth is on already, with another root password and other users, and nothing that

@@ -1,0 +1,214 @@
+package etcdops
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// An authFake is a fake with users. It refuses nothing that a test does not tell it to.
+type authFake struct {
+	pb.UnimplementedAuthServer
+	*fake
+
+	lock    sync.Mutex
+	enabled bool
+	users   map[string]*pb.AuthUserAddRequest
+	roles   map[string][]string // of users
+	// refuses is what is said to the addition of this user; hangs is that of which etcd thinks too long.
+	refuses, hangs string
+	// forgets makes it lose every user at once.
+	forgets bool
+}
+
+func withUsers(t *testing.T) *authFake {
+	t.Helper()
+	f := &authFake{fake: fakes(t, 1)[0], users: map[string]*pb.AuthUserAddRequest{}, roles: map[string][]string{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := grpc.NewServer()
+	pb.RegisterClusterServer(s, f.fake)
+	pb.RegisterMaintenanceServer(s, f.fake)
+	pb.RegisterAuthServer(s, f)
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	f.endpoint.ClientURL = "http://" + l.Addr().String()
+	return f
+}
+
+func (f *authFake) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
+	return &pb.AuthStatusResponse{Enabled: f.enabled}, nil
+}
+
+func (f *authFake) AuthEnable(context.Context, *pb.AuthEnableRequest) (*pb.AuthEnableResponse, error) {
+	f.enabled = true
+	return &pb.AuthEnableResponse{}, nil
+}
+
+func (f *authFake) RoleList(context.Context, *pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
+	return &pb.AuthRoleListResponse{Roles: []string{"root"}}, nil
+}
+
+func (f *authFake) UserList(context.Context, *pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	r := &pb.AuthUserListResponse{}
+	for name := range f.users {
+		r.Users = append(r.Users, name)
+	}
+	if f.forgets {
+		clear(f.users)
+		return &pb.AuthUserListResponse{}, nil
+	}
+	return r, nil
+}
+
+func (f *authFake) UserGet(_ context.Context, r *pb.AuthUserGetRequest) (*pb.AuthUserGetResponse, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return &pb.AuthUserGetResponse{Roles: f.roles[r.GetName()]}, nil
+}
+
+func (f *authFake) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (*pb.AuthUserAddResponse, error) {
+	f.note("UserAdd " + r.GetName())
+	switch r.GetName() {
+	case f.refuses:
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	case f.hangs:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.users[r.GetName()] = r
+	return &pb.AuthUserAddResponse{}, nil
+}
+
+func (f *authFake) UserDelete(_ context.Context, r *pb.AuthUserDeleteRequest) (*pb.AuthUserDeleteResponse, error) {
+	f.note("UserDelete " + r.GetName())
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	delete(f.users, r.GetName())
+	return &pb.AuthUserDeleteResponse{}, nil
+}
+
+func (f *authFake) UserGrantRole(_ context.Context, r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.roles[r.GetUser()] = append(f.roles[r.GetUser()], r.GetRole())
+	return &pb.AuthUserGrantRoleResponse{}, nil
+}
+
+func (f *authFake) authorize(t *testing.T, e *Etcd, want hooks.AuthWant) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	on := &hooks.Membership{ClusterID: testCluster, Leader: 1, Members: []hooks.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
+	return e.Do(ctx, hooks.Authorize{Want: want}, on, []hooks.Endpoint{f.endpoint})
+}
+
+func wantUsers(names ...string) hooks.AuthWant {
+	w := hooks.AuthWant{Users: []hooks.UserWant{{Name: "root", Roles: []string{"root"}, Password: &hooks.PasswordFrom{Secret: "root", Key: "password", Version: "7"}}}}
+	for _, name := range names {
+		w.Users = append(w.Users, hooks.UserWant{Name: name, Password: &hooks.PasswordFrom{Secret: name, Key: "password", Version: "8", Field: "spec.auth.users[0].passwordSecret"}})
+	}
+	return w
+}
+
+// secrets answers as a namespace in which every Secret has a password.
+func secrets() *Etcd {
+	return &Etcd{Password: func(secret, key string) (string, error) {
+		switch secret {
+		case "gone":
+			return "", errors.New("there is no Secret gone")
+		case "broken":
+			return "hunter2\n", nil
+		}
+		return "hunter2 of " + secret + " " + key, nil
+	}}
+}
+
+func TestUsersAreMadeAsWanted(t *testing.T) {
+	f := withUsers(t)
+	w := wantUsers("a")
+	w.Users = append(w.Users, hooks.UserWant{Name: "certified"})
+	require.NoError(t, f.authorize(t, secrets(), w))
+	assert.Equal(t, []string{"MemberList", "UserAdd root", "UserAdd a", "UserAdd certified"}, f.calls())
+	assert.Equal(t, "hunter2 of a password", f.users["a"].GetPassword())
+	assert.Equal(t, &authpb.UserAddOptions{NoPassword: true}, f.users["certified"].GetOptions())
+	assert.Equal(t, []string{"root"}, f.roles["root"])
+}
+
+func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
+	tests := map[string]struct {
+		want hooks.AuthWant
+		set  func(*authFake)
+		is   error
+		says string
+	}{
+		"refused": {
+			wantUsers("a", "b", "c"), func(f *authFake) { f.refuses = "b" }, ErrNotPermitted,
+			"apply users and roles: add user b with the password in Secret b: etcd's auth does not permit it to the user of our certificate",
+		},
+		"out of time": {
+			wantUsers("a", "b", "c"), func(f *authFake) { f.hangs = "b" }, ErrAuthUnfinished,
+			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no answer in time",
+		},
+		"no password": {
+			wantUsers("a", "gone", "c"), func(*authFake) {}, ErrPassword,
+			"apply users and roles: add user gone with the password in Secret gone: the password cannot be used: spec.auth.users[0].passwordSecret: there is no Secret gone",
+		},
+		"a bad password": {
+			wantUsers("a", "broken", "c"), func(*authFake) {}, ErrPassword,
+			`apply users and roles: add user broken with the password in Secret broken: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret broken has a line break or a zero byte in it; make it again without, as kubectl create secret --from-literal does`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := withUsers(t)
+			test.set(f)
+			err := f.authorize(t, secrets(), test.want)
+			require.ErrorIs(t, err, test.is)
+			require.EqualError(t, err, test.says)
+			assert.NotContains(t, err.Error(), "hunter2")
+			var unfinished *hooks.AuthUnfinished
+			require.ErrorAs(t, err, &unfinished)
+			assert.Equal(t, map[string]string{"root": "7", "a": "8"}, unfinished.Passwords)
+			assert.False(t, slices.Contains(f.calls(), "UserAdd c"))
+		})
+	}
+}
+
+func TestAuthIsNotTurnedOnWhenItWouldLockUsOut(t *testing.T) {
+	f := withUsers(t)
+	w := wantUsers()
+	w.Enabled = true
+	require.ErrorIs(t, f.authorize(t, secrets(), w), ErrNoCertificate)
+	assert.False(t, f.enabled)
+
+	plain := secrets()
+	plain.TLS = &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS13} // which is not shown over plain text
+	require.ErrorIs(t, f.authorize(t, plain, w), ErrNoCertificate)
+	assert.False(t, f.enabled)
+}
+
+func TestSomebodyWhoUndoesEverythingIsNotFoughtForEver(t *testing.T) {
+	f := withUsers(t)
+	f.forgets = true
+	require.ErrorIs(t, f.authorize(t, secrets(), wantUsers("a")), ErrAuthContended)
+	assert.Len(t, f.calls(), 1+2*(1+authRounds), "what was done once, and then done again in vain")
+}
