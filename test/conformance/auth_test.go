@@ -164,6 +164,8 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "whoever may before and after may at every moment between", func(t *testing.T) { neverDenied(t, s, app) })
 
+		chapter(t, "what plans take for granted about grants and passwords", func(t *testing.T) { grantsAndPasswords(t, s) })
+
 		chapter(t, "strangers stay, but for prune", func(t *testing.T) { strangers(t, s) })
 
 		chapter(t, "a new password counts, the old one no more", func(t *testing.T) { rotation(t, s) })
@@ -295,6 +297,40 @@ func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
 	}
 }
 
+func grantsAndPasswords(t *testing.T, s *secured) {
+	root := s.client(clientv3.Config{}, "root")
+	defer func() { _ = root.Close() }()
+	_, err := root.RoleAdd(shortly(t), "facts")
+	require.NoError(t, err)
+	grant := func(end string, access clientv3.PermissionType) {
+		_, err := root.RoleGrantPermission(shortly(t), "facts", "k", end, access)
+		require.NoError(t, err)
+	}
+	has := func() int {
+		r, err := root.RoleGet(shortly(t), "facts")
+		require.NoError(t, err)
+		return len(r.Perm)
+	}
+	grant("l", clientv3.PermissionType(clientv3.PermReadWrite))
+	grant("l", clientv3.PermissionType(clientv3.PermRead))
+	assert.Equal(t, 1, has(), "overwritten in place")
+	grant("m", clientv3.PermissionType(clientv3.PermRead))
+	grant("l", clientv3.PermissionType(clientv3.PermWrite))
+	grant("m", clientv3.PermissionType(clientv3.PermWrite))
+	assert.Equal(t, 3, has(), "one of the two is found and overwritten, the other one added once more")
+	for _, end := range []string{"l", "m"} {
+		_, err = root.RoleRevokePermission(shortly(t), "facts", "k", end)
+		require.NoError(t, err)
+	}
+	assert.Zero(t, has(), "all entries for a range go at once")
+
+	_, err = root.UserAddWithOptions(shortly(t), "facts", "", &clientv3.UserAddOptions{NoPassword: true})
+	require.NoError(t, err)
+	_, err = root.UserChangePassword(shortly(t), "facts", "secret")
+	require.NoError(t, err, "accepted")
+	require.ErrorContains(t, logIn(t, s, "facts", "secret"), "password was given for no password user", "and dropped")
+}
+
 func strangers(t *testing.T, s *secured) {
 	root := s.client(clientv3.Config{}, "root")
 	defer func() { _ = root.Close() }()
@@ -306,7 +342,7 @@ func strangers(t *testing.T, s *secured) {
 	s.apply(t, want)
 	users, err := root.UserList(shortly(t))
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []string{"root", "app", "visitor"}, users.Users)
+	assert.ElementsMatch(t, []string{"root", "app", "visitor", "facts"}, users.Users)
 	want.Prune = true
 	s.apply(t, want)
 	users, err = root.UserList(shortly(t))
@@ -615,7 +651,18 @@ func TestTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachVersion(t, func(t *testing.T, version string) {
 				s := startSecured(t, version, "demo", 3, kind)
+				var early []*clientv3.Client
+				for _, name := range []string{"", "nobody"} { // of the certificate
+					c := s.client(clientv3.Config{Username: "web", Password: "web-1"}, name)
+					defer func() { _ = c.Close() }()
+					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)), "a password is no hindrance while auth is off")
+					early = append(early, c)
+				}
 				s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
+				for _, c := range early {
+					require.ErrorIs(t, readsAndWrites(c, "/app/x")(shortly(t)), rpctypes.ErrPermissionDenied,
+						"etcd knows it by its certificate and does not ask who it is, so that it never logs in")
+				}
 				nobody := s.client(clientv3.Config{}, "nobody")
 				defer func() { _ = nobody.Close() }()
 				logged, err := nobody.Authenticate(shortly(t), "web", "web-1")
@@ -665,6 +712,12 @@ func TestTokens(t *testing.T) {
 				}
 				_, errs := stop()
 				assert.Empty(t, errs, "etcd's client logs in again by itself")
+
+				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
+				require.NoError(t, err)
+				s.secrets["web"] = "web-2"
+				s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "2"), Applied: "1"}))
+				require.Error(t, works(s.Members[0]), "a token of before another password")
 			})
 		})
 	}
