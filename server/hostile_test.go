@@ -146,7 +146,7 @@ func TestWrongConnections(t *testing.T) {
 // TestSlowLoris: who takes its time, before or after it is known, is cut off, and others are served meanwhile.
 func TestSlowLoris(t *testing.T) {
 	f := newFiles(t)
-	address, _, etcd, _ := secured(t, f.CallerFiles, Options{ReadTimeout: 400 * time.Millisecond})
+	address, _, etcd, _ := secured(t, f.CallerFiles, Options{ReadTimeout: time.Second})
 
 	silent, err := net.Dial("tcp", address) // no TLS handshake
 	require.NoError(t, err)
