@@ -65,10 +65,10 @@ type Etcd struct {
 
 var _ hooks.Etcd = (*Etcd)(nil)
 
-// With is the same with what one cluster is to be shown.
-func (e *Etcd) With(config *tls.Config) hooks.Etcd {
+// With is the same for one cluster: with what its members are shown, and where its passwords are.
+func (e *Etcd) With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd {
 	own := *e
-	own.TLS = config
+	own.TLS, own.Password = config, password
 	return &own
 }
 

@@ -91,13 +91,13 @@ func leaves(c *v1alpha1.EtcdCluster) []leaf {
 		ClientService(c.Name), ClientService(c.Name) + "." + c.Namespace, ClientService(c.Name) + "." + c.Namespace + ".svc",
 		ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
-	return []leaf{
+	return append([]leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
 		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true, client: true},
 		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: []string{members}, server: true, client: true},
 		{what: "operator", secret: OperatorSecret(c), commonName: operatorName, client: true},
 		{what: "client", secret: ClientSecret(c.Name), commonName: clientName, client: true},
-	}
+	}, userLeaves(c)...)
 }
 
 func distinct(lists ...[]string) []string {
@@ -116,12 +116,12 @@ func (v *view) secret(name string) *Secret {
 
 // ---- what should exist
 
-// secrets are the Secrets that should exist.
+// secrets are the Secrets that should exist. One that is not known to be superfluous stays.
 func secrets(v *view) []*DesiredSecret {
 	if !encrypted(v.Cluster) {
-		return nil
+		return keptSecrets(v.Observation)
 	}
-	list := []*DesiredSecret{v.tokenKeys()}
+	list := append(v.generated(), v.tokenKeys())
 	if mode(v.Cluster) == v1alpha1.TLSAuto {
 		list = append(list, v.desired(CASecret(v.Cluster.Name), corev1.SecretTypeTLS, v.authority()))
 		for _, l := range v.leaves {
@@ -130,12 +130,19 @@ func secrets(v *view) []*DesiredSecret {
 			}
 		}
 	}
+	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose Secrets are wanted is not known
+		for _, old := range keptSecrets(v.Observation) {
+			if !slices.ContainsFunc(list, func(s *DesiredSecret) bool { return s.Name == old.Name }) {
+				list = append(list, old)
+			}
+		}
+	}
 	slices.SortFunc(list, func(a, b *DesiredSecret) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-func (v *view) desired(name string, kind corev1.SecretType, make Recipe) *DesiredSecret {
-	s := &DesiredSecret{Type: kind, Make: make}
+func (v *view) desired(name string, kind corev1.SecretType, how Recipe) *DesiredSecret {
+	s := &DesiredSecret{Type: kind, Make: how}
 	if old := v.Children.Secrets[name]; old != nil {
 		s.ObjectMeta = old.ObjectMeta
 	}
@@ -283,8 +290,8 @@ func (v *view) findLacking() []string {
 	}
 	var list []string
 	for _, l := range v.leaves {
-		if l.what == "client" && mode(v.Cluster) != v1alpha1.TLSAuto {
-			continue // applications have their own
+		if !l.server && l.what != "operator" {
+			continue // neither a member nor Quorate waits for what applications use
 		}
 		if why := v.flaw(l); why != "" {
 			list = append(list, fmt.Sprintf("Secret %s: %s", l.secret, why))

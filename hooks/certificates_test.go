@@ -23,7 +23,7 @@ func forge(o *Observation, desired []*DesiredSecret) {
 	for _, d := range desired {
 		s := forged(d, before)
 		s.ObjectMeta, s.Type = d.ObjectMeta, d.Type
-		s.UID = types.UID("uid-" + d.Name)
+		s.UID, s.ResourceVersion = types.UID("uid-"+d.Name), "1"
 		after[d.Name] = s
 	}
 	o.Children.Secrets = after
@@ -62,6 +62,8 @@ func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
 		s := *before[d.Name]
 		s.Trust = before[r.Signer].Trust
 		return &s
+	case Password:
+		return &Secret{Keys: []string{r.Key}}
 	case TokenKeys:
 		return &Secret{Keys: []string{KeyTokenPrivate, KeyTokenPublic}}
 	case nil:
@@ -294,6 +296,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 func TestPlainTextIsSaidAloud(t *testing.T) {
 	o := fresh(1)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	clear(o.Children.Secrets)
 	reason, message, secured := security(newView(o))
 	assert.False(t, secured)
 	assert.Equal(t, "Disabled", reason)

@@ -24,6 +24,7 @@
 //	children.go     which pods, claims and records should exist
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
+//	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	status.go       what people see
@@ -32,7 +33,7 @@
 //
 // # Safety rules
 //
-// S1 to S19 are the rules that code, tests and messages cite. In short:
+// S1 to S20 are the rules that code, tests and messages cite. In short:
 //
 //	S1   no step or deletion of ours takes a quorate cluster below quorum
 //	S2   at most one voter is unavailable because of us
@@ -53,4 +54,5 @@
 //	S17  deletion touches nothing of another cluster and never waits for etcd
 //	S18  versions move one minor up at a time, over safe patch levels only
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
+//	S20  nobody who is to keep a permission is ever without it: grants come before revokes
 package hooks

@@ -109,10 +109,10 @@ type Health struct {
 func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
 
 // A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
-// MoveLeader. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
+// MoveLeader, Authorize. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
 type Step interface {
 	fmt.Stringer
-	// Verb names the kind of step for metrics: add-learner, promote, remove, move-leader.
+	// Verb names the kind of step for metrics: add-learner, promote, remove, move-leader, authorize.
 	Verb() string
 	step()
 }
@@ -166,4 +166,6 @@ type Outcome struct {
 	Because string
 	// Err is empty when etcd carried the step out, else why it did not.
 	Err string
+	// Passwords are the versions of those that users were given by an Authorize that did not come to its end, by user.
+	Passwords map[string]string
 }

@@ -313,7 +313,7 @@ func templateHash(s *v1alpha1.EtcdClusterSpec) string {
 	return fingerprint([]any{
 		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
 		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, s.Options,
-		s.TLS.Mode, s.TLS.Secrets, s.TLS.MinVersion, s.TLS.CipherSuites,
+		s.TLS.Mode, s.TLS.Secrets, s.TLS.MinVersion, s.TLS.CipherSuites, s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
 	})
 }
 

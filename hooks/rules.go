@@ -65,6 +65,7 @@ var Rules = []Rule{
 	{"Shrink", "Voters above the wanted number are removed one by one: not serving first, then followers, the leader last (S6).", shrink},
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve (S3, S4, S9).", grow},
 
+	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},
 	{"Roll", "Members that trust other authorities than they should are restarted one at a time, the leader last (S2, S19).", roll},
 	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},

@@ -210,12 +210,20 @@ func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
 		"--peer-cert-allowed-cn=" + peerName(c.Name),
 		skip,
 		"--tls-min-version=" + or(c.Spec.TLS.MinVersion, "TLS1.2"),
-		fmt.Sprintf("--auth-token=jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate),
+		"--auth-token=" + token(c.Spec.Auth),
 	}
 	if suites := c.Spec.TLS.CipherSuites; len(suites) > 0 {
 		list = append(list, "--cipher-suites="+strings.Join(suites, ","))
 	}
 	return list
+}
+
+// token is what etcd gives to whoever logs in. It is set before there are users, so that these need no restart.
+func token(s *v1alpha1.AuthSpec) string {
+	if s != nil && s.Token == v1alpha1.TokenSimple {
+		return "simple"
+	}
+	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate)
 }
 
 // or is the value, or the fallback when the value is zero.

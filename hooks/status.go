@@ -41,8 +41,8 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 		}
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
-	s.Conditions = conditions(v, because, settled)
-	s.TLS = tlsStatus(v)
+	s.TLS, s.Auth = tlsStatus(v), authStatus(v)
+	s.Conditions = conditions(v, because, settled, s.Auth)
 	return s
 }
 
@@ -102,7 +102,7 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
-func conditions(v *view, because Because, settled bool) []metav1.Condition {
+func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
@@ -131,6 +131,8 @@ func conditions(v *view, because Because, settled bool) []metav1.Condition {
 	}
 	reason, message, secured := security(v)
 	set(v1alpha1.Secured, secured, reason, message)
+	reason, message, authorized := authorization(v, auth)
+	set(v1alpha1.Authorized, authorized, reason, message)
 	if a := advice(v); a != "" {
 		set(v1alpha1.Advised, true, "SpecAdvice", a)
 	} else {

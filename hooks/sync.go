@@ -1,6 +1,9 @@
 package hooks
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Etcd is the side of etcd that Sync needs. Package etcdops implements it over the network, the model and the
 // scenarios in memory.
@@ -41,6 +44,9 @@ func Sync(ctx context.Context, o Observation, etcd Etcd) (Decision, *Outcome) {
 	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
 	if err := etcd.Do(ctx, d.Step, o.Etcd, endpoints); err != nil {
 		o.Taken.Err = err.Error()
+		if unfinished := (*AuthUnfinished)(nil); errors.As(err, &unfinished) {
+			o.Taken.Passwords = unfinished.Passwords
+		}
 	}
 	o.Etcd, o.Health = etcd.Observe(ctx, endpoints)
 	return Decide(o), o.Taken

@@ -119,7 +119,7 @@ func (s *Server) customize(c *gin.Context) {
 // shown is etcd for one call: with the certificate that this cluster's members know Quorate by.
 func (s *Server) shown(r *request) hooks.Etcd {
 	etcd, able := s.options.Etcd.(interface {
-		With(config *tls.Config) hooks.Etcd
+		With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd
 	})
 	name := hooks.OperatorSecret(r.Cluster)
 	data := r.secrets[name]
@@ -133,7 +133,7 @@ func (s *Server) shown(r *request) hooks.Etcd {
 	if err != nil { // the decision says so, by the Secret's flaw
 		return s.options.Etcd
 	}
-	return etcd.With(config)
+	return etcd.With(config, r.password)
 }
 
 // read decodes the body of a call, up to its largest size.

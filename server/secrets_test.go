@@ -165,7 +165,10 @@ func TestTheMembersAreShownTheOperatorsCertificate(t *testing.T) {
 
 type showing struct{ saw func(*tls.Config) }
 
-func (s showing) With(c *tls.Config) hooks.Etcd { s.saw(c); return silent{} }
+func (s showing) With(c *tls.Config, _ func(secret, key string) (string, error)) hooks.Etcd {
+	s.saw(c)
+	return silent{}
+}
 
 func (showing) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
 	return nil, nil

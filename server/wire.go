@@ -48,6 +48,18 @@ type request struct {
 	secrets, related map[string]map[string][]byte
 }
 
+// password is what is under a key of a Secret. The error says what is wrong with it and not what it is.
+func (r *request) password(secret, key string) (string, error) {
+	data := r.secrets[secret]
+	if data == nil {
+		data = r.related[secret]
+	}
+	if flaw := hooks.PasswordFlaw(string(data[key])); flaw != "" {
+		return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
+	}
+	return string(data[key]), nil
+}
+
 // badRequest is an error of the sender, in one sentence that names the field. It is answered with its code.
 type badRequest struct {
 	code     int

@@ -50,6 +50,7 @@ type EtcdClusterList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.storage.medium != 'Memory' || self.replicas > 0",message="a Memory cluster keeps its data only while its pods run, so it can't be paused with replicas 0; delete it, or use suspend to stop changes"
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: passwords would cross the network in plain text; set tls.mode to another one than Disabled, or remove auth"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everybody: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it
@@ -120,6 +121,10 @@ type EtcdClusterSpec struct {
 	// +optional
 	// +default={"mode": "Auto"}
 	TLS TLSSpec `json:"tls,omitzero"`
+
+	// Auth is who may do what in etcd. Unset, every certificate of the cluster may do everything.
+	// +optional
+	Auth *AuthSpec `json:"auth,omitempty"`
 
 	// NetworkPolicy says who may open connections to the members.
 	// +optional
@@ -290,6 +295,9 @@ const (
 	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with the reason Disabled
 	// when that is switched off on purpose, and with another when a certificate is missing, unusable or about to expire.
 	Secured = "Secured"
+	// Authorized is True while etcd asks everybody who they are, and its users and roles are those of the spec. Its message names the field
+	// that stands in the way.
+	Authorized = "Authorized"
 )
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
@@ -298,7 +306,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured.
+	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured, Authorized.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -349,6 +357,10 @@ type EtcdClusterStatus struct {
 	// TLS is about the certificates in use.
 	// +optional
 	TLS TLSStatus `json:"tls,omitzero"`
+
+	// Auth is what was last done about users and roles in etcd.
+	// +optional
+	Auth *AuthStatus `json:"auth,omitempty"`
 }
 
 // Role of a member.

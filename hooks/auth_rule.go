@@ -1,0 +1,178 @@
+package hooks
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest: only when
+// something else is wanted than was applied last, and every ten minutes to find what somebody else has changed.
+const (
+	authLook = 10 * 60 // seconds
+	authGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
+)
+
+// authorize applies the declared users and roles. Their names are recorded as ours before they are made.
+func authorize(v *view) *verdict {
+	if v.Cluster.Spec.Auth == nil {
+		return nil
+	}
+	want, err := v.authWanted()
+	old := v.Cluster.Status.Auth
+	switch {
+	case err != nil:
+		return nil // the condition Authorized says it; nothing else has to wait for that
+	case v.authorized():
+		return nil
+	case !authRecorded(old, want):
+		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: soon}
+	case old.Applied == want.Hash() && v.Now.Unix()%authLook >= authGate:
+		return nil
+	}
+	return v.change(Authorize{Want: want}, "applying users and roles")
+}
+
+// authorized reports whether this very call has applied the users and roles.
+func (v *view) authorized() bool {
+	if v.Taken == nil || v.Taken.Err != "" {
+		return false
+	}
+	_, did := v.Taken.Step.(Authorize)
+	return did
+}
+
+// authWanted is what etcd's users and roles should be. The error names the field that stands in the way.
+func (v *view) authWanted() (AuthWant, error) {
+	s := v.Cluster.Spec.Auth
+	if !encrypted(v.Cluster) {
+		return AuthWant{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
+	}
+	if err := validateAuth(s); err != nil {
+		return AuthWant{}, err
+	}
+	want := authWant(v.Cluster.Name, s, v.Cluster.Status.Auth, v.secretVersion)
+	for _, u := range want.Users {
+		if u.Password == nil {
+			continue
+		}
+		if err := u.Password.missing(v.anySecret(u.Password.Secret)); err != nil {
+			return AuthWant{}, err
+		}
+	}
+	return want, nil
+}
+
+// anySecret is an observed Secret, the cluster's own or one that the spec names.
+func (v *view) anySecret(name string) *Secret {
+	if own := v.Children.Secrets[name]; own != nil {
+		return own
+	}
+	return v.Related.Secrets[name]
+}
+
+// secretVersion changes with every write to the Secret.
+func (v *view) secretVersion(name string) string {
+	s := v.anySecret(name)
+	if s == nil {
+		return ""
+	}
+	return string(s.UID) + "/" + s.ResourceVersion
+}
+
+// ---- Secrets of users
+
+// UserSecret names the Secret with the certificate of a user that has one.
+func UserSecret(cluster, user string) string { return cluster + "-client-" + user + "-tls" }
+
+// userLeaves are the certificates of the users that have one.
+func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
+	var list []leaf
+	if c.Spec.Auth == nil || validateAuth(c.Spec.Auth) != nil {
+		return nil
+	}
+	for _, u := range c.Spec.Auth.Users {
+		if u.Certificate {
+			list = append(list, leaf{what: "user " + u.Name, secret: UserSecret(c.Name, u.Name), commonName: u.Name, client: true})
+		}
+	}
+	return list
+}
+
+// generated are the Secrets of the passwords that nobody has given.
+func (v *view) generated() []*DesiredSecret {
+	s := v.Cluster.Spec.Auth
+	if s == nil || !encrypted(v.Cluster) || validateAuth(s) != nil {
+		return nil
+	}
+	var list []*DesiredSecret
+	add := func(user string) {
+		name := PasswordSecret(v.Cluster.Name, user)
+		d := v.desired(name, corev1.SecretTypeOpaque, nil)
+		if old := v.Children.Secrets[name]; old == nil || !old.has(passwordKey) {
+			d.Make = Password{Key: passwordKey}
+		}
+		list = append(list, d)
+	}
+	if s.RootPasswordSecret == nil {
+		add(Root)
+	}
+	for _, u := range s.Users {
+		if u.PasswordSecret == nil && !u.Certificate {
+			add(u.Name)
+		}
+	}
+	return list
+}
+
+// ---- what people see
+
+// authStatus is what was last done about users and roles. What is ours stays recorded while the spec says nothing about it.
+func authStatus(v *view) *v1alpha1.AuthStatus {
+	old := v.Cluster.Status.Auth
+	if v.Cluster.Spec.Auth == nil || v.Cluster.Spec.Suspend {
+		return old
+	}
+	want, err := v.authWanted()
+	switch {
+	case err != nil:
+		return old
+	case v.authorized():
+		return authDone(want)
+	case old != nil && old.Applied == want.Hash() && authRecorded(old, want):
+		return old
+	}
+	var passwords map[string]string
+	if v.Taken != nil {
+		passwords = v.Taken.Passwords
+	}
+	return authPending(old, want, passwords)
+}
+
+// authorization is whether etcd asks everybody who they are, with a reason and words.
+func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, is bool) {
+	enabled := now != nil && now.Enabled
+	if v.Cluster.Spec.Auth == nil {
+		if enabled {
+			return "LeftOn", "spec.auth is gone; users and roles in etcd are left as they are, and etcd goes on asking for them; to turn that off, set spec.auth.enabled to false", true
+		}
+		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything", false
+	}
+	want, err := v.authWanted()
+	switch {
+	case err != nil:
+		return "FieldWrong", err.Error(), false
+	case now == nil || now.Applied != want.Hash():
+		if v.Taken != nil && v.Taken.Err != "" {
+			if _, tried := v.Taken.Step.(Authorize); tried {
+				return "NotApplied", v.Taken.Err, false
+			}
+		}
+		return "Applying", "users and roles are being applied", false
+	case !enabled:
+		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write everything", false
+	}
+	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", count(len(v.Cluster.Spec.Auth.Users), "user"), count(len(v.Cluster.Spec.Auth.Roles), "role")), true
+}
