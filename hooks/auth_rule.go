@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,12 +59,19 @@ func (v *view) authWanted() (AuthWant, error) {
 		if u.Password == nil {
 			continue
 		}
-		if err := u.Password.missing(v.anySecret(u.Password.Secret)); err != nil {
+		err := u.Password.missing(v.anySecret(u.Password.Secret))
+		if err != nil && u.Password.Secret == PasswordSecret(v.Cluster.Name, u.Name) {
+			err = errPasswordNotYet
+		}
+		if err != nil {
 			return AuthWant{}, err
 		}
 	}
 	return want, nil
 }
+
+// errPasswordNotYet: a password is being generated, which takes one call.
+var errPasswordNotYet = errors.New("a generated password is not there yet")
 
 // anySecret is an observed Secret, the cluster's own or one that the spec names.
 func (v *view) anySecret(name string) *Secret {
@@ -162,6 +170,8 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	}
 	want, err := v.authWanted()
 	switch {
+	case errors.Is(err, errPasswordNotYet):
+		return "Applying", err.Error(), false
 	case err != nil:
 		return "FieldWrong", err.Error(), false
 	case now == nil || now.Applied != want.Hash():

@@ -205,7 +205,13 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 		wanted.Annotations[AnnotationMadeFor] = old.Annotations[AnnotationMadeFor]
 	}
 	ca := v.Children.Secrets[CASecret(v.Cluster.Name)]
-	if signer, previous := v.signer(ca); signer != nil && v.outlived(l, signer) {
+	if l.what == "server" && v.peersLag(ca) {
+		if old == nil {
+			return nil
+		}
+		return wanted
+	}
+	if signer, previous := v.signer(ca, old); signer != nil && v.outlived(l, signer) {
 		begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
 		if ends.After(signer.NotAfter) {
 			ends = signer.NotAfter
@@ -227,7 +233,14 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 func (v *view) outlived(l leaf, signer *Certificate) bool {
 	old := v.Children.Secrets[l.secret]
 	return old == nil || old.Certificate == nil || old.Flaw != "" || old.Annotations[AnnotationMadeFor] != l.fingerprint() ||
-		!v.Now.Before(old.Certificate.due()) || old.Certificate.Issuer != signer.Key
+		!v.Now.Before(old.Certificate.due()) && old.Certificate.NotAfter.Before(signer.NotAfter) || old.Certificate.Issuer != signer.Key
+}
+
+// peersLag reports whether the peers' ca.crt is still to be brought up to the authority's. The servers' waits for that: it is the one
+// that members tell us of, so whoever tells that he trusts an authority in clients trusts it in peers.
+func (v *view) peersLag(ca *Secret) bool {
+	peer := v.Children.Secrets[peerSecret(v.Cluster)]
+	return usableAuthority(ca) && peer != nil && !sameTrust(peer.Trust, ca.Trust)
 }
 
 // fingerprint changes with what the certificate is for.
@@ -235,20 +248,32 @@ func (l leaf) fingerprint() string {
 	return digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server), strconv.FormatBool(l.client))
 }
 
-// signer is the authority that signs now, and whether that is the previous one; nil when neither may. A new authority signs once
-// every member trusts it and clients have had time to hear of it (a twelfth of its life).
-func (v *view) signer(ca *Secret) (signer *Certificate, previous bool) {
-	if !usableAuthority(ca) {
+// signer is the authority that signs in a Secret now, and whether that is the previous one; nil when neither may. A new authority
+// signs once every member trusts it and clients have had time to hear of it (a twelfth of its life), and goes on with what it has
+// signed. Where the one before can't sign any more, it also takes the place of what nobody takes any longer.
+func (v *view) signer(ca, old *Secret) (signer *Certificate, previous bool) {
+	if !usableAuthority(ca) || v.Now.After(ca.Certificate.NotAfter) {
 		return nil, false
 	}
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
 	switch {
-	case !v.succeeds(ca), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
+	case !v.succeeds(ca), signedBy(old, ca.Certificate), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
 		return ca.Certificate, false
-	case ca.Previous != nil:
+	case ca.Previous != nil && !v.Now.After(ca.Previous.NotAfter):
 		return ca.Previous, true
+	case v.spent(old):
+		return ca.Certificate, false
 	}
 	return nil, false
+}
+
+func signedBy(s *Secret, authority *Certificate) bool {
+	return s != nil && s.Certificate != nil && s.Certificate.Issuer == authority.Key
+}
+
+// spent reports whether nobody takes the certificate any longer.
+func (v *view) spent(s *Secret) bool {
+	return s == nil || s.Certificate == nil || s.Flaw != "" || v.Now.After(s.Certificate.NotAfter)
 }
 
 // succeeds reports whether the authority takes the place of another that certificates in use are signed by.
@@ -259,10 +284,15 @@ func (v *view) succeeds(ca *Secret) bool {
 	})
 }
 
-// everyoneTrusts reports whether every pod has told, in this very call, that it trusts this authority.
+// everyoneTrusts reports whether every member and every pod has told, in this very call, that it trusts this authority. What is
+// told at an address where another one answers, or nobody that we know, does not count.
 func (v *view) everyoneTrusts(ca Certificate) bool {
+	tells := func(h Health) bool { return h.Err == "" && slices.Contains(h.Trusts, ca.Subject) }
+	if v.Etcd == nil || slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !tells(m.health) }) {
+		return false
+	}
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := ordinal(v.Cluster.Name, name); ours && !slices.Contains(v.Health[name].Trusts, ca.Subject) {
+		if _, ours := ordinal(v.Cluster.Name, name); ours && !tells(v.Health[name]) {
 			return false
 		}
 	}

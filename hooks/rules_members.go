@@ -215,8 +215,9 @@ func (v *view) goingVoter() (*member, string) {
 	return nil, ""
 }
 
-// restartable reports whether a voter's pod may be deleted without losing its data or the quorum (S1).
-func (v *view) restartable() bool { return !v.memory() && len(v.voters) > 2 }
+// restartable reports whether a voter's pod may be deleted without losing its data or the quorum (S1). A third voter that is there
+// only to replace one of two does not make them so: it would be one too many at once.
+func (v *view) restartable() bool { return !v.memory() && min(len(v.voters), v.replicas) > 2 }
 
 // wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
 func (v *view) wanted() int {

@@ -272,10 +272,22 @@ func (j *judgement) secrets() {
 		}
 		signer := j.signer(made)
 		j.require(signer != nil, "S19", "%s is to be signed by an authority that was not observed", l.secret)
+		j.require(signer == nil || !j.o.Now.After(signer.NotAfter), "S19", "%s is to be signed by an authority that has expired", l.secret)
+		if old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) {
+			continue // nobody takes the old one either
+		}
 		j.require(signer == nil || signer.Key == old.Certificate.Issuer || j.trustedByAll(signer), "S19", "%s is to be signed by an authority that not every member trusts", l.secret)
 	}
 	ca := CASecret(j.o.Cluster.Name)
+	j.peersFirst(ca, desired)
 	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil, "S19", "the authority is gone from the answer")
+}
+
+// peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that of the peers.
+func (j *judgement) peersFirst(ca string, desired map[string]*DesiredSecret) {
+	server, peer, authority := desired[serverSecret(j.o.Cluster)], j.o.Children.Secrets[peerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
+	ahead := server != nil && server.Make != nil && peer != nil && authority != nil && !sameTrust(peer.Trust, authority.Trust)
+	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.

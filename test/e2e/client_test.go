@@ -35,6 +35,20 @@ func (c *cluster) clientAs(secret string) *clientv3.Client {
 // clientWith is a client that talks to an address inside the lab as to the client Service, with this TLS; nil is plain text.
 func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Client {
 	c.t.Helper()
+	client, err := c.open(config, address, "", "")
+	require.NoError(c.t, err)
+	return client
+}
+
+// login is a client with a user's name and password. Its certificate names nobody: it is that of the servers.
+func (c *cluster) login(user, password string) (*clientv3.Client, error) {
+	c.t.Helper()
+	return c.open(rereading(c.ns, name+"-server-tls"), c.service(), user, password)
+}
+
+// open is a client; with a user it has logged in.
+func (c *cluster) open(config *tls.Config, address, user, password string) (*clientv3.Client, error) {
+	c.t.Helper()
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
@@ -42,6 +56,8 @@ func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Clien
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)},
 		TLS:                  config,
+		Username:             user,
+		Password:             password,
 		DialTimeout:          5 * time.Second,
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
@@ -50,9 +66,11 @@ func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Clien
 		})},
 		Logger: zap.NewNop(),
 	})
-	require.NoError(c.t, err)
+	if err != nil {
+		return nil, err
+	}
 	c.t.Cleanup(func() { _ = client.Close() })
-	return client
+	return client, nil
 }
 
 // rereading is TLS with the certificate in a Secret, which is read anew at every handshake: as an application does that has it
