@@ -1,0 +1,120 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const usersAndRoles = `  auth:
+    enabled: true
+    roles:
+    - {name: orders, permissions: [{access: ReadWrite, prefix: /orders/}]}
+    - {name: everything, permissions: [{access: ReadWrite, prefix: ""}]}
+    users:
+    - {name: client, roles: [everything]}
+    - {name: shop, roles: [orders], certificate: true}
+    - {name: till, roles: [orders]}
+    - {name: own, roles: [orders], passwordSecret: {name: own-password}}
+`
+
+// authorized says why the condition Authorized has another reason; empty when it has this one.
+func (c *cluster) authorized(reason string) string {
+	a := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized)
+	if a == nil || a.Reason != reason {
+		return fmt.Sprintf("%+v", a)
+	}
+	return ""
+}
+
+func TestUsersAndRoles(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	w := c.writes() // with the certificate of the user client, which has no name in etcd yet
+
+	// Enabled on a live cluster. A password that is not there yet is asked for by its field, and meanwhile nothing is changed.
+	c.apply(three + usersAndRoles)
+	eventually(t, 30*time.Second, "the missing Secret is named", func() string { return c.authorized("FieldWrong") })
+	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message, "spec.auth.users[3].passwordSecret")
+	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
+	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
+	eventually(t, 60*time.Second, "applied", func() string { return c.authorized("Enabled") })
+	assert.Zero(t, w.retries(), "a client whose user has its roles notices nothing")
+
+	// A prefix, and nothing beside it.
+	shop := c.clientAs(name + "-client-shop-tls")
+	till, err := c.login("till", string(c.secretOf(name + "-user-till")["password"]))
+	require.NoError(t, err)
+	own, err := c.login("own", "first")
+	require.NoError(t, err)
+	for who, client := range map[string]*clientv3.Client{"shop": shop, "till": till, "own": own} {
+		_, err := client.Put(t.Context(), "/orders/1", who)
+		require.NoError(t, err, who)
+		_, err = client.Get(t.Context(), "/orders/", clientv3.WithPrefix())
+		require.NoError(t, err, who)
+		for _, key := range []string{"/order", "/orders", "/orders0", "/payments/1"} {
+			_, err := client.Get(t.Context(), key)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s reads %s", who, key)
+			_, err = client.Put(t.Context(), key, who)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, "%s writes %s", who, key)
+		}
+		_, err = client.UserList(t.Context())
+		require.Error(t, err, "%s is no root", who)
+	}
+	_, err = c.login("own", "wrong")
+	require.Error(t, err)
+
+	// Another password, by changing the Secret.
+	kube(t, "-n", c.ns, "patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
+	eventually(t, 60*time.Second, "the new password lets in", func() string {
+		if _, err := c.login("own", "second"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	_, err = c.login("own", "first")
+	require.Error(t, err, "and the old one no longer")
+
+	// A token that any member accepts, also when the one that gave it is killed. Whoever logged in goes on.
+	till, err = c.login("till", string(c.secretOf(name + "-user-till")["password"]))
+	require.NoError(t, err)
+	for _, pod := range c.pods() {
+		kube(t, "-n", c.ns, "delete", "pod", pod.Name, "--grace-period=0", "--force", "--wait=false")
+		eventually(t, 30*time.Second, "the user with a token goes on without "+pod.Name, func() string {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if _, err := till.Put(ctx, "/orders/2", pod.Name); err != nil {
+				require.False(t, errors.Is(err, rpctypes.ErrInvalidAuthToken), "%v", err)
+				return err.Error()
+			}
+			return ""
+		})
+		eventually(t, 60*time.Second, pod.Name+" serves again", func() string {
+			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.UID == pod.UID || !ready(now) {
+				return "the pod is not ready"
+			}
+			return c.notConverged(3)
+		})
+	}
+
+	// Disabled on purpose.
+	c.edit(`{"auth":{"enabled":false}}`)
+	eventually(t, 60*time.Second, "turned off", func() string { return c.authorized("Disabled") })
+	_, err = shop.Get(t.Context(), "/payments/1")
+	require.NoError(t, err)
+	w.losesNothing()
+}
