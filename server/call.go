@@ -57,6 +57,7 @@ func (s *Server) sync(c *gin.Context) {
 		return
 	}
 	s.metrics.decisions.WithLabelValues(d.Because.Rule).Inc()
+	s.metrics.expiries.note(r.Cluster, &d.Status)
 	s.logCall("sync", r, d.Because, d.Children, outcome, s.now().Sub(began))
 	reply(c, body)
 }
@@ -97,6 +98,7 @@ func (s *Server) finalize(c *gin.Context) {
 	s.logCall("finalize", r, because, children, nil, s.now().Sub(began))
 	if finalized {
 		s.said.forget(r.Cluster.UID)
+		s.metrics.expiries.forget(r.Cluster.UID)
 	}
 	reply(c, body)
 }

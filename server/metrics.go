@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics of one server, in a registry of their own. Labels are of small closed sets; no cluster's name is among them.
+// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for those of expiries.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
@@ -18,6 +18,7 @@ type Metrics struct {
 	etcdErrors   *prometheus.CounterVec
 	clusters     prometheus.Gauge
 	violations   prometheus.Counter
+	expiries     *expiries
 }
 
 // NewMetrics registers the metrics of a server. Version and commit are those of the binary.
@@ -44,6 +45,7 @@ func NewMetrics(version, commit string) *Metrics {
 		clusters: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_clusters", Help: "Clusters that this process answered for in the last 15 minutes.",
 		}),
+		expiries: &expiries{now: time.Now},
 		violations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_violations_total", Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with verification on.",
 		}),
@@ -52,7 +54,7 @@ func NewMetrics(version, commit string) *Metrics {
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
