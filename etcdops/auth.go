@@ -73,6 +73,9 @@ func (r *authRun) settle(ctx context.Context) error {
 			return nil
 		}
 		for _, change := range plan {
+			if change == (hooks.EnableAuth{}) && left > passwordsAtOnce {
+				continue // not before the last password
+			}
 			if err := r.apply(ctx, change); err != nil {
 				return fmt.Errorf("%s: %w", change, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -204,6 +205,27 @@ func TestAuthIsNotTurnedOnWhenItWouldLockUsOut(t *testing.T) {
 	plain.TLS = &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS13} // which is not shown over plain text
 	require.ErrorIs(t, f.authorize(t, plain, w), ErrNoCertificate)
 	assert.False(t, f.enabled)
+}
+
+func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
+	f := withUsers(t)
+	var names []string
+	passwords := map[string]string{"root": "7"}
+	for i := range 3 * passwordsAtOnce {
+		names = append(names, fmt.Sprintf("u%02d", i))
+		f.users[names[i]] = &pb.AuthUserAddRequest{Name: names[i], Password: "of somebody else"}
+		passwords[names[i]] = "8"
+	}
+	w := wantUsers(names...)
+	w.Enabled = true
+	err := f.authorize(t, secrets(), w)
+	require.ErrorIs(t, err, ErrNoCertificate)
+	var unfinished *hooks.AuthUnfinished
+	require.ErrorAs(t, err, &unfinished)
+	assert.Equal(t, passwords, unfinished.Passwords)
+	for _, name := range names {
+		assert.Equal(t, "hunter2 of "+name+" password", f.users[name].GetPassword())
+	}
 }
 
 func TestSomebodyWhoUndoesEverythingIsNotFoughtForEver(t *testing.T) {
