@@ -22,6 +22,7 @@
 
 {{- define "typeName" -}}
 {{- $type := . -}}
+{{- if and (eq $type.Kind 4) $type.UnderlyingType (contains "quorate" $type.UnderlyingType.Package) }}{{ $type = $type.UnderlyingType }}{{ end -}}
 {{- if and (eq $type.Kind 5) $type.UnderlyingType }}list of {{ $type = $type.UnderlyingType }}{{ end -}}
 {{- if eq $type.Kind 3 }}map of strings
 {{- else if and (contains "quorate" $type.Package) (eq $type.Kind 0) }}string
