@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,9 +44,10 @@ func (s *story) breaches() []string {
 // verbs are what a story can say.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | snapshot-count=1000
-	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | cluster [orphan]: kubectl delete
+	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | snapshot-count=1000 | sans=example.com
+	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
+	"secret":  (*story).secret,  // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
 	"status":  (*story).status,  // status wipe
 	"write":   (*story).write,   // write n=10: clients write
 
@@ -64,18 +66,19 @@ var verbs = map[string]func(*story, args) string{
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
 	"tick":    (*story).tick,                                              // tick 30s: time passes
 	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" },    // Kubernetes and etcd move one step
-	"kubelet": (*story).kubelet,                                           // the nodes alone do, or that of pod=demo-1
+	"kubelet": (*story).kubelet,                                           // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
 	"collect": func(s *story, _ args) string { s.w.Collect(); return "" }, // the garbage collector alone does
 
 	// what Quorate does
-	"sync":      (*story).sync,      // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3 order=backwards]
-	"call":      (*story).call,      // one call whose answer stays in flight
-	"look":      (*story).look,      // one call that has decided, and whose step stays in flight
-	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
-	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
-	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
-	"check":     (*story).check,     // how things are
-	"converged": (*story).converged, // insists that the cluster is as the spec wants it
+	"sync":         (*story).sync,         // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3 order=backwards]
+	"call":         (*story).call,         // one call whose answer stays in flight
+	"look":         (*story).look,         // one call that has decided, and whose step stays in flight
+	"apply":        (*story).apply,        // the answer in flight arrives, or the step and then its answer
+	"two-syncs":    (*story).twoSyncs,     // two overlapping calls, both carrying out their step, both applied
+	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
+	"check":        (*story).check,        // how things are
+	"certificates": (*story).certificates, // which there are, and whom the members trust
+	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
 
 func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
@@ -152,6 +155,15 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("tls") {
 		spec.TLS.Mode = v1alpha1.TLSMode(a["tls"])
 	}
+	if a.has("leaf") {
+		spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = duration(a["leaf"]), duration(a["ca"])
+	}
+	if a.has("sans") {
+		spec.TLS.ExtraSANs = strings.Split(a["sans"], ",")
+	}
+	if spec.TLS.Mode == v1alpha1.TLSSecrets {
+		spec.TLS.Secrets = &v1alpha1.SecretsTLS{Server: "their-server", Peer: "their-peer", Operator: "their-operator"}
+	}
 	if a.has("version") {
 		spec.Version = a["version"]
 	}
@@ -167,6 +179,31 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
 	}
+}
+
+func (s *story) secret(a args) string {
+	life := 1000 * time.Hour
+	if a.has("life") {
+		life = duration(a["life"])
+	}
+	c := hooks.Certificate{NotBefore: s.w.Now, NotAfter: s.w.Now.Add(life), Client: true}
+	for _, what := range []string{"server", "peer", "operator"} {
+		if !a.has(what) {
+			continue
+		}
+		switch what {
+		case "operator":
+			c.CommonName = "root"
+		case "peer":
+			c.CommonName = "demo:peers"
+			fallthrough
+		default:
+			c.Server, c.Names = true, []string{"*.demo-peers.default.svc", "demo.default.svc"}
+		}
+		authority := cmp.Or(a["authority"], "theirs")
+		s.w.Provide("their-"+what, "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c, a.has("flaw"))
+	}
+	return ""
 }
 
 func (s *story) delete(a args) string {
@@ -212,9 +249,14 @@ func (s *story) node(a args) string {
 }
 
 func (s *story) kubelet(a args) string {
-	if a.has("pod") {
+	switch {
+	case a.has("slow"):
+		s.w.SlowFiles[a["slow"]] = true
+	case a.has("prompt"):
+		delete(s.w.SlowFiles, a["prompt"])
+	case a.has("pod"):
 		s.w.Kubelet(a["pod"])
-	} else {
+	default:
 		s.w.Kubelets()
 	}
 	return ""
@@ -306,7 +348,7 @@ func duration(text string) time.Duration {
 
 func (s *story) sync(a args) string {
 	crash := world.Crash{At: world.Point(a["crash"]), Writes: a.number("n", 0), Backwards: a["order"] == "backwards"}
-	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind} {
+	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.SecretKind} {
 		if a.has(string(kind)) {
 			crash.Object = world.Key{Kind: kind, Name: a[string(kind)]}
 		}
@@ -376,25 +418,37 @@ func lost(c *world.Call) string {
 
 func (s *story) writes() string {
 	var b strings.Builder
-	for _, line := range together(s.w.TakeLog()) {
+	for _, line := range shortened(s.w.TakeLog()) {
 		b.WriteString("  " + line + "\n")
 	}
 	return b.String()
 }
 
-// together tells what is made of one kind of Secret in one line.
-func together(log []string) []string {
-	const sign = "+ secret "
+// shortened tells what is made of several Secrets in one line, and what is the same about several that change, or about pods whose
+// certificates do.
+func shortened(log []string) []string {
 	var lines []string
+	last := ""
 	for _, line := range log {
-		name, made := strings.CutPrefix(line, sign)
-		if last := len(lines) - 1; made && last >= 0 && strings.HasPrefix(lines[last], sign) {
-			lines[last] += ", " + name
+		verb, name, rest := parts(line)
+		what := verb + " " + rest
+		if n := len(lines) - 1; n >= 0 && what == last && (strings.HasSuffix(verb, " secret") || rest == "serves") {
+			lines[n] = strings.TrimSuffix(lines[n], rest)
+			lines[n] = strings.TrimSpace(strings.TrimSuffix(lines[n], " ") + ", " + name + " " + rest)
 			continue
 		}
-		lines = append(lines, line)
+		lines, last = append(lines, line), what
 	}
 	return lines
+}
+
+// parts of a line of the log: sign and kind, name, and what more there is.
+func parts(line string) (verb, name, rest string) {
+	words := strings.SplitN(line, " ", 4)
+	if words[0] == "!" || len(words) < 3 {
+		return line, "", ""
+	}
+	return words[0] + " " + words[1], words[2], strings.Join(words[3:], "")
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/world"
 )
 
 // check is how things are: what the status says first, then what is.
@@ -45,6 +46,52 @@ func (s *story) check(args) string {
 		return "nothing is left\n"
 	}
 	return b.String()
+}
+
+// certificates are the Secrets, and whom each running member trusts: in clients, and where that differs, in peers.
+func (s *story) certificates(args) string {
+	var lines []string
+	for _, secret := range s.w.Secrets() {
+		if secret.Certificate == nil {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s, trusts %s", secret.Name, world.Describe(secret), world.IDs(secret.Trust))
+		if secret.Previous != nil {
+			line += ", keeps " + secret.Previous.ID
+		}
+		if secret.Flaw != "" {
+			line += "; " + secret.Flaw
+		}
+		lines = append(lines, line)
+	}
+	for _, pod := range s.w.Pods() {
+		proc, runs := s.w.Procs[pod.UID]
+		if !runs {
+			continue
+		}
+		line := pod.Name + ": trusts " + world.IDs(proc.Clients)
+		if peers := world.IDs(proc.Peers); peers != world.IDs(proc.Clients) {
+			line += ", in peers " + peers
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(together(lines, ":"), "\n") + "\n"
+}
+
+// together tells in one line what is said of several names: what follows the sign must be the same.
+func together(lines []string, sign string) []string {
+	var told []string
+	last := ""
+	for _, line := range lines {
+		name, rest, _ := strings.Cut(line, sign)
+		if n := len(told) - 1; n >= 0 && rest == last {
+			before, _, _ := strings.Cut(told[n], sign)
+			told[n] = before + ", " + name + sign + rest
+			continue
+		}
+		told, last = append(told, line), rest
+	}
+	return told
 }
 
 func (s *story) members(id uint64) []string {

@@ -1,13 +1,13 @@
 package world
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/etcdops"
@@ -58,8 +58,10 @@ func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
 	}
 	files := Files{Server: found["server"], Peer: found["peer"]}
 	if w.Files[pod.UID] != files {
+		before := w.Files[pod.UID]
 		w.Files[pod.UID] = files
 		w.Changes++
+		w.Oracle.afterFiles(w, pod, before)
 	}
 	return ""
 }
@@ -192,31 +194,52 @@ func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secr
 	return o.Related.Secrets[name]
 }
 
+// Provide makes or replaces a Secret that somebody else keeps for a cluster: this certificate, signed by one authority of theirs, with
+// those that are to be trusted. Theirs never expire. Flawed, its key is another one's.
+func (w *World) Provide(name, cluster, signer string, trusted []string, c hooks.Certificate, flawed bool) {
+	c.ID, c.Key, c.Issuer = w.number("certificate"), w.number("key"), signer
+	s := &hooks.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hooks.LabelCluster: cluster}}, Type: corev1.SecretTypeTLS,
+		Keys: []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate}, Certificate: &c,
+	}
+	for _, a := range trusted {
+		s.Trust = append(s.Trust, hooks.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a, NotAfter: w.Now.AddDate(100, 0, 0), Authority: true})
+	}
+	if flawed {
+		s.Flaw = "tls.key does not belong to tls.crt, or can't be read"
+	}
+	if old := w.Secret(name); old != nil {
+		s.ObjectMeta = old.ObjectMeta
+		w.put(SecretKind, s)
+		return
+	}
+	_ = w.create(SecretKind, s)
+}
+
 // Describe says what the certificate of a Secret is in words: whose signature it carries, and until when.
 func Describe(s *hooks.Secret) string {
 	c := s.Certificate
-	switch {
-	case c == nil:
+	if c == nil {
 		return "no certificate"
-	case c.Authority:
-		return fmt.Sprintf("authority %s until %s", CommonNames([]hooks.Certificate{*c})[0], c.NotAfter.Format(time.DateTime))
 	}
-	by := "nobody known"
-	for _, t := range s.Trust {
-		if t.Key == c.Issuer {
-			by = CommonNames([]hooks.Certificate{t})[0]
-		}
+	until := " until " + c.NotAfter.Format("2006-01-02 15:04")
+	if c.Authority {
+		return "authority " + c.ID + until
 	}
-	return fmt.Sprintf("signed by %s until %s", by, c.NotAfter.Format(time.DateTime))
+	i := slices.IndexFunc(s.Trust, func(t hooks.Certificate) bool { return t.Key == c.Issuer })
+	if i < 0 {
+		return "signed by nobody known" + until
+	}
+	return "signed by " + s.Trust[i].ID + until
 }
 
-// CommonNames are the last words of the authorities' names: when they were made.
-func CommonNames(authorities []hooks.Certificate) []string {
-	var names []string
+// IDs of authorities in one string.
+func IDs(authorities []hooks.Certificate) string {
+	var all []string
 	for _, c := range authorities {
-		names = append(names, c.CommonName[strings.LastIndex(c.CommonName, " ")+1:])
+		all = append(all, c.ID)
 	}
-	return names
+	return strings.Join(all, " and ")
 }
 
 // Secret of this name, or nil.

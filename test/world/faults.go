@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -37,7 +38,14 @@ func (w *World) WipeStatus() {
 }
 
 // Delete is kubectl delete: a pod stops within its grace period, a claim in use stays until its pod is gone.
-func (w *World) Delete(kind Kind, name string) error { return w.remove(kind, name, "") }
+func (w *World) Delete(kind Kind, name string) error {
+	err := w.remove(kind, name, "")
+	if c := w.Cluster(); c != nil && kind == SecretKind {
+		gone := func(secret string) bool { return w.Secret(secret) == nil }
+		w.Oracle.uprooted = w.Oracle.uprooted || gone(hooks.CASecret(c.Name)) && (gone(c.Name+"-peer-tls") || gone(c.Name+"-operator-tls"))
+	}
+	return err
+}
 
 // KillPod takes the pod away at once, as a forced deletion does.
 func (w *World) KillPod(name string) {

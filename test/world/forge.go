@@ -62,7 +62,7 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 func (w *World) authority(r hooks.Authority, old, inherit *hooks.Secret) *hooks.Secret {
 	key := w.number("key")
 	own := hooks.Certificate{
-		ID: w.number("certificate"), CommonName: r.CommonName, Subject: "subject of " + key, Key: key, Issuer: key,
+		ID: w.numberAuthority(), CommonName: r.CommonName, Subject: "subject of " + key, Key: key, Issuer: key,
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true,
 	}
 	s := &hooks.Secret{Keys: []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate}, Certificate: &own, Trust: []hooks.Certificate{own}}
@@ -101,6 +101,12 @@ func (w *World) leaf(r hooks.Leaf, signer *hooks.Secret) (*hooks.Secret, error) 
 	}
 	s.Flaw = flaw(s)
 	return s, nil
+}
+
+// numberAuthority is the ID of a new authority, short, because stories tell it.
+func (w *World) numberAuthority() string {
+	w.Authorities++
+	return "A" + strconv.Itoa(w.Authorities)
 }
 
 // number is a new one of its kind.

@@ -522,10 +522,10 @@ func mergeSecret(o, want *hooks.Secret) []string {
 		changed = append(changed, Describe(want))
 	}
 	if !reflect.DeepEqual(o.Trust, want.Trust) {
-		changed = append(changed, "trusts "+strings.Join(CommonNames(want.Trust), " and "))
+		changed = append(changed, "trusts "+IDs(want.Trust))
 	}
 	if o.Previous != nil && want.Previous == nil {
-		changed = append(changed, "the previous one is gone")
+		changed = append(changed, "without the previous one")
 	}
 	if len(changed) == 0 && !reflect.DeepEqual([]any{o.Type, o.Keys, o.Flaw}, []any{want.Type, want.Keys, want.Flaw}) {
 		changed = append(changed, "data")

@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S18).
+// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S19).
 type Oracle struct {
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
@@ -28,6 +29,8 @@ type Oracle struct {
 	learned map[uint64]bool
 	// orphaned is set when somebody asked for the children to be kept (S17).
 	orphaned bool
+	// uprooted is set when somebody took the authority and a certificate away (S19).
+	uprooted bool
 }
 
 func newOracle() Oracle {
@@ -133,6 +136,22 @@ func (o *Oracle) takeIdentity(w *World, d Dir, place string) error {
 func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	if w.quorate(before) && !w.quorate(w.Etcd.Clusters[before.ID]) {
 		w.violate("S1", "%s took the quorum away", step)
+	}
+}
+
+// afterFiles looks at what certificates that have just arrived in a pod do to its member: whoever took the ones before must take
+// them (S19). Where somebody has taken the authority and what it signed away at once, nobody can know what the members trust; and
+// what others keep is theirs to judge.
+func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
+	now := w.Files[pod.UID]
+	if before.Peer == nil || o.uprooted || len(now.Peer.OwnerReferences) == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Procs)) {
+		proc := w.Procs[name]
+		if why := rejects(proc.Peers, now.Peer.Certificate, w.Now); why != "" && rejects(proc.Peers, before.Peer.Certificate, w.Now) == "" {
+			w.violate("S19", "%s does not take the certificate that %s shows now: %s", proc.Pod, pod.Name, why)
+		}
 	}
 }
 

@@ -46,8 +46,8 @@ type World struct {
 	// the Secrets.
 	Files     map[types.UID]Files
 	SlowFiles map[string]bool
-	// Forged counts certificates and keys.
-	Forged int
+	// Forged counts certificates and keys, Authorities those of the clusters.
+	Forged, Authorities int
 	// BadImages can't be pulled.
 	BadImages map[string]bool
 
