@@ -318,6 +318,9 @@ func (v *view) findLacking() []string {
 	if !encrypted(v.Cluster) {
 		return nil
 	}
+	if why := v.withoutCertManager(); why != "" {
+		return []string{why}
+	}
 	var list []string
 	for _, l := range v.leaves {
 		if !l.server && l.what != "operator" {
@@ -340,7 +343,7 @@ func (v *view) flaw(l leaf) string {
 		if mode(v.Cluster) == v1alpha1.TLSSecrets {
 			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and ca.crt", LabelCluster, v.Cluster.Name)
 		}
-		return "it is not there yet"
+		return "it is not there yet" + v.unissued(l.secret)
 	}
 	c := s.Certificate
 	switch {
@@ -408,15 +411,19 @@ func (v *view) served() string {
 
 // distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
 func (v *view) distrusts(m *member) (string, bool) {
+	const why = "it trusts other certificate authorities than it should"
 	if m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
 		return "", false
+	}
+	if provided(v.Cluster) {
+		return why, v.begunOtherwise(m)
 	}
 	server, peer := v.secret(serverSecret(v.Cluster)), v.secret(peerSecret(v.Cluster))
 	if !sameTrust(server.Trust, peer.Trust) {
 		return "", false // one of them is about to follow
 	}
 	wanted := subjects(server.Trust)
-	return "it trusts other certificate authorities than it should", !slices.Equal(wanted, m.health.Trusts)
+	return why, !slices.Equal(wanted, m.health.Trusts)
 }
 
 func subjects(trust []Certificate) []string {

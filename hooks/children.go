@@ -21,7 +21,7 @@ func children(v *view, said *verdict) Desired {
 	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
 		return asObserved(v.Observation)
 	}
-	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), ConfigMaps: records(v)}
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v)}
 	switch {
 	case v.epoch == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
@@ -345,6 +345,9 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
 	v.noteServed(pod)
+	if provided(v.Cluster) {
+		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
+	}
 	return pod
 }
 
@@ -375,7 +378,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts))
 	v.noteServed(&pod)
 	if v.epoch == nil {
 		return &pod

@@ -42,13 +42,14 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 // asObserved is every child as it is.
 func asObserved(o Observation) Desired {
 	return Desired{
-		Services:   keptAll(o.Cluster, o.Children.Services),
-		Budgets:    keptAll(o.Cluster, o.Children.Budgets),
-		Policies:   keptAll(o.Cluster, o.Children.Policies),
-		Secrets:    keptSecrets(o),
-		ConfigMaps: keptAll(o.Cluster, o.Children.ConfigMaps),
-		Claims:     keptAll(o.Cluster, o.Children.Claims),
-		Pods:       keptAll(o.Cluster, o.Children.Pods),
+		Services:     keptAll(o.Cluster, o.Children.Services),
+		Budgets:      keptAll(o.Cluster, o.Children.Budgets),
+		Policies:     keptAll(o.Cluster, o.Children.Policies),
+		Secrets:      keptSecrets(o),
+		Certificates: keptAll(o.Cluster, o.Children.Certificates),
+		ConfigMaps:   keptAll(o.Cluster, o.Children.ConfigMaps),
+		Claims:       keptAll(o.Cluster, o.Children.Claims),
+		Pods:         keptAll(o.Cluster, o.Children.Pods),
 	}
 }
 

@@ -35,11 +35,12 @@ type Because struct {
 
 // Desired are the children that should exist, each kind sorted by name.
 type Desired struct {
-	Services   []*corev1.Service
-	Budgets    []*policyv1.PodDisruptionBudget
-	Policies   []*networkingv1.NetworkPolicy
-	Secrets    []*DesiredSecret
-	ConfigMaps []*corev1.ConfigMap
-	Claims     []*corev1.PersistentVolumeClaim
-	Pods       []*corev1.Pod
+	Services     []*corev1.Service
+	Budgets      []*policyv1.PodDisruptionBudget
+	Policies     []*networkingv1.NetworkPolicy
+	Secrets      []*DesiredSecret
+	Certificates []*CertManagerCertificate
+	ConfigMaps   []*corev1.ConfigMap
+	Claims       []*corev1.PersistentVolumeClaim
+	Pods         []*corev1.Pod
 }

@@ -24,6 +24,7 @@
 //	children.go     which pods, claims and records should exist
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
+//	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions

@@ -30,6 +30,9 @@ const (
 	AnnotationNextMember = domain + "next-member"
 	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in certificates.go.
 	AnnotationServes = domain + "serves"
+	// AnnotationTrusts holds, on a pod whose certificates come from others, the authorities that it was made with: see trusted in
+	// issuance.go.
+	AnnotationTrusts = domain + "trusts"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.

@@ -51,6 +51,8 @@ type Children struct {
 	Budgets    map[string]*policyv1.PodDisruptionBudget
 	Secrets    map[string]*Secret
 	Policies   map[string]*networkingv1.NetworkPolicy
+	// Certificates are cert-manager's; nil when the CompositeController has no rule for them.
+	Certificates map[string]*CertManagerCertificate
 }
 
 // Related are the observed objects that are somebody else's, by name: see [RelatedSelector].

@@ -73,7 +73,10 @@ func (v *view) lastHolds() []string {
 }
 
 func certify(v *view) *verdict {
-	if len(v.lacking) == 0 {
+	switch {
+	case v.estranged != "":
+		return &verdict{message: v.estranged, resync: patience}
+	case len(v.lacking) == 0:
 		return nil
 	}
 	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), resync: patience}

@@ -19,6 +19,8 @@ type Secret struct {
 	Certificate *Certificate
 	// Trust are the certificates of ca.crt, in its order.
 	Trust []Certificate
+	// Anchors are those of Trust that the certificate leads to, over the others in tls.crt.
+	Anchors []Certificate
 	// Previous is the first certificate of previous.crt: the authority before this one, while it still signs.
 	Previous *Certificate
 	// Flaw says why what tls.crt, tls.key and ca.crt hold can't be used together, such as "tls.key does not belong to

@@ -169,6 +169,9 @@ func security(v *view) (reason, message string, secured bool) {
 	if len(v.lacking) > 0 {
 		return "CertificatesLacking", strings.Join(v.lacking, "; "), false
 	}
+	if v.estranged != "" {
+		return "AuthorityChanged", v.estranged, false
+	}
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {
 		if observed := v.secret(c.Secret).Certificate; v.Now.After(observed.late()) {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -248,11 +249,19 @@ func (j *judgement) mayRestart(m *member) bool {
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
 func (j *judgement) outTrusted(m *member) bool {
 	s := j.v.secret(serverSecret(j.o.Cluster))
-	return encrypted(j.o.Cluster) && s != nil && len(m.health.Trusts) > 0 && !slices.Equal(subjects(s.Trust), m.health.Trusts)
+	if !encrypted(j.o.Cluster) || s == nil || len(m.health.Trusts) == 0 {
+		return false
+	}
+	begun, known := begunWith(m.pod)
+	return !slices.Equal(subjects(s.Trust), m.health.Trusts) || provided(j.o.Cluster) && known && !maps.Equal(begun, j.v.trusted())
 }
 
 // secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
 func (j *judgement) secrets() {
+	if provided(j.o.Cluster) {
+		j.provided()
+		return
+	}
 	if mode(j.o.Cluster) != v1alpha1.TLSAuto {
 		return
 	}
@@ -288,6 +297,29 @@ func (j *judgement) peersFirst(ca string, desired map[string]*DesiredSecret) {
 	server, peer, authority := desired[serverSecret(j.o.Cluster)], j.o.Children.Secrets[peerSecret(j.o.Cluster)], j.o.Children.Secrets[ca]
 	ahead := server != nil && server.Make != nil && peer != nil && authority != nil && !sameTrust(peer.Trust, authority.Trust)
 	j.require(!ahead, "S19", "the servers are to trust an authority before the peers do")
+}
+
+// provided checks that no member is restarted or added that would show the others what they don't take, and that no Certificate is
+// lost.
+func (j *judgement) provided() {
+	server := j.v.secret(serverSecret(j.o.Cluster))
+	for _, m := range j.v.members {
+		_, adds := j.d.Step.(AddLearner)
+		goes := m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && j.v.replicas > 0
+		if !goes && !adds || server == nil || len(server.Anchors) == 0 {
+			continue
+		}
+		for _, o := range j.v.members {
+			knows := len(o.health.Trusts) == 0 || o.pod == nil || o.pod.DeletionTimestamp != nil ||
+				slices.ContainsFunc(server.Anchors, func(a Certificate) bool { return slices.Contains(o.health.Trusts, a.Subject) })
+			j.require(knows || o == m && goes, "S19", "a member is to show others the certificate in Secret %s, which %s does not take", server.Name, o.name)
+		}
+	}
+	for name := range j.o.Children.Certificates {
+		kept := slices.ContainsFunc(j.d.Children.Certificates, func(c *CertManagerCertificate) bool { return c.Name == name })
+		leaf := slices.ContainsFunc(j.v.leaves, func(l leaf) bool { return l.secret == name })
+		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
+	}
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.

@@ -28,7 +28,9 @@ type view struct {
 	template string // hash of the pod template that the spec asks for
 	leaves   []leaf
 	lacking  []string // which certificates are not in order, and why
-	serves   string   // identifies the certificates that members are to show
+	// estranged says which certificate from others running members don't take, and what to do; empty for none
+	estranged string
+	serves    string // identifies the certificates that members are to show
 }
 
 // member is one entry of etcd's list with what belongs to it.
@@ -80,6 +82,7 @@ func newView(o Observation) *view {
 	v.template = templateHash(&o.Cluster.Spec)
 	v.leaves = leaves(o.Cluster)
 	v.lacking, v.serves = v.findLacking(), v.served()
+	v.estranged = v.findEstranged()
 	return v
 }
 

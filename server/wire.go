@@ -34,6 +34,8 @@ const (
 	groupBudgets    = "PodDisruptionBudget.policy/v1"
 	groupSecrets    = "Secret.v1"
 	groupPolicies   = "NetworkPolicy.networking.k8s.io/v1"
+	// groupCertificates is there only where the CompositeController has a rule for it.
+	groupCertificates = "Certificate.cert-manager.io/v1"
 )
 
 // request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). The
@@ -170,7 +172,7 @@ func (r *request) check() error {
 	return cmp.Or(sameNamespace(groupPods, ns, c.Pods), sameNamespace(groupClaims, ns, c.Claims),
 		sameNamespace(groupConfigMaps, ns, c.ConfigMaps), sameNamespace(groupServices, ns, c.Services),
 		sameNamespace(groupBudgets, ns, c.Budgets), sameNamespace(groupSecrets, ns, c.Secrets),
-		sameNamespace(groupPolicies, ns, c.Policies))
+		sameNamespace(groupPolicies, ns, c.Policies), sameNamespace(groupCertificates, ns, c.Certificates))
 }
 
 func sameNamespace[T metav1.Object](group, namespace string, objects map[string]T) error {
@@ -224,6 +226,10 @@ func decodeChildren(in *jsontext.Decoder, r *request) error {
 		case groupPolicies:
 			return group(in, field(key), "networking.k8s.io/v1", "NetworkPolicy", &c.Policies, func(w *wire[networkingv1.NetworkPolicySpec, struct{}]) *networkingv1.NetworkPolicy {
 				return &networkingv1.NetworkPolicy{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec}
+			})
+		case groupCertificates:
+			return group(in, field(key), "cert-manager.io/v1", "Certificate", &c.Certificates, func(w *wire[hooks.CertManagerSpec, hooks.CertManagerStatus]) *hooks.CertManagerCertificate {
+				return &hooks.CertManagerCertificate{ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
 		case groupSecrets:
 			r.secrets = map[string]map[string][]byte{}
@@ -466,7 +472,7 @@ type answerMeta struct {
 func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, resync time.Duration, finalized *bool) ([]byte, error) {
 	a := answer{
 		Status:             status,
-		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.Policies)+len(d.Secrets)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
+		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.Policies)+len(d.Secrets)+len(d.Certificates)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
 		ResyncAfterSeconds: resync.Seconds(),
 		Finalized:          finalized,
 	}
@@ -502,6 +508,9 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 			return nil, err
 		}
 		add("v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data})
+	}
+	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
+		add("cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
 	}
 	for _, o := range d.ConfigMaps {
 		add("v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})

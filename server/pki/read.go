@@ -51,35 +51,44 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 	if previous, err := certificates(data[hooks.KeyPreviousCertificate]); err == nil {
 		read.Previous = describe(previous[0])
 	}
-	read.Flaw = flaw(chain, trust, data)
+	for i, c := range trust {
+		if leads(chain, c) {
+			read.Anchors = append(read.Anchors, read.Trust[i])
+		}
+	}
+	read.Flaw = flaw(read.Anchors, data)
 }
 
 // flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is for
 // whoever knows the time.
-func flaw(chain, trust []*x509.Certificate, data map[string][]byte) string {
+func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
 	if len(data[hooks.KeyPrivate]) == 0 {
 		return "tls.key is missing"
 	}
 	if _, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate]); err != nil {
 		return "tls.key does not belong to tls.crt, or can't be read"
 	}
-	between := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		between.AddCert(c)
-	}
-	roots := x509.NewCertPool()
-	for _, c := range trust {
-		roots.AddCert(c)
-	}
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, CurrentTime: chain[0].NotBefore.Add(chain[0].NotAfter.Sub(chain[0].NotBefore) / 2),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-	})
-	// An authority that has expired before the middle of the leaf's life is a matter of time too.
-	if invalid := (x509.CertificateInvalidError{}); err != nil && !(errors.As(err, &invalid) && invalid.Reason == x509.Expired) {
+	if len(anchors) == 0 {
 		return "tls.crt is not signed by an authority in ca.crt"
 	}
 	return ""
+}
+
+// leads reports whether the first certificate of a chain leads to this authority, at the first moment at which all of them are valid.
+func leads(chain []*x509.Certificate, authority *x509.Certificate) bool {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AddCert(authority)
+	at := authority.NotBefore
+	for i, c := range chain {
+		if i > 0 {
+			between.AddCert(c)
+		}
+		if c.NotBefore.After(at) {
+			at = c.NotBefore
+		}
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err == nil
 }
 
 var errNone = errors.New("there is no certificate in it")
