@@ -90,7 +90,7 @@ func (v *view) certificate(l leaf) *CertManagerCertificate {
 	c.Spec.PrivateKey.Algorithm, c.Spec.PrivateKey.Size, c.Spec.PrivateKey.RotationPolicy = "ECDSA", 256, "Always"
 	c.Spec.SecretTemplate.Labels = map[string]string{LabelCluster: v.Cluster.Name}
 	for _, name := range l.names {
-		if address(name) {
+		if numeric(name) {
 			c.Spec.IPAddresses = append(c.Spec.IPAddresses, name)
 		} else {
 			c.Spec.DNSNames = append(c.Spec.DNSNames, name)
@@ -106,8 +106,8 @@ func (v *view) certificate(l leaf) *CertManagerCertificate {
 	return c
 }
 
-// address reports whether a name is an IP address: a colon is in no host's name, and none ends in a number.
-func address(name string) bool {
+// numeric reports whether a name is an IP address: a colon is in no host's name, and none ends in a number.
+func numeric(name string) bool {
 	_, err := strconv.Atoi(name[strings.LastIndex(name, ".")+1:])
 	return err == nil || strings.Contains(name, ":")
 }
