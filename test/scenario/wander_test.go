@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/world"
@@ -23,7 +24,7 @@ func TestWander(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			s := newStory()
 			s.w.Watch = false
-			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)]})
+			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)], "leaf": "100h", "ca": "200h"})
 			var told strings.Builder
 			for range 5 + r.IntN(60) {
 				told.WriteString(s.wander(r))
@@ -49,7 +50,7 @@ func (s *story) wander(r *rand.Rand) string {
 	}
 	pods, claims := s.names()
 	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes}, {At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
-	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind}
+	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind, world.SecretKind}
 	pod, claim, kind := pick(pods), pick(claims), kinds[r.IntN(len(kinds))]
 	do := func(what string, with any, f func()) string {
 		f()
@@ -74,6 +75,12 @@ func (s *story) wander(r *rand.Rand) string {
 	case n < 84:
 		size := int32(1 + r.IntN(5))
 		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
+	case n < 85:
+		hours := time.Duration(1+r.IntN(30)) * time.Hour
+		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
+	case n < 86 && r.IntN(3) == 0:
+		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token"})
+		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
 	case n < 86:
 		return do("write", "", func() { s.w.Write(1 + r.IntN(20)) })
 	case n < 87:
@@ -123,7 +130,14 @@ func (s *story) names() (pods, claims []string) {
 // recover ends all faults that can end.
 func (s *story) recover() string {
 	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
-	return s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+	if s.w.Cluster().Status.Phase != "Blind" {
+		return told
+	}
+	for _, pod := range s.w.Pods() { // as a person does whose members trust none of the authorities that are left
+		s.w.Restart(pod.Name)
+	}
+	return told + "restart all\n" + s.stabilize(args{})
 }
 
 // alive reports whether a majority of the voters still has data to come back with.
