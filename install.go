@@ -46,6 +46,7 @@ type installation struct {
 	image                              string // empty: the manifests'
 	caller                             caller
 	credentials                        credentials
+	certManager                        bool
 }
 
 // install prints all that quorate needs in a cluster as YAML, with a new certificate and a new token, or those of an
@@ -59,6 +60,7 @@ func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller and of its service account, metacontroller")
 	flags.StringVar(&version, "metacontroller", "4.16", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md)")
 	flags.StringVar(&i.image, "image", "", "`image` of Quorate; empty for the one of this release")
+	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
 	flags.StringVar(&keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
 		return err
@@ -243,6 +245,11 @@ func (i *installation) objects() ([]object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if i.certManager {
+		if err := addComponent(objects, manifests.CertManager); err != nil {
+			return nil, err
+		}
+	}
 	for _, o := range objects {
 		i.adapt(o)
 	}
@@ -418,6 +425,48 @@ func readObjects(file string) ([]object, error) {
 		}
 	}
 	return all, nil
+}
+
+// addComponent carries out the patches of a kustomize component. Each adds a value to the end of a list, which must be there.
+func addComponent(objects []object, folder string) error {
+	var k struct {
+		Patches []struct {
+			Target struct{ Kind, Name string }
+			Path   string
+		}
+	}
+	text, err := fs.ReadFile(manifests.Files, folder+"/kustomization.yaml")
+	if err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return fmt.Errorf("manifests/%s/kustomization.yaml: %w", folder, err)
+	}
+	for _, p := range k.Patches {
+		var additions []struct {
+			Path  string
+			Value any
+		}
+		text, err := fs.ReadFile(manifests.Files, folder+"/"+p.Path)
+		if err != nil {
+			return err
+		}
+		if err := yaml.Unmarshal(text, &additions); err != nil {
+			return fmt.Errorf("manifests/%s/%s: %w", folder, p.Path, err)
+		}
+		for _, o := range objects {
+			if o["kind"] != p.Target.Kind || at(o, "metadata")["name"] != p.Target.Name {
+				continue
+			}
+			for _, a := range additions {
+				path := strings.Split(strings.Trim(a.Path, "/-"), "/")
+				last := len(path) - 1
+				within := at(o, path[:last]...)
+				within[path[last]] = append(within[path[last]].([]any), a.Value)
+			}
+		}
+	}
+	return nil
 }
 
 func addLabels(o object, pairs map[string]string) {

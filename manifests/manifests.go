@@ -3,10 +3,13 @@ package manifests
 
 import "embed"
 
-// Files are the kinds and the base installation.
+// Files are the kinds, the base installation, and what can be added to it.
 //
-//go:embed crds/*.yaml base/*.yaml
+//go:embed crds/*.yaml base/*.yaml components/*/*.yaml
 var Files embed.FS
 
 // Folders are the kustomizations of manifests/default, in its order.
 var Folders = []string{"crds", "base"}
+
+// CertManager is the component for clusters with cert-manager: patches that add to lists.
+const CertManager = "components/cert-manager"
