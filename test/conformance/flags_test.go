@@ -4,6 +4,9 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/pki"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -58,23 +62,44 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-// flagsOf are the flags of a member with these options, but for its name, its directory and its addresses: those are of a pod.
+// flagsOf are the flags of a member with these options, but for its name, its directory and its addresses: those are of a pod. The
+// certificates that they name are in a folder of the test.
 func flagsOf(t *testing.T, version string, options v1alpha1.Options) []string {
 	t.Helper()
-	command := podOf(t, version, options).Spec.Containers[0].Command
+	pod, secrets := podOf(t, version, options)
+	command, dir := pod.Spec.Containers[0].Command, mount(t, pod, secrets)
 	var flags []string
 	for _, flag := range command[1:] {
 		name, _, _ := strings.Cut(flag, "=")
 		if name != "--name" && name != "--data-dir" && !strings.HasSuffix(name, "-urls") {
-			flags = append(flags, flag)
+			flags = append(flags, strings.ReplaceAll(flag, hooks.CertificateDir, dir))
 		}
 	}
 	require.GreaterOrEqual(t, len(flags), 5)
 	return flags
 }
 
-// podOf is the first pod of a new cluster: what is answered is fed back until it is there.
-func podOf(t *testing.T, version string, options v1alpha1.Options) *corev1.Pod {
+// mount writes what the pod's projected volume holds into a folder, as the kubelet does.
+func mount(t *testing.T, pod *corev1.Pod, secrets map[string]map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			for _, item := range source.Secret.Items {
+				path := filepath.Join(dir, item.Path)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				require.NoError(t, os.WriteFile(path, secrets[source.Secret.Name][item.Key], 0o600))
+			}
+		}
+	}
+	return dir
+}
+
+// podOf is the first pod of a new cluster, and its Secrets: what is answered is fed back until it is there.
+func podOf(t *testing.T, version string, options v1alpha1.Options) (*corev1.Pod, map[string]map[string][]byte) {
 	t.Helper()
 	o := hooks.Observation{
 		Cluster: &v1alpha1.EtcdCluster{
@@ -86,16 +111,31 @@ func podOf(t *testing.T, version string, options v1alpha1.Options) *corev1.Pod {
 		},
 		Now: time.Now(),
 	}
+	secrets := map[string]map[string][]byte{}
 	for range 5 {
 		d := hooks.Decide(o)
 		if len(d.Children.Pods) > 0 {
-			return d.Children.Pods[0]
+			return d.Children.Pods[0], secrets
 		}
+		o.Children.Secrets = made(t, d.Children.Secrets, secrets)
 		o.Children.ConfigMaps = stored(d.Children.ConfigMaps)
 		o.Children.Claims = stored(d.Children.Claims)
 	}
 	t.Fatal("no pod is ever made")
-	return nil
+	return nil, nil
+}
+
+// made carries the recipes out into secrets, and is what decisions see of it.
+func made(t *testing.T, wanted []*hooks.DesiredSecret, secrets map[string]map[string][]byte) map[string]*hooks.Secret {
+	t.Helper()
+	observed, before := map[string]*hooks.Secret{}, maps.Clone(secrets)
+	for _, s := range wanted {
+		data, err := pki.Make(s.Name, s.Make, before)
+		require.NoError(t, err)
+		secrets[s.Name] = data
+		observed[s.Name] = pki.Read(&corev1.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type, Data: data})
+	}
+	return observed
 }
 
 func stored[T any, P interface {

@@ -40,10 +40,7 @@ func NewAuthority(t testing.TB) *Authority {
 	must(t, err)
 	a.write("ca.crt", "CERTIFICATE", der)
 
-	server := a.sign("", net.IPv4(127, 0, 0, 1))
-	a.write("server.crt", "CERTIFICATE", server.Certificate[0])
-	a.writeKey("server.key", server.PrivateKey.(*ecdsa.PrivateKey))
-
+	a.Renew()
 	signer := newKey(t)
 	public, err := x509.MarshalPKIXPublicKey(signer.Public())
 	must(t, err)
@@ -51,6 +48,16 @@ func NewAuthority(t testing.TB) *Authority {
 	a.writeKey("jwt.key", signer)
 	return a
 }
+
+// Renew gives the members another certificate.
+func (a *Authority) Renew() {
+	server := a.sign("", net.IPv4(127, 0, 0, 1))
+	a.write("server.crt", "CERTIFICATE", server.Certificate[0])
+	a.writeKey("server.key", server.PrivateKey.(*ecdsa.PrivateKey))
+}
+
+// Certificate of the authority itself.
+func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
