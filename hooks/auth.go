@@ -151,8 +151,9 @@ func accessOf(a v1alpha1.Access) access {
 	return 0
 }
 
-// PasswordSecret names the Secret of a user's generated password; its key is `password`.
-func PasswordSecret(cluster, user string) string { return cluster + "-user-" + user }
+// PasswordSecret names the Secret of a user's generated password; its key is `password`. No cluster's name has a dot, so that no other
+// cluster's Secret has this name.
+func PasswordSecret(cluster, user string) string { return cluster + "-user." + user }
 
 // passwordKey is the key of a password in a Secret that names no other.
 const passwordKey = "password"
@@ -421,14 +422,15 @@ func PasswordFlaw(password string) string {
 	return ""
 }
 
-// missing says why there is no password; nil when the Secret has the key. Whether what is there will do is for the edge to say
-// ([PasswordFlaw]).
+// missing says why there is no password that will do; nil when there is.
 func (p PasswordFrom) missing(s *Secret) error {
 	switch {
 	case s == nil:
 		return fmt.Errorf("%s: there is no Secret %s; create it, with the password under the key %q", p.Field, p.Secret, p.Key)
 	case !s.has(p.Key):
 		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
+	case s.Unfit[p.Key] != "":
+		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
 	}
 	return nil
 }

@@ -26,24 +26,35 @@ func authorize(v *view) *verdict {
 	switch {
 	case err != nil:
 		return nil // the condition Authorized says it; nothing else has to wait for that
-	case v.authorized():
-		return nil
+	case v.tried():
+		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !authRecorded(old, want):
 		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: soon}
-	case old.Applied == want.Hash() && v.Now.Unix()%authLook >= authGate:
+	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}
 	return v.change(Authorize{Want: want}, "applying users and roles")
 }
 
-// authorized reports whether this very call has applied the users and roles.
-func (v *view) authorized() bool {
-	if v.Taken == nil || v.Taken.Err != "" {
+// offset spreads the slow look of many clusters over time.
+func (v *view) offset() int64 {
+	n := int64(0)
+	for _, c := range string(v.Cluster.UID) {
+		n = (n*31 + int64(c)) % authLook
+	}
+	return n
+}
+
+// tried reports whether this very call has tried to apply the users and roles, authorized whether it succeeded.
+func (v *view) tried() bool {
+	if v.Taken == nil {
 		return false
 	}
 	_, did := v.Taken.Step.(Authorize)
 	return did
 }
+
+func (v *view) authorized() bool { return v.tried() && v.Taken.Err == "" }
 
 // authWanted is what etcd's users and roles should be. The error names the field that stands in the way.
 func (v *view) authWanted() (AuthWant, error) {
@@ -92,8 +103,9 @@ func (v *view) secretVersion(name string) string {
 
 // ---- Secrets of users
 
-// UserSecret names the Secret with the certificate of a user that has one.
-func UserSecret(cluster, user string) string { return cluster + "-client-" + user + "-tls" }
+// UserSecret names the Secret with the certificate of a user that has one. No cluster's name has a dot, so that no other cluster's
+// Secret has this name.
+func UserSecret(cluster, user string) string { return cluster + "-client." + user }
 
 // userLeaves are the certificates of the users that have one.
 func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
@@ -175,10 +187,8 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	case err != nil:
 		return "FieldWrong", err.Error(), false
 	case now == nil || now.Applied != want.Hash():
-		if v.Taken != nil && v.Taken.Err != "" {
-			if _, tried := v.Taken.Step.(Authorize); tried {
-				return "NotApplied", v.Taken.Err, false
-			}
+		if v.tried() && v.Taken.Err != "" {
+			return "NotApplied", v.Taken.Err, false
 		}
 		return "Applying", "users and roles are being applied", false
 	case !enabled:

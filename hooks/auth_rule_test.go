@@ -53,7 +53,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	o := asking()
 	d, step := called(t, &o)
 	require.Nil(t, step, "a password that was not observed can't be given")
-	assert.Equal(t, "demo-client-app-tls demo-user-ops demo-user-root", named(recipes(d)))
+	assert.Equal(t, "demo-client.app demo-user.ops demo-user.root", named(recipes(d)))
 	assert.Contains(t, condition(o), "Applying: a generated password is not there yet")
 
 	d, step = called(t, &o)
@@ -121,6 +121,7 @@ func TestAFailedApplicationIsToldAndTriedAgain(t *testing.T) {
 	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule, Err: "apply users and roles: no answer in time"}
 	d = Decide(o)
 	assert.Nil(t, d.Step)
+	assert.Equal(t, "Converged", d.Because.Rule, "nothing else waits for it")
 	o.Taken = nil
 	observe(&o, d)
 	assert.Contains(t, condition(o), "NotApplied: apply users and roles: no answer in time")
@@ -166,7 +167,7 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 	o := appliedAuth(t)
 	o.Cluster.Spec.Auth.Users = o.Cluster.Spec.Auth.Users[2:]
 	called(t, &o)
-	assert.NotContains(t, o.Children.Secrets, "demo-client-app-tls")
-	assert.NotContains(t, o.Children.Secrets, "demo-user-ops")
-	assert.Contains(t, o.Children.Secrets, "demo-user-root")
+	assert.NotContains(t, o.Children.Secrets, "demo-client.app")
+	assert.NotContains(t, o.Children.Secrets, "demo-user.ops")
+	assert.Contains(t, o.Children.Secrets, "demo-user.root")
 }

@@ -44,9 +44,9 @@ func TestWhatIsWanted(t *testing.T) {
 			{"writer", []Permit{{Keys{Key: "/app"}, v1alpha1.Read}, {Keys{"/app/", "/app0"}, v1alpha1.ReadWrite}}},
 		},
 		Users: []UserWant{
-			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user-root", "password", "v-demo-user-root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
+			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user.root", "password", "v-demo-user.root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
 			{Name: "agent", Applied: NoPassword},
-			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user-batch", "password", "v-demo-user-batch", "spec.auth.users[1].passwordSecret"}},
+			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user.batch", "password", "v-demo-user.batch", "spec.auth.users[1].passwordSecret"}},
 			{Name: "web", Roles: []string{"all", "writer"}, Password: &PasswordFrom{"web-login", "password", "v-web-login", "spec.auth.users[0].passwordSecret"}},
 		},
 		FormerRoles: []string{"before"}, FormerUsers: []string{"gone"},
@@ -106,7 +106,7 @@ func TestStatusOfUsersAndRoles(t *testing.T) {
 	}, before)
 	assert.True(t, authRecorded(before, w), "names are recorded before they are made")
 
-	cut := authPending(before, authWant("demo", someAuth(), before, versions), map[string]string{"batch": "v-demo-user-batch"})
+	cut := authPending(before, authWant("demo", someAuth(), before, versions), map[string]string{"batch": "v-demo-user.batch"})
 	assert.Empty(t, cut.Applied, "it is tried again")
 	w = authWant("demo", someAuth(), cut, versions)
 	assert.True(t, w.Users[2].Settled(), "and goes on where it stopped")
@@ -127,7 +127,7 @@ func TestStatusOfUsersAndRoles(t *testing.T) {
 	pending := authPending(done, w, nil)
 	assert.Equal(t, done.Roles, pending.Roles, "ours until they are deleted")
 	assert.Len(t, pending.Users, 4)
-	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user-root"}}, authDone(w).Users)
+	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user.root"}}, authDone(w).Users)
 }
 
 func TestWhatIsWrongNamesTheField(t *testing.T) {

@@ -58,7 +58,7 @@ var Rules = []Rule{
 	{"LearnerSurplus", "A learner that is no longer wanted is removed, and on Memory one that was made from an outdated template.", learnerSurplus},
 	{"Promote", "A learner that answered in this call, has caught up and has its volume becomes a voter (S5).", promote},
 	{"LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields},
-	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2); a learner's also while it serves.", remake},
+	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves.", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},
 	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace},

@@ -15,6 +15,8 @@ type Secret struct {
 	Type corev1.SecretType
 	// Keys of the data that hold anything.
 	Keys []string
+	// Unfit says of each key why what it holds can't be a password ([PasswordFlaw]). Keys that can are left out.
+	Unfit map[string]string
 	// Certificate is the first one of tls.crt; nil when there is none that can be read.
 	Certificate *Certificate
 	// Trust are the certificates of ca.crt, in its order.

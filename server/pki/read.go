@@ -19,10 +19,13 @@ import (
 
 // Read is what decisions may know of a Secret.
 func Read(s *corev1.Secret) *hooks.Secret {
-	read := &hooks.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type}
+	read := &hooks.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type, Unfit: map[string]string{}}
 	for key, value := range s.Data {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
+		}
+		if flaw := hooks.PasswordFlaw(string(value)); flaw != "" {
+			read.Unfit[key] = flaw
 		}
 	}
 	slices.Sort(read.Keys)

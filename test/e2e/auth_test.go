@@ -56,8 +56,8 @@ func TestUsersAndRoles(t *testing.T) {
 	assert.Zero(t, w.retries(), "a client whose user has its roles notices nothing")
 
 	// A prefix, and nothing beside it.
-	shop := c.clientAs(name + "-client-shop-tls")
-	till, err := c.login("till", string(c.secretOf(name + "-user-till")["password"]))
+	shop := c.clientAs(name + "-client.shop")
+	till, err := c.login("till", string(c.secretOf(name + "-user.till")["password"]))
 	require.NoError(t, err)
 	own, err := c.login("own", "first")
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestUsersAndRoles(t *testing.T) {
 	require.Error(t, err, "and the old one no longer")
 
 	// A token that any member accepts, also when the one that gave it is killed. Whoever logged in goes on.
-	till, err = c.login("till", string(c.secretOf(name + "-user-till")["password"]))
+	till, err = c.login("till", string(c.secretOf(name + "-user.till")["password"]))
 	require.NoError(t, err)
 	for _, pod := range c.pods() {
 		kube(t, "-n", c.ns, "delete", "pod", pod.Name, "--grace-period=0", "--force", "--wait=false")

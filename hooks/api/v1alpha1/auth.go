@@ -9,7 +9,7 @@ type AuthSpec struct {
 	// +required
 	Enabled bool `json:"enabled"`
 
-	// RootPasswordSecret holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user-root`
+	// RootPasswordSecret holds the password of etcd's user root. Unset, Quorate makes the Secret `<cluster>-user.root`
 	// with a generated one. Quorate itself never needs it: it comes with a certificate.
 	// +optional
 	RootPasswordSecret *SecretKey `json:"rootPasswordSecret,omitempty"`
@@ -138,7 +138,7 @@ type KeyRange struct {
 }
 
 // UserSpec is a user and its roles. With neither passwordSecret nor certificate, Quorate makes the Secret
-// `<cluster>-user-<name>` with a generated password under the key `password`.
+// `<cluster>-user.<name>` with a generated password under the key `password`.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.passwordSecret) || !has(self.certificate) || !self.certificate",message="a user with certificate: true has no password; remove passwordSecret or certificate"
 type UserSpec struct {
