@@ -46,7 +46,7 @@ func (l *lab) build(names []string) error {
 func (l *lab) upToDate() bool {
 	for _, c := range components() {
 		inputs, err := l.inputs(c)
-		if err != nil || !l.built(c, inputs) {
+		if !c.optional && (err != nil || !l.built(c, inputs)) {
 			return false
 		}
 	}
@@ -125,9 +125,17 @@ func (l *lab) keepModuleFile(c component) error {
 	if err != nil {
 		return fmt.Errorf("where module %s is: %w", c.file.module, err)
 	}
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), c.file.from))
-	if err != nil {
-		return err
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), c.file.from))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("module %s has no file %s", c.file.module, c.file.from)
+	}
+	var content []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		content = append(content, text...)
 	}
 	return os.WriteFile(filepath.Join(l.bin, c.file.to), content, 0o644)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,8 @@ const (
 	corednsVersion        = "1.15.0"
 	provisionerVersion    = "0.0.30"
 	metacontrollerVersion = "1.5.20" // the newest that the Go module proxy serves
-	pauseVersion          = "3.10"   // the one containerd asks for; the binary is ours
+	certManagerVersion    = "1.21.2"
+	pauseVersion          = "3.10" // the one containerd asks for; the binary is ours
 )
 
 var etcdVersions = []string{"3.5.35", "3.6.16", "3.7.3"}
@@ -33,13 +35,18 @@ type component struct {
 	tags     string
 	cgo      bool
 	file     moduleFile
+	optional bool // built by name, or by the command that needs it
 }
 
 // binary is one main package and where its binary goes, relative to bin/.
 type binary struct{ path, pkg string }
 
-// moduleFile is a file of a module that is kept beside the binaries.
-type moduleFile struct{ module, from, to string }
+// moduleFile is a file of a module, or several in one, that is kept beside the binaries.
+type moduleFile struct {
+	module string
+	from   string // a pattern, as filepath.Glob takes it
+	to     string
+}
 
 func components() []component {
 	all := []component{
@@ -96,6 +103,15 @@ func components() []component {
 				to:     "metacontroller-" + metacontrollerVersion + "/crds.yaml",
 			},
 		},
+		{
+			name: "cert-manager", version: certManagerVersion, optional: true,
+			binaries: []binary{{"cert-manager-" + certManagerVersion + "/cert-manager", "."}},
+			file: moduleFile{
+				module: "github.com/cert-manager/cert-manager",
+				from:   "deploy/crds/*.yaml",
+				to:     "cert-manager-" + certManagerVersion + "/crds.yaml",
+			},
+		},
 		{name: "pause", version: pauseVersion, binaries: []binary{{"pause", "."}}},
 	}
 	for _, version := range etcdVersions {
@@ -136,11 +152,11 @@ func kubernetesLDFlags(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// choose returns the components of these names. "etcd" means every release.
+// choose returns the components of these names; without names, all but the optional. "etcd" means every release.
 func choose(names []string) ([]component, error) {
 	all := components()
 	if len(names) == 0 {
-		return all, nil
+		return slices.DeleteFunc(all, func(c component) bool { return c.optional }), nil
 	}
 	var chosen []component
 	for _, name := range names {

@@ -18,6 +18,7 @@ func TestConfFiles(t *testing.T) {
 	}
 	values := map[string]map[string]any{
 		"base.yaml":           {"DNS": dnsServiceIP, "IP": "172.30.0.1"},
+		"cert-manager.yaml":   {"Image": "x:y", "Content": "sha256:0"},
 		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args()},
 	}
 	files, err := fs.ReadDir(confFiles, "conf")

@@ -2,7 +2,7 @@
 # Installs Metacontroller and this Quorate in the lab, with what `quorate install` prints, as a user would, and waits until
 # the hooks answer. The image has been loaded under the tag that the manifests name; an annotation with its hash makes the
 # Deployment roll when only its content has changed. In the lab, every decision is checked against the safety rules before
-# it counts. Certificate and token of an earlier installation stay.
+# it counts. Certificate and token of an earlier installation stay. CERT_MANAGER=1 installs cert-manager first.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 umask 077 # bin/install holds them
@@ -15,7 +15,11 @@ mkdir -p bin/install
 kubectl -n quorate-system get secret quorate-hooks -o yaml --ignore-not-found > bin/install/kept.yaml
 keep=()
 if [[ -s bin/install/kept.yaml ]]; then keep=(--keep bin/install/kept.yaml); fi
-bin/quorate install --metacontroller="$version" "${keep[@]}" > bin/install/quorate.yaml 2> bin/install/advice.txt ||
+if [[ -n ${CERT_MANAGER:-} ]]; then go run -C test/lab . cert-manager; fi
+# Whoever has cert-manager lets EtcdClusters use it. The kind must be there before Metacontroller hears of it.
+with=()
+if kubectl get crd certificates.cert-manager.io > /dev/null 2>&1; then with=(--cert-manager); fi
+bin/quorate install --metacontroller="$version" "${with[@]}" "${keep[@]}" > bin/install/quorate.yaml 2> bin/install/advice.txt ||
   { cat bin/install/advice.txt >&2; exit 1; }
 cat > bin/install/kustomization.yaml <<YAML
 resources: [quorate.yaml]
