@@ -426,15 +426,15 @@ func (v *view) distrusts(m *member) (string, bool) {
 	return why, !slices.Equal(wanted, m.health.Trusts)
 }
 
-// deaf reports whether the member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
+// deaf reports whether a member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
 // and will only when it starts anew.
-func (v *view) deaf(m *member) bool {
-	if mode(v.Cluster) != v1alpha1.TLSAuto || m.serving() || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
+func (v *view) deaf(h Health) bool {
+	if mode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.lacking) > 0 {
 		return false
 	}
 	peer := v.secret(peerSecret(v.Cluster))
 	return slices.ContainsFunc(peer.Trust, func(c Certificate) bool {
-		return c.Key == peer.Certificate.Issuer && !slices.Contains(m.health.Trusts, c.Subject)
+		return c.Key == peer.Certificate.Issuer && !slices.Contains(h.Trusts, c.Subject)
 	})
 }
 

@@ -162,7 +162,11 @@ func blind(v *view) *verdict {
 		return nil
 	}
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
-	return &verdict{message: fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")), resync: patience}
+	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", "))
+	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
+		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
+	}
+	return &verdict{message: message, resync: patience}
 }
 
 func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }

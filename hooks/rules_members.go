@@ -127,7 +127,7 @@ func (v *view) disposable(m *member) bool {
 	case v.memory():
 		return false
 	}
-	return m.Learner || !m.serving() && (!running(m.pod) || v.deaf(m)) && v.spares(m)
+	return m.Learner || !m.serving() && (!running(m.pod) || v.deaf(m.health)) && v.spares(m)
 }
 
 // spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
@@ -151,7 +151,7 @@ func (v *view) outdated(m *member) (string, bool) {
 		return "the membership changed before it started", true
 	case v.agedTemplate(m):
 		return "it was made from an older template", true
-	case v.deaf(m):
+	case v.deaf(m.health):
 		return "it does not trust the authority of the others, and learns of it only when it starts", true
 	}
 	return "", false
