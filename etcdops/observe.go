@@ -3,6 +3,7 @@ package etcdops
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -192,7 +193,10 @@ func leader(membership *hooks.Membership, contacts []*contact, term uint64) uint
 // health is what the contact's own etcd said, in the words of hooks.
 func (c *contact) health(all []*contact) hooks.Health {
 	certificate, trusts := c.told.told()
-	if c.status == nil {
+	switch {
+	case errors.Is(c.err, ErrStranger): // what it tells of itself is not the member's
+		return hooks.Health{Err: c.err.Error()}
+	case c.status == nil:
 		return hooks.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
 	}
 	s := c.status
