@@ -197,6 +197,8 @@ func troubles(v *view, because Because) []string {
 		who := or(m.name, "stranger "+hex(m.ID))
 		if reason, lost := v.dataLost(m); lost {
 			list = append(list, fmt.Sprintf("%s: %s", who, reason))
+		} else if v.deaf(m.health) {
+			list = append(list, who+" runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md")
 		} else if !m.serving() && (!m.Learner || m.Started()) {
 			list = append(list, who+" does not serve")
 		}

@@ -272,24 +272,28 @@ func (j *judgement) secrets() {
 	for _, l := range j.v.leaves {
 		old, now := j.o.Children.Secrets[l.secret], desired[l.secret]
 		j.require(old == nil || now != nil, "S19", "the Secret %s is gone from the answer", l.secret)
-		if now == nil {
+		if now == nil || old == nil || old.Certificate == nil {
 			continue
 		}
-		made, isNew := now.Make.(Leaf)
-		if !isNew || old == nil || old.Certificate == nil {
-			continue
+		if made, isNew := now.Make.(Leaf); isNew {
+			j.signed(old, made)
 		}
-		signer := j.signer(made)
-		j.require(signer != nil, "S19", "%s is to be signed by an authority that was not observed", l.secret)
-		j.require(signer == nil || !j.o.Now.After(signer.NotAfter), "S19", "%s is to be signed by an authority that has expired", l.secret)
-		if old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) {
-			continue // nobody takes the old one either
-		}
-		j.require(signer == nil || signer.Key == old.Certificate.Issuer || j.trustedByAll(signer), "S19", "%s is to be signed by an authority that not every member trusts", l.secret)
 	}
 	ca := CASecret(j.o.Cluster.Name)
 	j.peersFirst(ca, desired)
 	j.require(j.o.Children.Secrets[ca] == nil || desired[ca] != nil, "S19", "the authority is gone from the answer")
+}
+
+// signed checks that what takes the place of a certificate will be taken by all who take that.
+func (j *judgement) signed(old *Secret, made Leaf) {
+	signer := j.signer(made)
+	if signer == nil {
+		j.require(false, "S19", "%s is to be signed by an authority that was not observed", old.Name)
+		return
+	}
+	j.require(!j.o.Now.After(signer.NotAfter), "S19", "%s is to be signed by an authority that has expired", old.Name)
+	spent := old.Flaw != "" || j.o.Now.After(old.Certificate.NotAfter) // nobody takes it
+	j.require(spent || signer.Key == old.Certificate.Issuer || j.trustedByAll(signer), "S19", "%s is to be signed by an authority that not every member trusts", old.Name)
 }
 
 // peersFirst checks that a new ca.crt of the servers, which is all that members tell us of, never comes before that of the peers.
