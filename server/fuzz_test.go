@@ -223,6 +223,9 @@ func applied(t *testing.T, request, answered []byte) []byte {
 	parent["status"] = a["status"]
 	observed := at(r, "children")
 	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{}, groupServices: map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{}, groupPolicies: map[string]any{}}
+	if _, rule := observed[groupCertificates]; rule {
+		next[groupCertificates] = map[string]any{}
+	}
 	for _, child := range a["children"].([]any) {
 		child := child.(map[string]any)
 		group := fmt.Sprintf("%s.%s", child["kind"], child["apiVersion"])

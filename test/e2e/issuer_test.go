@@ -1,0 +1,265 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// issue signs a certificate as a person does who keeps an authority of his own: tls.crt and tls.key in PEM. With names it is for
+// servers too.
+func (f forger) issue(commonName string, until time.Time, names ...string) (certificate, private []byte) {
+	f.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(f.t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if len(names) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
+	require.NoError(f.t, err)
+	private, err = x509.MarshalECPrivateKey(key)
+	require.NoError(f.t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
+}
+
+// bundle is what ca.crt says when these are trusted.
+func bundle(trusted ...forger) []byte {
+	var text []byte
+	for _, f := range trusted {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.ca.Raw})...)
+	}
+	return text
+}
+
+// puts a Secret with a certificate there, labelled for the cluster.
+func (c *cluster) puts(secret string, certificate, private, trusted []byte) {
+	c.t.Helper()
+	encode := base64.StdEncoding.EncodeToString
+	_, err := kubectl(fmt.Sprintf(`{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}},
+  data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}`, secret, c.ns, name, encode(certificate), encode(private), encode(trusted)), "apply", "-f", "-")
+	require.NoError(c.t, err)
+}
+
+// names that a server's certificate must be for.
+func (c *cluster) names() []string {
+	return []string{"*." + name + "-peers." + c.ns + ".svc", name + "." + c.ns + ".svc", "localhost"}
+}
+
+// putsAll puts the certificates of members, Quorate and an application there, signed by one authority, trusting these.
+func (c *cluster) putsAll(signer forger, trusted ...forger) {
+	c.t.Helper()
+	c.putsMembers(signer, trusted...)
+	c.putsClients(signer, trusted...)
+}
+
+func (c *cluster) putsClients(signer forger, trusted ...forger) {
+	c.t.Helper()
+	tomorrow := time.Now().Add(24 * time.Hour)
+	certificate, private := signer.issue("root", tomorrow)
+	c.puts("mine-operator", certificate, private, bundle(trusted...))
+	certificate, private = signer.issue("client", tomorrow)
+	c.puts(name+"-client-tls", certificate, private, bundle(trusted...))
+}
+
+func (c *cluster) putsMembers(signer forger, trusted ...forger) {
+	c.t.Helper()
+	certificate, private := signer.issue("", time.Now().Add(24*time.Hour), c.names()...)
+	c.puts("mine-server", certificate, private, bundle(trusted...))
+	c.putsPeer(signer, trusted...)
+}
+
+func (c *cluster) putsPeer(signer forger, trusted ...forger) {
+	c.t.Helper()
+	certificate, private := signer.issue(name+":peers", time.Now().Add(24*time.Hour), c.names()[0])
+	c.puts("mine-peer", certificate, private, bundle(trusted...))
+}
+
+// says waits until the condition Secured is false for this reason and says this.
+func (c *cluster) says(reason, words string) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, words, func() string {
+		s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
+		if s == nil || s.Reason != reason || !strings.Contains(s.Message, words) {
+			return fmt.Sprint(s)
+		}
+		return ""
+	})
+}
+
+// TestCertificatesOfOnesOwn: what is wrong with them is said before there is a pod; then they are exchanged, and their authority
+// too, in the order that is safe and in one that is not, with a client that writes all the time.
+func TestCertificatesOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {server: mine-server, peer: mine-peer, operator: mine-operator}}\n")
+	tomorrow := time.Now().Add(24 * time.Hour)
+
+	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or lacks the label etcd.quorate.dev/cluster: demo")
+	certificate, private := ours.issue("", time.Now().Add(-time.Minute), c.names()...)
+	c.puts("mine-server", certificate, private, bundle(ours))
+	c.putsPeer(ours, ours)
+	c.putsClients(ours, ours)
+	c.says("CertificatesLacking", "Secret mine-server: tls.crt expired on")
+	certificate, _ = ours.issue("", tomorrow, c.names()...)
+	c.puts("mine-server", certificate, private, bundle(ours))
+	c.says("CertificatesLacking", "Secret mine-server: tls.key does not belong to tls.crt")
+	certificate, private = ours.issue("", tomorrow, c.names()...)
+	c.puts("mine-server", certificate, private, bundle(other))
+	c.says("CertificatesLacking", "Secret mine-server: tls.crt is not signed by an authority in ca.crt")
+	certificate, private = ours.issue("", tomorrow, "elsewhere")
+	c.puts("mine-server", certificate, private, bundle(ours))
+	c.says("CertificatesLacking", "Secret mine-server: tls.crt is for other names than")
+	assert.Zero(t, len(c.pods()), "no pod was made for any of these")
+	c.putsAll(ours, ours)
+	c.converges(3, 90*time.Second)
+	w := c.writes()
+
+	before, started := certificateIn(t, c.secretOf("mine-server")), c.restarts()
+	c.putsMembers(ours, ours)
+	eventually(t, 100*time.Second, "the replaced certificate is shown", func() string {
+		return c.shows(before, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
+	})
+	assert.Equal(t, started, c.restarts(), "nobody is restarted for another certificate of the same authority")
+
+	// Too early: members would show what the others do not take.
+	c.putsClients(ours, ours, other)
+	c.putsMembers(other, ours, other)
+	c.says("AuthorityChanged", "is signed by an authority that demo-0")
+	require.Equal(t, started, c.restarts(), "nobody is restarted into silence")
+	c.putsMembers(ours, ours, other)
+	rolls := func(what string, trusted ...forger) {
+		eventually(t, 180*time.Second, what, func() string {
+			for _, pod := range c.pods() {
+				if n := strings.Count(pod.Annotations["etcd.quorate.dev/trusts"], ":"); n != len(trusted) || pod.DeletionTimestamp != nil {
+					return fmt.Sprintf("%s trusts %d", pod.Name, n)
+				}
+			}
+			return c.notConverged(3)
+		})
+	}
+	rolls("everybody trusts both", ours, other)
+	c.putsAll(other, ours, other)
+	eventually(t, 100*time.Second, "everybody shows that of the new authority", func() string {
+		return c.shows(before, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(other.ca) == nil })
+	})
+	c.putsAll(other, other)
+	rolls("nobody trusts the former authority", other)
+	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+	w.losesNothing()
+	t.Logf("longest stall %d ms", w.stalled().Milliseconds())
+}
+
+// issuers are an authority that stays, and one that it signs, which issues.
+const issuers = `
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: itself}
+spec: {selfSigned: {}}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: root}
+spec: {isCA: true, commonName: root, secretName: root, privateKey: {algorithm: ECDSA, rotationPolicy: Never}, issuerRef: {name: itself}}
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: root}
+spec: {ca: {secretName: root}}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: intermediate}
+spec: {isCA: true, commonName: intermediate, secretName: intermediate, privateKey: {algorithm: ECDSA, rotationPolicy: Always}, issuerRef: {name: root}}
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata: {name: etcd}
+spec: {ca: {secretName: intermediate}}
+`
+
+// renews makes cert-manager issue a Certificate anew, as cmctl renew does, and waits until its Secret is another.
+func (c *cluster) renews(certificates ...string) {
+	c.t.Helper()
+	for _, certificate := range certificates {
+		before := string(c.secretOf(certificate)["tls.crt"])
+		patch := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"by the test","lastTransitionTime":%q}}]`,
+			time.Now().UTC().Format(time.RFC3339))
+		kube(c.t, "-n", c.ns, "patch", "certificate", certificate, "--subresource=status", "--type=json", "-p", patch)
+		eventually(c.t, 30*time.Second, certificate+" is issued anew", func() string {
+			if string(c.secretOf(certificate)["tls.crt"]) == before {
+				return "it is the same"
+			}
+			return ""
+		})
+	}
+}
+
+func TestCertManager(t *testing.T) {
+	t.Parallel()
+	out, err := kubectl("", "get", "compositecontroller", "quorate-etcdcluster", "-o", "jsonpath={.spec.childResources[*].resource}")
+	require.NoError(t, err)
+	require.Contains(t, out, "certificates", "cert-manager is not there: `make install CERT_MANAGER=1`")
+	c := newCluster(t, three+"  tls: {mode: CertManager, extraSANs: [etcd.example.com], certManager: {issuerRef: {name: etcd}, duration: 1h}}\n")
+	c.says("CertificatesLacking", "cert-manager says of the Certificate: ")
+	assert.Zero(t, len(c.pods()))
+	_, err = kubectl(issuers, "-n", c.ns, "apply", "-f", "-")
+	require.NoError(t, err)
+	c.converges(3, 90*time.Second)
+	w := c.writes()
+	server := certificateIn(t, c.secretOf(name+"-server-tls"))
+	assert.Contains(t, server.DNSNames, "etcd.example.com")
+	assert.InDelta(t, time.Hour, server.NotAfter.Sub(server.NotBefore), float64(time.Minute))
+	operator := certificateIn(t, c.secretOf(name+"-operator-tls"))
+	assert.Equal(t, "root", operator.Subject.CommonName)
+	started := c.restarts()
+
+	// Another authority signs everything, which members take at once: they trust the root.
+	intermediate := certificateIn(t, c.secretOf("intermediate"))
+	c.renews("intermediate")
+	c.renews(name+"-server-tls", name+"-peer-tls", name+"-operator-tls", name+"-client-tls")
+	require.Error(t, certificateIn(t, c.secretOf(name+"-server-tls")).CheckSignatureFrom(intermediate))
+	eventually(t, 100*time.Second, "every member shows the renewed certificate", func() string {
+		return c.shows(certificateIn(t, c.secretOf(name+"-server-tls")), func(newest, now *x509.Certificate) bool { return newest.Equal(now) })
+	})
+	c.converges(3, 60*time.Second)
+	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	w.losesNothing()
+	assert.Less(t, w.stalled(), 5*time.Second)
+
+	// What is deleted is issued again; what is edited goes back.
+	kube(t, "-n", c.ns, "delete", "certificate", name+"-peer-tls")
+	kube(t, "-n", c.ns, "patch", "certificate", name+"-server-tls", "--type=merge", "-p", `{"spec":{"secretTemplate":{"labels":{"etcd.quorate.dev/cluster":"other"}}}}`)
+	eventually(t, 60*time.Second, "both Certificates are as they should be", func() string {
+		if _, err := kubectl("", "-n", c.ns, "get", "certificate", name+"-peer-tls"); err != nil {
+			return err.Error()
+		}
+		out, err := kubectl("", "-n", c.ns, "get", "certificate", name+"-server-tls", "-o", "jsonpath={.spec.secretTemplate.labels}")
+		if err != nil || !strings.Contains(out, `"demo"`) {
+			return out
+		}
+		return c.notConverged(3)
+	})
+	assert.Equal(t, started, c.restarts())
+}
