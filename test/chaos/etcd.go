@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant, and
+// Etcd is the proxy between Quorate and etcd, of clusters that speak plain text. It takes each connection for one to the address that the caller meant, and
 // connects to that: whoever routes the callers to it keeps the destination of their packets.
 type Etcd struct {
 	Schedule *Schedule
