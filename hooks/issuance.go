@@ -59,7 +59,7 @@ func provided(c *v1alpha1.EtcdCluster) bool {
 // certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret. Where there is
 // no rule for them, none.
 func certificates(v *view) []*CertManagerCertificate {
-	if v.Children.Certificates == nil || mode(v.Cluster) != v1alpha1.TLSCertManager || v.Cluster.Spec.TLS.CertManager == nil {
+	if v.Children.Certificates == nil || mode(v.Cluster) != v1alpha1.TLSCertManager {
 		return keptAll(v.Cluster, v.Children.Certificates)
 	}
 	var list []*CertManagerCertificate
@@ -185,7 +185,7 @@ func (v *view) findEstranged() string {
 			return pod != nil && pod.DeletionTimestamp == nil && len(v.Health[name].Trusts) > 0 && !v.takes(pod, l.what, s)
 		})
 		if len(who) > 0 {
-			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, trusts not yet; no member is changed or restarted, for the others would not hear it: "+
+			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, does not trust; no member is changed or restarted, for the others would not hear it: "+
 				"put the former certificate back, with both authorities in ca.crt, or stop all members and start them with the new authority (spec.replicas 0, then the number again): docs/security.md",
 				l.secret, strings.Join(who, ", "))
 		}

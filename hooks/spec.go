@@ -56,6 +56,10 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
 	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
+	case s.TLS.Mode == v1alpha1.TLSSecrets && s.TLS.Secrets == nil:
+		return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the certificates")
+	case s.TLS.Mode == v1alpha1.TLSCertManager && (s.TLS.CertManager == nil || s.TLS.CertManager.IssuerRef.Name == ""):
+		return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
 	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):

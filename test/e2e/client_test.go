@@ -92,9 +92,12 @@ func rereading(ns, secret string) *tls.Config {
 			if err != nil {
 				return err
 			}
-			roots := x509.NewCertPool()
+			roots, between := x509.NewCertPool(), x509.NewCertPool()
 			roots.AppendCertsFromPEM(data["ca.crt"])
-			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, DNSName: state.ServerName})
+			for _, c := range state.PeerCertificates[1:] {
+				between.AddCert(c)
+			}
+			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: state.ServerName})
 			return err
 		},
 	}

@@ -168,7 +168,25 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	rolls("nobody trusts the former authority", other)
 	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 	w.losesNothing()
-	t.Logf("longest stall %d ms", w.stalled().Milliseconds())
+
+	// Without any overlap there is one way: everybody at once.
+	third := stranger(t, pkix.Name{CommonName: "others"}) // under the former one's name, with another key
+	started = c.restarts()
+	c.putsAll(third, third)
+	c.says("AuthorityChanged", "is signed by an authority that demo-0, demo-1, demo-2, running since before, does not trust")
+	assert.Equal(t, started, c.restarts())
+	c.edit(`{"replicas":0}`)
+	eventually(t, 60*time.Second, "all members stopped", func() string {
+		if n := len(c.pods()); n > 0 {
+			return fmt.Sprintf("%d pods", n)
+		}
+		return ""
+	})
+	c.edit(`{"replicas":3}`)
+	c.converges(3, 90*time.Second)
+	read, err := c.client().Get(t.Context(), "first")
+	require.NoError(t, err)
+	assert.Len(t, read.Kvs, 1)
 }
 
 // issuers are an authority that stays, and one that it signs, which issues.
