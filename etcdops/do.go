@@ -75,7 +75,7 @@ func isTarget(step hooks.Step, id uint64) bool {
 }
 
 func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
-	i := slices.IndexFunc(on.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, peerURL) })
+	i := slices.IndexFunc(on.Members, func(m hooks.Member) bool { return listed(m.PeerURLs, peerURL) })
 	if i < 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, lear
 		switch {
 		case err == nil && arrived >= written:
 			return nil
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			return because(ErrLearnerCutOff, err.Error())
 		}
 		select {
@@ -211,6 +211,8 @@ func carryOut(ctx context.Context, client *clientv3.Client, step hooks.Step) (er
 		_, err = client.MemberPromote(ctx, s.ID)
 	case hooks.Remove:
 		_, err = client.MemberRemove(ctx, s.ID)
+	case hooks.Readdress:
+		_, err = client.MemberUpdate(ctx, s.ID, []string{s.PeerURL})
 	case hooks.MoveLeader:
 		_, err = client.MoveLeader(ctx, s.To)
 	default:

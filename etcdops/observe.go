@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -153,10 +154,19 @@ func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint
 	if i < 0 {
 		return fmt.Errorf("%w: member %x is not in the member list", ErrStranger, who.GetMemberId())
 	}
-	if !slices.Contains(list.Members[i].GetPeerURLs(), endpoint.PeerURL) {
+	if !listed(list.Members[i].GetPeerURLs(), endpoint.PeerURL) {
 		return fmt.Errorf("%w: member %x is listed with another peer URL", ErrStranger, who.GetMemberId())
 	}
 	return nil
+}
+
+// listed reports whether a peer URL is among these, be it with http or https: a member that learns TLS keeps its name and port.
+func listed(urls []string, peerURL string) bool {
+	_, address, _ := strings.Cut(peerURL, "://")
+	return slices.ContainsFunc(urls, func(u string) bool {
+		_, theirs, _ := strings.Cut(u, "://")
+		return theirs == address
+	})
 }
 
 // toMembership copies the list, sorted by ID (the order of etcd's answer is that of a map). The leader is left out.

@@ -127,6 +127,9 @@ func (v *view) advance() *corev1.ConfigMap {
 	if v.Etcd != nil {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
+	if names := v.readdressed(); len(names) > 0 {
+		ann[AnnotationReaddressed] = strings.Join(names, ",")
+	}
 	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
@@ -341,7 +344,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 			volume = size
 		}
 	}
-	pod := newPod(v.Observation, name, v.epoch.version, start, volume, env)
+	pod := newPod(v.Observation, name, v.epoch.version, start, volume, v.peersDial(name), env)
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
 	v.noteServed(pod)

@@ -313,7 +313,7 @@ func TestFinalizeWaitsForNobodyAndDeletesNothingItself(t *testing.T) {
 func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
 	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"), corev1.ResourceMemory: *quantity("1Gi")}
-	pod := newPod(o, "demo-0", "3.5.35", StartBootstrap, *quantity("10Gi"), bootstrapEnv("demo-epoch-1"))
+	pod := newPod(o, "demo-0", "3.5.35", StartBootstrap, *quantity("10Gi"), true, bootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
 	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
@@ -325,7 +325,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-	pod = newPod(o, "demo-0", "3.7.3", StartBootstrap, *quantity("512Mi"), nil)
+	pod = newPod(o, "demo-0", "3.7.3", StartBootstrap, *quantity("512Mi"), true, nil)
 	etcd = pod.Spec.Containers[0]
 	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")

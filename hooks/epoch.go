@@ -28,7 +28,9 @@ type epoch struct {
 	// next is the lowest number that no member has had.
 	next    int
 	version string
-	record  *corev1.ConfigMap
+	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
+	readdressed []string
+	record      *corev1.ConfigMap
 }
 
 // startsOnNothing marks a founded epoch in which nobody may start empty.
@@ -49,6 +51,9 @@ func readEpoch(o Observation) *epoch {
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion]}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
+	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
+		e.readdressed = strings.Split(names, ",")
+	}
 	e.next = markIn(cm.Annotations[AnnotationNextMember])
 	if raw := cm.Annotations[AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
 		e.startsOn = map[string]types.UID{}

@@ -153,6 +153,56 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, n int) {
 		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]
 	},
+
+	// Certificates.
+	func(o *Observation, n int) {
+		for i, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {
+			if i == n {
+				delete(o.Children.Secrets, name)
+			}
+		}
+	},
+	func(o *Observation, n int) { o.Now = now.Add(time.Duration(n) * 400 * 24 * time.Hour) },
+	trusting(func(h *Health, _ int) { h.Trusts = []string{"subject of an older one"} }),
+	trusting(func(h *Health, _ int) { h.Certificate, h.Trusts = "", nil }),
+	func(o *Observation, _ int) { provide(o, v1alpha1.TLSSecrets) },
+	func(o *Observation, _ int) { provide(o, v1alpha1.TLSCertManager) },
+	func(o *Observation, n int) {
+		provide(o, v1alpha1.TLSCertManager)
+		a, b := authority("A", "a"), authority([]string{"A", "B"}[n%2], "b")
+		switch n / 2 {
+		case 0:
+			issue(o, b, b)
+		case 1:
+			issue(o, a, a, b)
+		case 2:
+			issue(o, b, a, b)
+		default:
+			issue(o, b, a)
+		}
+	},
+	func(o *Observation, n int) {
+		provide(o, v1alpha1.TLSSecrets)
+		for i, name := range slices.Sorted(maps.Keys(o.Related.Secrets)) {
+			if i == n {
+				delete(o.Related.Secrets, name)
+			}
+		}
+	},
+	trusting(func(h *Health, n int) { h.Certificate, h.Trusts = "an older one", []string{"B"} }),
+	onPod(func(p *corev1.Pod) {
+		if p.Annotations != nil {
+			p.Annotations[AnnotationTrusts] = "rubbish,,:,a:b"
+		}
+	}),
+}
+
+func trusting(change func(h *Health, n int)) func(*Observation, int) {
+	return func(o *Observation, n int) {
+		h := o.Health[MemberName("demo", n)]
+		change(&h, n)
+		o.Health[MemberName("demo", n)] = h
+	}
 }
 
 // addRecord observes a ConfigMap by the name of an epoch record.

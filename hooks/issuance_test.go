@@ -18,6 +18,16 @@ var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager, CertManage
 // issued is a cluster of n voters that serves with certificates of an issuer's.
 func issued(n int) Observation {
 	o := serve(n)
+	provide(&o, v1alpha1.TLSCertManager)
+	observeIssued(&o, Decide(o))
+	return o
+}
+
+// provide makes the cluster one whose certificates come from others, and have from its beginning.
+func provide(o *Observation, from v1alpha1.TLSMode) {
+	if o.Related.Secrets != nil || o.Children.Secrets == nil {
+		return
+	}
 	o.Related.Secrets = map[string]*Secret{}
 	for name, s := range o.Children.Secrets {
 		if s.Certificate != nil {
@@ -27,15 +37,20 @@ func issued(n int) Observation {
 			}
 		}
 	}
-	o.Children.Certificates = map[string]*CertManagerCertificate{}
-	o.Cluster.Spec.TLS = fromCertManager
-	issue(&o, authority("A", "a"), authority("A", "a"))
-	for name, pod := range o.Children.Pods {
-		pod.Annotations[AnnotationTemplate] = newView(o).template
-		begin(&o, name)
+	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from, Secrets: &v1alpha1.SecretsTLS{Server: "demo-server-tls", Peer: "demo-peer-tls", Operator: "demo-operator-tls"}}
+	if from == v1alpha1.TLSCertManager {
+		o.Cluster.Spec.TLS, o.Children.Certificates = fromCertManager, map[string]*CertManagerCertificate{}
 	}
-	observeIssued(&o, Decide(o))
-	return o
+	issue(o, authority("A", "a"), authority("A", "a"))
+	for name, pod := range o.Children.Pods {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[AnnotationTemplate] = newView(*o).template
+		if newView(*o).secret("demo-server-tls") != nil && o.Health[name].Err == "" {
+			begin(o, name)
+		}
+	}
 }
 
 // observeIssued is observe for the mode CertManager: the Certificates are there, and their Secrets stay.
@@ -67,9 +82,12 @@ func issue(o *Observation, signer Certificate, trust ...Certificate) {
 		}
 		o.Related.Secrets[name] = &s
 	}
+	server := newView(*o).secret("demo-server-tls")
 	for name, h := range o.Health { // the kubelet has written it
-		h.Certificate = newView(*o).secret("demo-server-tls").Certificate.ID
-		o.Health[name] = h
+		if server != nil && h.Err == "" {
+			h.Certificate = server.Certificate.ID
+			o.Health[name] = h
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ const (
 	AnnotationTrusts = domain + "trusts"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = domain + "made-for"
+	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.
+	AnnotationReaddressed = domain + "readdressed"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )

@@ -56,7 +56,15 @@ func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-
 // PeerURL of a member: a name that stays the same wherever the pod runs. It has no cluster domain, so that it works in
 // every Kubernetes cluster; the pods' search list completes it.
 func PeerURL(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("%s://%s:%d", scheme(c), host(c, member), PeerPort)
+	return peerURLOf(c, member, encrypted(c))
+}
+
+func peerURLOf(c *v1alpha1.EtcdCluster, member string, byTLS bool) string {
+	scheme := "http"
+	if byTLS {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://%s:%d", scheme, host(c, member), PeerPort)
 }
 
 // ClientURL that a member advertises.

@@ -111,10 +111,10 @@ type Health struct {
 func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
 
 // A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
-// MoveLeader, Authorize. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
+// Readdress, MoveLeader, Authorize. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
 type Step interface {
 	fmt.Stringer
-	// Verb names the kind of step for metrics: add-learner, promote, remove, move-leader, authorize.
+	// Verb names the kind of step for metrics: add-learner, promote, remove, readdress, move-leader, authorize.
 	Verb() string
 	step()
 }
@@ -132,6 +132,11 @@ type (
 		ID   uint64
 		Name string
 	}
+	// Readdress lists a voter with another URL of itself: that by which its peers reach it by TLS.
+	Readdress struct {
+		ID            uint64
+		Name, PeerURL string
+	}
 	// MoveLeader hands the leadership to a voter.
 	MoveLeader struct {
 		To   uint64
@@ -142,6 +147,7 @@ type (
 func (s AddLearner) String() string { return "add learner " + s.Name }
 func (s Promote) String() string    { return "promote " + s.Name }
 func (s Remove) String() string     { return "remove " + s.Name }
+func (s Readdress) String() string  { return "readdress " + s.Name }
 func (s MoveLeader) String() string { return "move leader to " + s.Name }
 
 // Verb implements Step.
@@ -154,11 +160,15 @@ func (Promote) Verb() string { return "promote" }
 func (Remove) Verb() string { return "remove" }
 
 // Verb implements Step.
+func (Readdress) Verb() string { return "readdress" }
+
+// Verb implements Step.
 func (MoveLeader) Verb() string { return "move-leader" }
 
 func (AddLearner) step() {}
 func (Promote) step()    {}
 func (Remove) step()     {}
+func (Readdress) step()  {}
 func (MoveLeader) step() {}
 
 // Outcome is what became of a step.

@@ -31,8 +31,9 @@ func image(s *v1alpha1.EtcdClusterSpec, version string) string {
 	return or(s.Image.Repository, defaultEtcdRepo) + ":v" + version
 }
 
-// newPod is the pod of a member that has none, on a volume of this size. env says how etcd is to begin without data.
-func newPod(o Observation, name, version, start string, volume resource.Quantity, env []corev1.EnvVar) *corev1.Pod {
+// newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how etcd is to
+// begin without data.
+func newPod(o Observation, name, version, start string, volume resource.Quantity, peersTLS bool, env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -42,7 +43,7 @@ func newPod(o Observation, name, version, start string, volume resource.Quantity
 				AnnotationStart: start,
 			}),
 		},
-		Spec: podSpec(o, name, version, volume),
+		Spec: podSpec(o, name, version, volume, peersTLS),
 	}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
@@ -51,7 +52,7 @@ func newPod(o Observation, name, version, start string, volume resource.Quantity
 }
 
 // podSpec is the template that every member of the cluster is made from.
-func podSpec(o Observation, name, version string, volume resource.Quantity) corev1.PodSpec {
+func podSpec(o Observation, name, version string, volume resource.Quantity, peersTLS bool) corev1.PodSpec {
 	s := &o.Cluster.Spec
 	return corev1.PodSpec{
 		Hostname:                      name,
@@ -75,7 +76,7 @@ func podSpec(o Observation, name, version string, volume resource.Quantity) core
 		TopologySpreadConstraints: spread(o.Cluster),
 		PriorityClassName:         s.PriorityClassName,
 		InitContainers:            []corev1.Container{prepareContainer(o)},
-		Containers:                []corev1.Container{etcdContainer(o.Cluster, name, version, volume)},
+		Containers:                []corev1.Container{etcdContainer(o.Cluster, name, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(s, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
@@ -135,13 +136,13 @@ func prepareContainer(o Observation) corev1.Container {
 	}
 }
 
-func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resource.Quantity) corev1.Container {
+func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
 	s := &c.Spec
 	return corev1.Container{
 		Name:            ContainerEtcd,
 		Image:           image(s, version),
 		ImagePullPolicy: s.Image.PullPolicy,
-		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume)...),
+		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume, peersTLS)...),
 		Env:             environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: ClientPort},

@@ -67,7 +67,8 @@ var Rules = []Rule{
 
 	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},
-	{"Roll", "Members that trust other authorities than they should are restarted one at a time, the leader last (S2, S19).", roll},
+	{"Roll", "Members that trust other authorities than they should, or speak plain text where it is to be TLS, are restarted one at a time, the leader last (S2, S19).", roll},
+	{"Readdress", "Once everybody can dial by TLS, one voter after the other is listed with its https URL, and restarted before the next (S4).", readdress},
 	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
 	{"VersionPending", "Running members keep their version in this release.", versionPending},
 	{"VolumePending", "Claims keep their size and class in this release.", volumePending},

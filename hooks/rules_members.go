@@ -210,7 +210,7 @@ func (v *view) goingVoter() (*member, string) {
 		}
 	}
 	for _, m := range v.voters {
-		if reason, distrusts := v.distrusts(m); distrusts && m.serving() && !v.restartable() {
+		if reason, must := v.mustRestart(m); must && m.serving() && !v.restartable() {
 			return m, reason
 		}
 	}
@@ -305,5 +305,5 @@ func grow(v *view) *verdict {
 	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
 	}
-	return v.change(AddLearner{Name: name, PeerURL: PeerURL(v.Cluster, name)}, fmt.Sprintf("%s: adding %s", why, name))
+	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

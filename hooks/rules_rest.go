@@ -17,7 +17,7 @@ func heal(v *view) *verdict {
 }
 
 func roll(v *view) *verdict {
-	if !v.restartable() || !slices.ContainsFunc(v.voters, func(m *member) bool { _, distrusts := v.distrusts(m); return distrusts }) {
+	if !v.restartable() || !slices.ContainsFunc(v.voters, func(m *member) bool { _, must := v.mustRestart(m); return must }) {
 		return nil
 	}
 	if going := filter(v.voters, func(m *member) bool { return m.pod == nil || m.pod.DeletionTimestamp != nil }); len(going) > 0 {
@@ -25,13 +25,27 @@ func roll(v *view) *verdict {
 	}
 	for _, leads := range []bool{false, true} {
 		for _, m := range v.voters {
-			reason, distrusts := v.distrusts(m)
+			reason, must := v.mustRestart(m)
 			switch {
-			case !distrusts || (m.ID == v.Etcd.Leader) != leads:
+			case !must || (m.ID == v.Etcd.Leader) != leads:
 			case leads:
 				return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, reason))
 			default:
 				return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, reason), roll: m.name, resync: soon}
+			}
+		}
+	}
+	return nil
+}
+
+func readdress(v *view) *verdict {
+	if !encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.lacking) > 0 {
+		return nil
+	}
+	for _, leads := range []bool{false, true} {
+		for _, m := range v.voters {
+			if m.name != "" && !byTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
+				return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
 			}
 		}
 	}

@@ -141,16 +141,23 @@ func quotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	return min(volume.Value()/4*3, maxDefaultQuota)
 }
 
-// flags are etcd's flags for one member, for the member's own version and volume.
-func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quantity) []string {
+// flags are etcd's flags for one member, for the member's own version and volume, and for how its peers dial it.
+func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quantity, peersTLS bool) []string {
 	o := c.Spec.Options
+	peers, clients := "http", urlOn(scheme(c), "0.0.0.0", ClientPort)
+	if peersTLS {
+		peers = "https"
+	}
+	if allowsPlaintext(c) {
+		clients = urlOn("http", "0.0.0.0", ClientPort) + "," + clients
+	}
 	list := []string{
 		"--name=" + member,
 		"--data-dir=" + DataDir,
-		"--listen-client-urls=" + urlOn(scheme(c), "0.0.0.0", ClientPort),
+		"--listen-client-urls=" + clients,
 		"--advertise-client-urls=" + ClientURL(c, member),
-		"--listen-peer-urls=" + urlOn(scheme(c), "0.0.0.0", PeerPort),
-		"--initial-advertise-peer-urls=" + PeerURL(c, member),
+		"--listen-peer-urls=" + urlOn(peers, "0.0.0.0", PeerPort),
+		"--initial-advertise-peer-urls=" + peerURLOf(c, member, peersTLS),
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", MetricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes(o, volume)),
 		fmt.Sprintf("--heartbeat-interval=%d", heartbeatMillis(o)),

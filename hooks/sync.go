@@ -26,8 +26,8 @@ type Endpoint struct {
 	ClientURL string
 	// ServerName that the member's certificate must be for; empty when it speaks plain text.
 	ServerName string
-	// PeerURL that the member has in the member list. An answer from a member that is listed with another one comes from
-	// a stranger (an address that was reused) and does not count.
+	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is listed with
+	// another one comes from a stranger (an address that was reused) and does not count.
 	PeerURL string
 }
 

@@ -71,6 +71,8 @@ func (j *judgement) step() {
 		j.promote(s)
 	case Remove:
 		j.remove(s)
+	case Readdress:
+		j.readdress(s)
 	case MoveLeader:
 		to := j.v.find(s.Name)
 		j.require(to != nil && !to.Learner && to.serving(), "S1", "%s, which is no serving voter", s)
@@ -79,13 +81,13 @@ func (j *judgement) step() {
 
 func (j *judgement) addLearner(s AddLearner) {
 	n, ours := ordinal(j.o.Cluster.Name, s.Name)
-	j.require(ours && s.PeerURL == PeerURL(j.o.Cluster, s.Name), "S9", "%s under a name or URL that is not ours", s)
+	j.require(ours && (s.PeerURL == PeerURL(j.o.Cluster, s.Name) || s.PeerURL == peerURLOf(j.o.Cluster, s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
 	j.require(j.v.epoch != nil && n >= j.v.epoch.next, "S9", "%s: the number is below the mark", s)
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
-		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.outTrusted(m)
+		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.outTrusted(m) || j.speaksWrong(m)
 	})
 	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
 }
@@ -102,6 +104,20 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && m.claim.DeletionTimestamp == nil), "S5", "%s, which has no volume", s)
 	voters := j.v.voters
 	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
+}
+
+// readdress: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no other one's listener
+// differs from what is listed (two such members would not hear each other).
+func (j *judgement) readdress(s Readdress) {
+	m := j.v.find(s.Name)
+	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
+	j.require(s.PeerURL == PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
+	j.require(j.v.learner() == nil && len(j.v.departing()) == 0, "S3", "%s while members come or go", s)
+	for _, o := range j.v.voters {
+		j.require(o.serving(), "S1", "%s while %s does not serve", s, o.name)
+		j.require(o.name == "" || speaks(o.pod).certificates, "S1", "%s, whom %s can't dial then", s, o.name)
+		j.require(o.name == "" || speaks(o.pod).peers == byTLS(o.PeerURLs...), "S1", "%s before %s listens as it is listed", s, o.name)
+	}
 }
 
 func (j *judgement) remove(s Remove) {
@@ -243,7 +259,7 @@ func (j *judgement) othersStay(m *member) int {
 // mayRestart reports whether a voter that serves may be stopped to be started again: on a volume, not while it leads, and with all
 // voters serving and nobody joining.
 func (j *judgement) mayRestart(m *member) bool {
-	return j.outTrusted(m) && !j.v.memory() && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
+	return (j.outTrusted(m) || j.speaksWrong(m)) && !j.v.memory() && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
 }
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
@@ -254,6 +270,12 @@ func (j *judgement) outTrusted(m *member) bool {
 	}
 	begun, known := begunWith(m.pod)
 	return !slices.Equal(subjects(s.Trust), m.health.Trusts) || provided(j.o.Cluster) && known && !maps.Equal(begun, j.v.trusted())
+}
+
+// speaksWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak, or can't dial by TLS.
+func (j *judgement) speaksWrong(m *member) bool {
+	s := speaks(m.pod)
+	return encrypted(j.o.Cluster) && m.pod != nil && (!s.certificates || !s.peers || !byTLS(m.PeerURLs...) || s.plain != allowsPlaintext(j.o.Cluster))
 }
 
 // secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).

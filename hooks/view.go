@@ -292,9 +292,9 @@ func Endpoints(o Observation) []Endpoint {
 		if !ours || pod.Status.PodIP == "" || finished(pod) {
 			continue
 		}
-		e := Endpoint{Name: name, ClientURL: urlOn(scheme(o.Cluster), pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)}
-		if encrypted(o.Cluster) {
-			e.ServerName = host(o.Cluster, name)
+		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)}
+		if s := speaks(pod); s.clients || encrypted(o.Cluster) && !s.plain {
+			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, ClientPort), host(o.Cluster, name)
 		}
 		list = append(list, e)
 	}

@@ -1,0 +1,142 @@
+package hooks
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// How a cluster that speaks plain text learns TLS while it runs. A member can dial by TLS only with certificates, and it listens to
+// its peers in one way only. So first every member is restarted with certificates, still listening in plain text. Then one after the
+// other is listed with an https URL and restarted to listen so: in between, the others can't dial it, but it dials them, and raft needs
+// no more than one of the two. Two such members at a time would not hear each other. Clients are listened to in both ways until
+// the spec says otherwise. A learner's URL never changes.
+
+// speech is how a member speaks, by the flags that its pod was made with.
+type speech struct {
+	// certificates: it has what it takes to dial others by TLS.
+	certificates bool
+	// peers: it listens to its peers by TLS.
+	peers bool
+	// clients and plain: it listens to clients by TLS, and in plain text.
+	clients, plain bool
+}
+
+func speaks(pod *corev1.Pod) speech {
+	var s speech
+	if pod == nil {
+		return s
+	}
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name != ContainerEtcd {
+			continue
+		}
+		for _, flag := range pod.Spec.Containers[i].Command {
+			name, value, _ := strings.Cut(flag, "=")
+			switch name {
+			case "--peer-cert-file":
+				s.certificates = true
+			case "--listen-peer-urls":
+				s.peers = strings.HasPrefix(value, "https:")
+			case "--listen-client-urls":
+				s.clients, s.plain = strings.Contains(value, "https:"), strings.Contains(value, "http:")
+			}
+		}
+	}
+	return s
+}
+
+// byTLS reports whether a URL is one of TLS.
+func byTLS(urls ...string) bool {
+	return slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(u, "https:") })
+}
+
+// peersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what is recorded.
+func (v *view) peersDial(name string) bool {
+	if m := v.find(name); m != nil {
+		return byTLS(m.PeerURLs...)
+	}
+	if v.epoch == nil || !encrypted(v.Cluster) {
+		return encrypted(v.Cluster)
+	}
+	return !v.epoch.plain() || slices.Contains(v.epoch.readdressed, name)
+}
+
+// plain reports whether the epoch began in plain text.
+func (e *epoch) plain() bool {
+	for _, u := range e.initial {
+		if !byTLS(u) {
+			return true
+		}
+	}
+	return false
+}
+
+// readdressed are the members that etcd lists with https although the epoch began in plain text, for the day that etcd doesn't answer.
+func (v *view) readdressed() []string {
+	if !v.epoch.plain() {
+		return nil
+	}
+	if v.Etcd == nil {
+		return v.epoch.readdressed
+	}
+	var list []string
+	for _, m := range v.members {
+		if m.name != "" && byTLS(m.PeerURLs...) {
+			list = append(list, m.name)
+		}
+	}
+	return list
+}
+
+// everyoneDials reports whether every listed member of ours can dial others by TLS.
+func (v *view) everyoneDials() bool {
+	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !speaks(m.pod).certificates })
+}
+
+// peerURL is the URL of a new member: one of TLS once everybody can dial that.
+func (v *view) peerURL(name string) string {
+	return peerURLOf(v.Cluster, name, encrypted(v.Cluster) && v.everyoneDials())
+}
+
+// speaksOtherwise reports whether the member must be restarted to speak as it should, and why.
+func (v *view) speaksOtherwise(m *member) (string, bool) {
+	if !encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.lacking) > 0 {
+		return "", false
+	}
+	s := speaks(m.pod)
+	switch {
+	case !s.certificates:
+		return "it has no certificates yet", true
+	case s.peers != byTLS(m.PeerURLs...):
+		return "its peers reach it by TLS now", true
+	case v.everyoneDials() && s.plain != v.Cluster.Spec.TLS.AllowPlaintextClients:
+		if s.plain {
+			return "clients may not speak plain text any more", true
+		}
+		return "clients may speak plain text", true
+	}
+	return "", false
+}
+
+// mustRestart reports whether a member is to be restarted, or on Memory succeeded by another, and why.
+func (v *view) mustRestart(m *member) (string, bool) {
+	if reason, distrusts := v.distrusts(m); distrusts {
+		return reason, true
+	}
+	if reason, otherwise := v.speaksOtherwise(m); otherwise {
+		return reason, true
+	}
+	if !v.restartable() && encrypted(v.Cluster) && m.name != "" && m.pod != nil && v.everyoneDials() && !byTLS(m.PeerURLs...) {
+		return "its peers reach it in plain text", true
+	}
+	return "", false
+}
+
+// allowsPlaintext reports whether clients may speak plain text beside TLS.
+func allowsPlaintext(c *v1alpha1.EtcdCluster) bool {
+	return encrypted(c) && c.Spec.TLS.AllowPlaintextClients
+}
