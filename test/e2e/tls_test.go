@@ -125,18 +125,46 @@ func TestNobodyWithoutTheRightCertificate(t *testing.T) {
 	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 }
 
-func TestPlainTextOnPurpose(t *testing.T) {
+// TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application writes, which then follows.
+func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n")
-	c.converges(1, 60*time.Second)
-	_, err := c.clientWith(nil, c.service()).Put(t.Context(), "key", "value")
-	require.NoError(t, err)
+	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
+	c.converges(3, 60*time.Second)
 	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
 	require.NotNil(t, secured)
 	assert.Equal(t, "Disabled", secured.Reason)
-	_, err = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"tls":{"mode":"Auto"}}}`)
+	ids := c.ids()
+	plain := c.writesWith(c.clientWith(nil, c.service()), "plain")
+
+	_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"tls":{"mode":"Auto"}}}`)
+	require.Error(t, err, "it would lock the application out")
+	assert.Contains(t, err.Error(), "allowPlaintextClients")
+	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
+	eventually(t, 240*time.Second, "all members speak TLS among themselves", func() string {
+		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil || s.Reason != "PlaintextAllowed" {
+			return fmt.Sprintf("%+v", s)
+		}
+		return c.notConverged(3)
+	})
+	secure := c.writesWith(c.client(), "secure")
+	plain.losesNothing() // the application has followed
+
+	c.edit(`{"tls":{"allowPlaintextClients":false}}`)
+	eventually(t, 120*time.Second, "nobody speaks plain text any more", func() string {
+		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured) {
+			return "not secured"
+		}
+		return c.notConverged(3)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	_, err = c.clientWith(nil, c.service()).Get(ctx, "key")
 	require.Error(t, err)
-	assert.Contains(t, err.Error(), "can't be changed on a live cluster")
+	assert.Equal(t, ids, c.ids(), "the same members as before")
+	out, err := c.etcdctl("demo-0", "member", "list")
+	require.NoError(t, err)
+	assert.NotContains(t, out, "http:")
+	secure.losesNothing()
 }
 
 // TestCertificatesRenewThemselvesUnderLoad shortens years to minutes: leaves are renewed without a restart, then the authority is

@@ -32,12 +32,18 @@ func (w *writer) stalled() time.Duration { return time.Duration(w.stall.Load()) 
 // writes starts writing to the cluster.
 func (c *cluster) writes() *writer {
 	c.t.Helper()
+	return c.writesWith(c.client(), "key")
+}
+
+// writesWith starts writing with a client, keys that begin with a word.
+func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
+	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writer{t: c.t, client: c.client(), stop: stop}
-	w.put(ctx, "first")
+	w := &writer{t: c.t, client: client, stop: stop}
+	w.put(ctx, word+"-first")
 	w.done.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			w.put(ctx, fmt.Sprintf("key-%06d", i))
+			w.put(ctx, fmt.Sprintf("%s-%06d", word, i))
 			select { // about a hundred writes in a second, as a real application has
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
