@@ -186,7 +186,7 @@ func (v *view) findEstranged() string {
 		})
 		if len(who) > 0 {
 			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, does not trust; no member is changed or restarted, for the others would not hear it: "+
-				"put the former certificate back, with both authorities in ca.crt, or stop all members and start them with the new authority (spec.replicas 0, then the number again): docs/security.md",
+				"put the former certificate back, with both authorities in ca.crt, or stop all members and start them with the new authority (spec.replicas 0, then the number again): see AuthorityChanged in docs/security.md",
 				l.secret, strings.Join(who, ", "))
 		}
 	}

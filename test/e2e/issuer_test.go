@@ -175,18 +175,53 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	c.putsAll(third, third)
 	c.says("AuthorityChanged", "is signed by an authority that demo-0, demo-1, demo-2, running since before, does not trust")
 	assert.Equal(t, started, c.restarts())
+	c.stops()
+	c.edit(`{"replicas":3}`)
+	c.converges(3, 90*time.Second)
+	c.remembers()
+}
+
+// stops all members, and keeps their data.
+func (c *cluster) stops() {
+	c.t.Helper()
 	c.edit(`{"replicas":0}`)
-	eventually(t, 60*time.Second, "all members stopped", func() string {
+	eventually(c.t, 60*time.Second, "all members stopped", func() string {
 		if n := len(c.pods()); n > 0 {
 			return fmt.Sprintf("%d pods", n)
 		}
 		return ""
 	})
-	c.edit(`{"replicas":3}`)
-	c.converges(3, 90*time.Second)
-	read, err := c.client().Get(t.Context(), "first")
-	require.NoError(t, err)
-	assert.Len(t, read.Kvs, 1)
+}
+
+// remembers what a writer has written.
+func (c *cluster) remembers() {
+	c.t.Helper()
+	read, err := c.client().Get(c.t.Context(), "first")
+	require.NoError(c.t, err)
+	require.Len(c.t, read.Kvs, 1)
+}
+
+// TestEverythingIsDistrustedAtOnce: the commands of docs/security.md for when something was stolen.
+func TestEverythingIsDistrustedAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
+	c.converges(1, 60*time.Second)
+	c.writes().losesNothing()
+	stolen := forgerWith(t, c.secretOf(name+"-ca"))
+	tomorrow := time.Now().Add(24 * time.Hour)
+	require.NoError(t, knock(c.pods()[0], 2379, stolen.client("client", tomorrow)))
+
+	c.stops()
+	c.edit(`{"suspend":true}`)
+	kube(t, "-n", c.ns, "wait", "--for=condition=Suspended", "etcdcluster/"+name, "--timeout=30s")
+	kube(t, "-n", c.ns, "delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token")
+	c.edit(`{"suspend":false,"replicas":1}`)
+	c.converges(1, 60*time.Second)
+	c.remembers()
+	pod := c.pods()[0]
+	require.NoError(t, knock(pod, 2379, forgerWith(t, c.secretOf(name+"-ca")).client("client", tomorrow)))
+	require.Error(t, knock(pod, 2379, stolen.client("root", tomorrow)))
+	require.Error(t, knock(pod, 2380, stolen.client(name+":peers", tomorrow)))
 }
 
 // issuers are an authority that stays, and one that it signs, which issues.
