@@ -165,7 +165,7 @@ func (v *view) authority() Recipe {
 	begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
 	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name, v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
 	switch {
-	case !usableAuthority(old):
+	case !usableAuthority(old), v.Now.After(old.Certificate.NotAfter):
 		made.Inherit = v.inheritance()
 		return made
 	case old.Previous != nil && v.Now.After(old.Previous.NotAfter), slices.ContainsFunc(old.Trust, func(c Certificate) bool { return v.Now.After(c.NotAfter) && c.ID != old.Certificate.ID }):

@@ -56,17 +56,31 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
 	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
 		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
-	case s.TLS.Mode == v1alpha1.TLSSecrets && s.TLS.Secrets == nil:
-		return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the certificates")
-	case s.TLS.Mode == v1alpha1.TLSCertManager && (s.TLS.CertManager == nil || s.TLS.CertManager.IssuerRef.Name == ""):
-		return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
 	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return nil
+	return validateTLS(&s.TLS)
+}
+
+func validateTLS(s *v1alpha1.TLSSpec) error {
+	switch s.Mode {
+	case "", v1alpha1.TLSAuto, v1alpha1.TLSDisabled:
+		return nil
+	case v1alpha1.TLSSecrets:
+		if s.Secrets == nil {
+			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the certificates")
+		}
+		return nil
+	case v1alpha1.TLSCertManager:
+		if s.CertManager == nil || s.CertManager.IssuerRef.Name == "" {
+			return fmt.Errorf("spec.tls.mode CertManager needs spec.tls.certManager.issuerRef.name")
+		}
+		return nil
+	}
+	return fmt.Errorf("spec.tls.mode %q is not Auto, Secrets, CertManager or Disabled", s.Mode)
 }
 
 // readable reports whether etcd can read the retention: with one that it can't, it does not start.

@@ -328,11 +328,19 @@ func (j *judgement) peersFirst(ca string, desired map[string]*DesiredSecret) {
 // provided checks that no member is restarted or added that would show the others what they don't take, and that no Certificate is
 // lost.
 func (j *judgement) provided() {
+	for name := range j.o.Children.Certificates {
+		kept := slices.ContainsFunc(j.d.Children.Certificates, func(c *CertManagerCertificate) bool { return c.Name == name })
+		leaf := slices.ContainsFunc(j.v.leaves, func(l leaf) bool { return l.secret == name })
+		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
+	}
 	server := j.v.secret(serverSecret(j.o.Cluster))
+	if server == nil || len(server.Anchors) == 0 {
+		return
+	}
+	_, adds := j.d.Step.(AddLearner)
 	for _, m := range j.v.members {
-		_, adds := j.d.Step.(AddLearner)
-		goes := m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && j.v.replicas > 0
-		if !goes && !adds || server == nil || len(server.Anchors) == 0 {
+		goes := j.stops(m)
+		if !goes && !adds {
 			continue
 		}
 		for _, o := range j.v.members {
@@ -341,11 +349,11 @@ func (j *judgement) provided() {
 			j.require(knows || o == m && goes, "S19", "a member is to show others the certificate in Secret %s, which %s does not take", server.Name, o.name)
 		}
 	}
-	for name := range j.o.Children.Certificates {
-		kept := slices.ContainsFunc(j.d.Children.Certificates, func(c *CertManagerCertificate) bool { return c.Name == name })
-		leaf := slices.ContainsFunc(j.v.leaves, func(l leaf) bool { return l.secret == name })
-		j.require(kept || !leaf, "S19", "the Certificate %s is gone from the answer", name)
-	}
+}
+
+// stops reports whether the answer stops a member that serves.
+func (j *judgement) stops(m *member) bool {
+	return m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && j.v.replicas > 0
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.

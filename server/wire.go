@@ -470,78 +470,71 @@ type answerMeta struct {
 // encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
 // namespace.
 func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, resync time.Duration, finalized *bool) ([]byte, error) {
-	a := answer{
-		Status:             status,
-		Children:           make([]answerChild, 0, len(d.Services)+len(d.Budgets)+len(d.Policies)+len(d.Secrets)+len(d.Certificates)+len(d.ConfigMaps)+len(d.Claims)+len(d.Pods)),
-		ResyncAfterSeconds: resync.Seconds(),
-		Finalized:          finalized,
-	}
-	add := func(apiVersion, kind string, m *metav1.ObjectMeta, c answerChild) {
-		c.APIVersion, c.Kind = apiVersion, kind
-		c.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations}
-		a.Children = append(a.Children, c)
-	}
-	for _, o := range d.Services {
-		spec := &o.Spec
-		if observed := r.Children.Services[o.Name]; kept(o, observed) {
-			spec = keptSpec(observed.Annotations[lastApplied], spec)
-		}
-		add("v1", "Service", &o.ObjectMeta, answerChild{Spec: spec})
-	}
-	for _, o := range d.Budgets {
-		spec := &o.Spec
-		if observed := r.Children.Budgets[o.Name]; kept(o, observed) {
-			spec = keptSpec(observed.Annotations[lastApplied], spec)
-		}
-		add("policy/v1", "PodDisruptionBudget", &o.ObjectMeta, answerChild{Spec: spec})
-	}
-	for _, o := range d.Policies {
-		spec := &o.Spec
-		if observed := r.Children.Policies[o.Name]; kept(o, observed) {
-			spec = keptSpec(observed.Annotations[lastApplied], spec)
-		}
-		add("networking.k8s.io/v1", "NetworkPolicy", &o.ObjectMeta, answerChild{Spec: spec})
-	}
+	a := answer{Status: status, Children: []answerChild{}, ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
+	c := r.Children
+	a.Children = append(a.Children, specs(r, "v1", "Service", d.Services, c.Services, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
 	for _, o := range d.Secrets {
 		data, err := pki.Make(o.Name, o.Make, r.secrets)
 		if err != nil {
 			return nil, err
 		}
-		add("v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data})
+		a.Children = append(a.Children, child(r, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}))
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
-		add("cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+		a.Children = append(a.Children, child(r, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}))
 	}
 	for _, o := range d.ConfigMaps {
-		add("v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
+		a.Children = append(a.Children, child(r, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}))
 	}
-	for _, o := range d.Claims {
-		spec := &o.Spec
-		if observed := r.Children.Claims[o.Name]; kept(o, observed) {
-			spec = keptSpec(observed.Annotations[lastApplied], spec)
+	a.Children = append(a.Children, specs(r, "v1", "PersistentVolumeClaim", d.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r, "v1", "Pod", d.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
+	if err := distinct(r, a.Children); err != nil {
+		return nil, err
+	}
+	return json.Marshal(a, jsonv1.DefaultOptionsV1()) // the bytes of encoding/json: omitempty as it means it, maps in order
+}
+
+// child is an object in an answer, with its content.
+func child(r *request, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
+	content.APIVersion, content.Kind = apiVersion, kind
+	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations}
+	return content
+}
+
+// specs are the objects of one kind that have a spec; those that are kept, with what was answered of it before (keptSpec).
+func specs[Spec any, O interface {
+	comparable
+	metav1.Object
+}](r *request, apiVersion, kind string, decided []O, observed map[string]O, of func(O) *Spec) []answerChild {
+	var list []answerChild
+	for _, o := range decided {
+		spec := of(o)
+		if old := observed[o.GetName()]; kept(o, old) {
+			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
 		}
-		add("v1", "PersistentVolumeClaim", &o.ObjectMeta, answerChild{Spec: spec})
+		m := metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
+		list = append(list, child(r, apiVersion, kind, &m, answerChild{Spec: spec}))
 	}
-	for _, o := range d.Pods {
-		spec := &o.Spec
-		if observed := r.Children.Pods[o.Name]; kept(o, observed) {
-			spec = keptSpec(observed.Annotations[lastApplied], spec)
-		}
-		add("v1", "Pod", &o.ObjectMeta, answerChild{Spec: spec})
-	}
+	return list
+}
+
+// distinct checks that every child has a name of its own, in the parent's namespace.
+func distinct(r *request, children []answerChild) error {
 	type key struct{ kind, name string }
-	seen := make(map[key]bool, len(a.Children))
-	for _, c := range a.Children {
+	seen := make(map[key]bool, len(children))
+	for _, c := range children {
 		k := key{c.Kind, c.Metadata.Name}
 		switch {
 		case k.name == "":
-			return nil, fmt.Errorf("the decision has a %s without a name", k.kind)
+			return fmt.Errorf("the decision has a %s without a name", k.kind)
 		case c.Metadata.Namespace != r.Cluster.Namespace:
-			return nil, fmt.Errorf("the decision has %s %s in namespace %q, the cluster is in %q", k.kind, k.name, c.Metadata.Namespace, r.Cluster.Namespace)
+			return fmt.Errorf("the decision has %s %s in namespace %q, the cluster is in %q", k.kind, k.name, c.Metadata.Namespace, r.Cluster.Namespace)
 		case seen[k]:
-			return nil, fmt.Errorf("the decision has %s %s twice", k.kind, k.name)
+			return fmt.Errorf("the decision has %s %s twice", k.kind, k.name)
 		}
 		seen[k] = true
 	}
-	return json.Marshal(a, jsonv1.DefaultOptionsV1()) // the bytes of encoding/json: omitempty as it means it, maps in order
+	return nil
 }
