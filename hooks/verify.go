@@ -344,11 +344,15 @@ func (j *judgement) provided() {
 			continue
 		}
 		for _, o := range j.v.members {
-			knows := len(o.health.Trusts) == 0 || o.pod == nil || o.pod.DeletionTimestamp != nil ||
-				slices.ContainsFunc(server.Anchors, func(a Certificate) bool { return slices.Contains(o.health.Trusts, a.Subject) })
-			j.require(knows || o == m && goes, "S19", "a member is to show others the certificate in Secret %s, which %s does not take", server.Name, o.name)
+			j.require(o.knows(server.Anchors) || o == m && goes, "S19", "a member is to show others the certificate in Secret %s, which %s does not take", server.Name, o.name)
 		}
 	}
+}
+
+// knows reports whether a member trusts one of these authorities, or may, as one that has said nothing or is about to stop.
+func (m *member) knows(authorities []Certificate) bool {
+	return len(m.health.Trusts) == 0 || m.pod == nil || m.pod.DeletionTimestamp != nil ||
+		slices.ContainsFunc(authorities, func(a Certificate) bool { return slices.Contains(m.health.Trusts, a.Subject) })
 }
 
 // stops reports whether the answer stops a member that serves.

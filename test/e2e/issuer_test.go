@@ -196,7 +196,7 @@ func (c *cluster) stops() {
 // remembers what a writer has written.
 func (c *cluster) remembers() {
 	c.t.Helper()
-	read, err := c.client().Get(c.t.Context(), "first")
+	read, err := c.client().Get(c.t.Context(), "key-first")
 	require.NoError(c.t, err)
 	require.Len(c.t, read.Kvs, 1)
 }

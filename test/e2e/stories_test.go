@@ -105,9 +105,9 @@ func TestPauseAndResume(t *testing.T) {
 	c.converges(3, 60*time.Second)
 	assert.Equal(t, before, c.ids())
 	assert.Equal(t, clusterID, c.object().Status.ClusterID)
-	out, err := c.etcdctl("demo-0", "get", "first")
+	out, err := c.etcdctl("demo-0", "get", "key-first")
 	require.NoError(t, err)
-	assert.Contains(t, out, "value of first")
+	assert.Contains(t, out, "value of key-first")
 }
 
 func TestGrowthTakenBackUsesNoNameTwice(t *testing.T) {
@@ -151,9 +151,9 @@ func TestPauseKeepsThePodOfAClaimThatIsBeingDeleted(t *testing.T) {
 	c.edit(`{"replicas":3}`)
 	c.converges(3, 120*time.Second)
 	assert.NotContains(t, c.ids(), "demo-1", "it has been replaced")
-	out, err := c.etcdctl("demo-0", "get", "first")
+	out, err := c.etcdctl("demo-0", "get", "key-first")
 	require.NoError(t, err)
-	assert.Contains(t, out, "value of first")
+	assert.Contains(t, out, "value of key-first")
 }
 
 func TestDeletedPodReturns(t *testing.T) {
