@@ -412,7 +412,7 @@ func (v *view) served() string {
 // distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
 func (v *view) distrusts(m *member) (string, bool) {
 	const why = "it trusts other certificate authorities than it should"
-	if m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
+	if !encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
 		return "", false
 	}
 	if provided(v.Cluster) {

@@ -195,6 +195,45 @@ var mishaps = []func(o *Observation, n int){
 			p.Annotations[AnnotationTrusts] = "rubbish,,:,a:b"
 		}
 	}),
+
+	// A cluster on its way from plain text to TLS.
+	func(o *Observation, n int) { o.Cluster.Spec.TLS.AllowPlaintextClients = n%2 == 0 },
+	func(o *Observation, _ int) { o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled },
+	onMember(func(m *Member) {
+		for i, u := range m.PeerURLs {
+			m.PeerURLs[i] = strings.Replace(u, "https:", "http:", 1)
+		}
+	}),
+	onPod(func(p *corev1.Pod) { speak(p, "https:", "http:") }),
+	onPod(func(p *corev1.Pod) { speak(p, "--peer-cert-file=", "--unknown=") }),
+	onRecord(func(a map[string]string, _ int) { a[AnnotationReaddressed] = "demo-1,,rubbish" }),
+
+	// Users and roles.
+	func(o *Observation, n int) {
+		all := ""
+		o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{
+			Enabled: n%2 == 0,
+			Roles:   []v1alpha1.RoleSpec{{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: &all}}}},
+			Users:   []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"}, Certificate: true}, {Name: "ops", Roles: []string{[]string{"all", "none"}[n/5]}}},
+		}
+	},
+	func(o *Observation, _ int) {
+		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Applied: "x", Roles: []string{"old", "root"}, Users: []v1alpha1.UserStatus{{Name: "gone"}, {}}}
+	},
+	func(o *Observation, _ int) {
+		o.Taken = &Outcome{Step: Authorize{}, Err: "refused", Passwords: map[string]string{"ops": "1"}}
+	},
+}
+
+// speak changes the words of the flags that a pod was made with.
+func speak(p *corev1.Pod, old, now string) {
+	p.Spec.Containers = slices.Clone(p.Spec.Containers)
+	for i := range p.Spec.Containers {
+		p.Spec.Containers[i].Command = slices.Clone(p.Spec.Containers[i].Command)
+		for j, flag := range p.Spec.Containers[i].Command {
+			p.Spec.Containers[i].Command[j] = strings.Replace(flag, old, now, 1)
+		}
+	}
 }
 
 func trusting(change func(h *Health, n int)) func(*Observation, int) {
