@@ -41,8 +41,9 @@ func (w *World) WipeStatus() {
 func (w *World) Delete(kind Kind, name string) error {
 	err := w.remove(kind, name, "")
 	if c := w.Cluster(); c != nil && kind == SecretKind {
-		gone := func(secret string) bool { return w.Secret(secret) == nil }
-		w.Oracle.uprooted = w.Oracle.uprooted || gone(hooks.CASecret(c.Name)) && (gone(c.Name+"-peer-tls") || gone(c.Name+"-operator-tls"))
+		ca := hooks.CASecret(c.Name)
+		w.Oracle.unrooted = w.Oracle.unrooted || name == ca
+		w.Oracle.uprooted = w.Oracle.uprooted || w.Oracle.unrooted && (name != ca || w.Secret(c.Name+"-peer-tls") == nil)
 	}
 	return err
 }

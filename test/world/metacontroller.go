@@ -141,7 +141,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 		return c
 	}
 	before := w.fingerprint(o)
-	c.Decision, c.Outcome = hooks.Sync(context.Background(), o, etcd)
+	c.Decision, c.Outcome = w.decide(o, etcd)
 	if w.fingerprint(o) != before {
 		w.violate("S15", "the hook has changed what it was shown")
 	}
@@ -149,6 +149,25 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	w.judge(o, c, etcd.seen)
 	w.makeSecrets(c, o.Children.Secrets)
 	return c
+}
+
+// decide is hooks.Sync, with the rules of this world.
+func (w *World) decide(o hooks.Observation, etcd *client) (hooks.Decision, *hooks.Outcome) {
+	if w.Decide == nil {
+		return hooks.Sync(context.Background(), o, etcd)
+	}
+	endpoints := hooks.Endpoints(o)
+	o.Etcd, o.Health = etcd.Observe(context.Background(), endpoints)
+	d := w.Decide(o)
+	if d.Step == nil {
+		return d, nil
+	}
+	o.Taken = &hooks.Outcome{Step: d.Step, Because: d.Because.Rule}
+	if err := etcd.Do(context.Background(), d.Step, o.Etcd, endpoints); err != nil {
+		o.Taken.Err = err.Error()
+	}
+	o.Etcd, o.Health = etcd.Observe(context.Background(), endpoints)
+	return w.Decide(o), o.Taken
 }
 
 // makeSecrets carries out what the decision asks for. Without it the hook answers with an error, which changes nothing (S13).
