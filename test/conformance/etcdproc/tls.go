@@ -109,6 +109,14 @@ func (a *Authority) flags() []string {
 	}
 }
 
+// PeerFlags let a member dial its peers by TLS, although it listens to them in plain text.
+func (a *Authority) PeerFlags() []string {
+	return []string{
+		"--peer-cert-file=" + filepath.Join(a.dir, "server.crt"), "--peer-key-file=" + filepath.Join(a.dir, "server.key"),
+		"--peer-trusted-ca-file=" + filepath.Join(a.dir, "ca.crt"), "--peer-client-cert-auth=true",
+	}
+}
+
 func (a *Authority) writeKey(name string, key *ecdsa.PrivateKey) {
 	der, err := x509.MarshalECPrivateKey(key)
 	must(a.t, err)
