@@ -81,7 +81,7 @@ func TestReaddress(t *testing.T) {
 		chapter(t, "it is no stranger, and takes writes as all do, also after it was started again", func(t *testing.T) {
 			follower.Kill()
 			follower.Restart()
-			c.WaitServing()
+			c.WaitServing(c.Members...)
 			_, health := look(t, c.Endpoints())
 			for _, m := range c.Members {
 				require.Empty(t, health[m.Name].Err)
