@@ -279,3 +279,16 @@ func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 	o.Etcd = nil
 	assert.Contains(t, Decide(o).Because.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that demo-0, demo-1, demo-2")
 }
+
+func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {
+	for n := range 2 {
+		o := issued(n + 1)
+		a, b := authority("A", "a"), authority("B", "b")
+		issue(&o, a, a, b)
+		d := Decide(o)
+		require.NoError(t, Verify(o, d))
+		assert.Equal(t, "Grow", d.Because.Rule, d.Because.Message)
+		issue(&o, b, b)
+		assert.Equal(t, "Certify", Decide(o).Because.Rule, "a new member would hear nobody")
+	}
+}

@@ -1,6 +1,11 @@
 package pki
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"maps"
 	"testing"
 	"time"
@@ -138,4 +143,56 @@ func TestRecipesThatCannotBeCarriedOut(t *testing.T) {
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "secret")
 	assert.Contains(t, err.Error(), "Secret ca")
+}
+
+// TestAnchors: what a certificate leads to, over an intermediate too, and not by its name alone.
+func TestAnchors(t *testing.T) {
+	key := func() *ecdsa.PrivateKey {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		return k
+	}
+	sign := func(name string, authority bool, from time.Time, public *ecdsa.PrivateKey, by *x509.Certificate, with *ecdsa.PrivateKey) *x509.Certificate {
+		template := &x509.Certificate{
+			SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: later.Add(time.Hour), IsCA: authority, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		}
+		if by == nil {
+			by = template
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, by, &public.PublicKey, with)
+		require.NoError(t, err)
+		c, err := x509.ParseCertificate(der)
+		require.NoError(t, err)
+		return c
+	}
+	rootKey, betweenKey, leafKey, otherKey := key(), key(), key(), key()
+	root := sign("root", true, now, rootKey, nil, rootKey)
+	renewed := sign("root", true, later, rootKey, nil, rootKey) // its time begins when the leaf's ends
+	namesake := sign("root", true, now, otherKey, nil, otherKey)
+	between := sign("between", true, now, betweenKey, root, rootKey)
+	leaf := sign("leaf", false, now, leafKey, between, betweenKey)
+	private, err := privateKey(leafKey)
+	require.NoError(t, err)
+	pem := func(all ...*x509.Certificate) (text []byte) {
+		for _, c := range all {
+			text = append(text, encode("CERTIFICATE", c.Raw)...)
+		}
+		return text
+	}
+	read := func(chain, trust []byte) *hooks.Secret {
+		return Read(&corev1.Secret{Data: map[string][]byte{"tls.crt": chain, "tls.key": private, "ca.crt": trust}})
+	}
+
+	s := read(pem(leaf, between), pem(namesake, root, renewed))
+	assert.Empty(t, s.Flaw)
+	require.Len(t, s.Anchors, 2)
+	assert.Equal(t, Identify(root), s.Anchors[0].ID)
+	assert.Equal(t, Identify(renewed), s.Anchors[1].ID)
+	assert.Equal(t, s.Anchors[0].Subject, s.Trust[0].Subject, "a namesake tells itself by its key alone")
+	assert.NotEqual(t, s.Anchors[0].Key, s.Trust[0].Key)
+	for _, wrong := range []*hooks.Secret{read(pem(leaf), pem(root)), read(pem(leaf, between), pem(namesake))} {
+		assert.Empty(t, wrong.Anchors)
+		assert.Equal(t, "tls.crt is not signed by an authority in ca.crt", wrong.Flaw)
+	}
 }
