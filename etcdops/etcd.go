@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"net"
 	"net/url"
 	"slices"
@@ -126,6 +127,11 @@ func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
 		if len(own) == 0 {
 			return &tls.Certificate{}, nil
 		}
+		// With TLS 1.3 a server's refusal comes after the handshake, and may be overtaken by the end of the connection. What it
+		// will refuse is known now.
+		if request.SupportsCertificate(&own[0]) != nil {
+			return nil, errNotTaken
+		}
 		return &own[0], nil
 	}
 	config.VerifyConnection = func(state tls.ConnectionState) error {
@@ -134,6 +140,9 @@ func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
 	}
 	return config
 }
+
+// errNotTaken is why we end a handshake ourselves.
+var errNotTaken = errors.New("tls: it takes no certificate of our authority")
 
 // handshake is what a member tells about itself before it answers anything.
 type handshake struct {
