@@ -42,7 +42,18 @@ func TestFlags(t *testing.T) {
 		for name, options := range fine {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, options)...)
+				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, v1alpha1.EtcdClusterSpec{Options: options})...)
+			})
+		}
+		for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
+			"plain text":    {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}},
+			"newest TLS":    {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
+			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
+			"simple tokens": {Auth: &v1alpha1.AuthSpec{Token: v1alpha1.TokenSimple}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, spec)...)
 			})
 		}
 		for name, refused := range map[string][]string{
@@ -62,11 +73,11 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-// flagsOf are the flags of a member with these options, but for its name, its directory and its addresses: those are of a pod. The
+// flagsOf are the flags of a member with this spec, but for its name, its directory and its addresses: those are of a pod. The
 // certificates that they name are in a folder of the test.
-func flagsOf(t *testing.T, version string, options v1alpha1.Options) []string {
+func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []string {
 	t.Helper()
-	pod, secrets := podOf(t, version, options)
+	pod, secrets := podOf(t, version, spec)
 	command, dir := pod.Spec.Containers[0].Command, mount(t, pod, secrets)
 	var flags []string
 	for _, flag := range command[1:] {
@@ -99,17 +110,13 @@ func mount(t *testing.T, pod *corev1.Pod, secrets map[string]map[string][]byte) 
 }
 
 // podOf is the first pod of a new cluster, and its Secrets: what is answered is fed back until it is there.
-func podOf(t *testing.T, version string, options v1alpha1.Options) (*corev1.Pod, map[string]map[string][]byte) {
+func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1.Pod, map[string]map[string][]byte) {
 	t.Helper()
+	spec.Version, spec.Replicas = version, new(int32(1))
+	spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
 	o := hooks.Observation{
-		Cluster: &v1alpha1.EtcdCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
-			Spec: v1alpha1.EtcdClusterSpec{
-				Version: version, Replicas: new(int32(1)), Options: options,
-				Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")},
-			},
-		},
-		Now: time.Now(),
+		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"}, Spec: spec},
+		Now:     time.Now(),
 	}
 	secrets := map[string]map[string][]byte{}
 	for range 5 {
