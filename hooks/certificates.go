@@ -85,7 +85,7 @@ type leaf struct {
 
 // leaves are all the certificates that the cluster needs besides the authority's.
 func leaves(c *v1alpha1.EtcdCluster) []leaf {
-	members := fmt.Sprintf("*.%s.%s.svc", PeerService(c.Name), c.Namespace)
+	members := host(c, "*")
 	server := []string{
 		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
 		ClientService(c.Name), ClientService(c.Name) + "." + c.Namespace, ClientService(c.Name) + "." + c.Namespace + ".svc",
@@ -131,9 +131,9 @@ func secrets(v *view) []*DesiredSecret {
 		}
 	}
 	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose Secrets are wanted is not known
-		for _, old := range keptSecrets(v.Observation) {
-			if !slices.ContainsFunc(list, func(s *DesiredSecret) bool { return s.Name == old.Name }) {
-				list = append(list, old)
+		for name, old := range v.Children.Secrets {
+			if !slices.ContainsFunc(list, func(s *DesiredSecret) bool { return s.Name == name }) {
+				list = append(list, keptSecret(v.Cluster, old))
 			}
 		}
 	}
@@ -374,9 +374,9 @@ func (l leaf) usages() string {
 
 // needs are the names without which members can't be reached.
 func (l leaf) needs(c *v1alpha1.EtcdCluster) []string {
-	needed := []string{fmt.Sprintf("*.%s.%s.svc", PeerService(c.Name), c.Namespace)}
+	needed := []string{host(c, "*")}
 	if l.what == "server" {
-		needed = append(needed, fmt.Sprintf("%s.%s.svc", ClientService(c.Name), c.Namespace))
+		needed = append(needed, ClientService(c.Name)+"."+c.Namespace+".svc")
 	}
 	return needed
 }

@@ -55,10 +55,14 @@ func asObserved(o Observation) Desired {
 
 func keptSecrets(o Observation) []*DesiredSecret {
 	var list []*DesiredSecret
-	for _, old := range keptAll(o.Cluster, o.Children.Secrets) {
-		list = append(list, &DesiredSecret{ObjectMeta: old.ObjectMeta, Type: old.Type})
+	for _, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {
+		list = append(list, keptSecret(o.Cluster, o.Children.Secrets[name]))
 	}
 	return list
+}
+
+func keptSecret(c *v1alpha1.EtcdCluster, old *Secret) *DesiredSecret {
+	return &DesiredSecret{ObjectMeta: kept(c, old).ObjectMeta, Type: old.Type}
 }
 
 func keptAll[T any, P interface {

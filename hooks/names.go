@@ -74,7 +74,7 @@ func ClientURL(c *v1alpha1.EtcdCluster, member string) string {
 
 // host is the name under which a member is reached.
 func host(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("%s.%s.%s.svc", member, PeerService(c.Name), c.Namespace)
+	return member + "." + PeerService(c.Name) + "." + c.Namespace + ".svc"
 }
 
 // scheme that the members speak.

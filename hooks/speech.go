@@ -94,7 +94,7 @@ func (v *view) readdressed() []string {
 
 // everyoneDials reports whether every listed member of ours can dial others by TLS.
 func (v *view) everyoneDials() bool {
-	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !speaks(m.pod).certificates })
+	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !m.speech.certificates })
 }
 
 // peerURL is the URL of a new member: one of TLS once everybody can dial that.
@@ -107,7 +107,7 @@ func (v *view) speaksOtherwise(m *member) (string, bool) {
 	if !encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.lacking) > 0 {
 		return "", false
 	}
-	s := speaks(m.pod)
+	s := m.speech
 	switch {
 	case !s.certificates:
 		return "it has no certificates yet", true

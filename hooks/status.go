@@ -172,7 +172,7 @@ func security(v *view) (reason, message string, secured bool) {
 	if allowsPlaintext(v.Cluster) {
 		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in plain text, without a certificate; take it out when the applications have followed", false
 	}
-	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !speaks(m.pod).peers })); len(slow) > 0 && v.Etcd != nil {
+	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.speech.peers })); len(slow) > 0 && v.Etcd != nil {
 		return "Switching", fmt.Sprintf("%s does not speak TLS with its peers yet", strings.Join(slow, ", ")), false
 	}
 	if v.estranged != "" {

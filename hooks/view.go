@@ -41,6 +41,7 @@ type member struct {
 	claim  *corev1.PersistentVolumeClaim
 	health Health
 	heard  bool // its pod has an address and was asked
+	speech speech
 }
 
 func newView(o Observation) *view {
@@ -93,6 +94,7 @@ func (v *view) member(m Member) *member {
 		return e
 	}
 	e.name, e.pod, e.claim = name, v.Children.Pods[name], v.Children.Claims[name]
+	e.speech = speaks(e.pod)
 	e.health, e.heard = v.Health[name]
 	if e.health.Err == "" && e.health.MemberID != m.ID {
 		e.health = Health{Err: "the address was answered by another member"}
