@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"fmt"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -194,5 +195,41 @@ func TestAnchors(t *testing.T) {
 	for _, wrong := range []*hooks.Secret{read(pem(leaf), pem(root)), read(pem(leaf, between), pem(namesake))} {
 		assert.Empty(t, wrong.Anchors)
 		assert.Equal(t, "tls.crt is not signed by an authority in ca.crt", wrong.Flaw)
+	}
+}
+
+func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
+	var m memory
+	s := made(t)
+	first := m.of(s["leaf"])
+	assert.Same(t, first, m.of(maps.Clone(s["leaf"])))
+	assert.Equal(t, first, readData(s["leaf"]))
+	changed := maps.Clone(s["leaf"])
+	changed["tls.key"] = s["ca"]["tls.key"]
+	assert.NotEqual(t, first.Flaw, m.of(changed).Flaw)
+	for i := range mostKnown + 1 {
+		m.of(map[string][]byte{"password": fmt.Appendf(nil, "%d", i)})
+	}
+	assert.LessOrEqual(t, len(m.read), mostKnown)
+	assert.Equal(t, first, m.of(s["leaf"]))
+}
+
+// BenchmarkRead reads what a cluster of the mode Auto has: an authority and four leaves.
+func BenchmarkRead(b *testing.B) {
+	s := secrets{}
+	for name, r := range map[string]hooks.Recipe{"ca": hooks.Authority{CommonName: "one", NotBefore: now, NotAfter: later}} {
+		data, err := Make(name, r, s)
+		require.NoError(b, err)
+		s[name] = data
+	}
+	data, err := Make("leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Server: true, Client: true, NotBefore: now, NotAfter: later}, s)
+	require.NoError(b, err)
+	for _, name := range []string{"server", "peer", "operator", "client"} {
+		s[name] = data
+	}
+	for b.Loop() {
+		for name := range s {
+			s.read(name)
+		}
 	}
 }

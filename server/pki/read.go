@@ -10,7 +10,10 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,8 +22,55 @@ import (
 
 // Read is what decisions may know of a Secret.
 func Read(s *corev1.Secret) *hooks.Secret {
-	read := &hooks.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type, Unfit: map[string]string{}}
-	for key, value := range s.Data {
+	read := *known.of(s.Data)
+	read.ObjectMeta, read.Type = s.ObjectMeta, s.Type
+	return &read
+}
+
+// known remembers what was read of the data that came lately: to verify a signature takes longer than all the rest of a decision.
+// It is a pure function's; nothing depends on what is in it.
+var known memory
+
+type memory struct {
+	mu   sync.Mutex
+	read map[[sha256.Size]byte]*hooks.Secret
+}
+
+// mostKnown is how much is remembered; each takes some 2 KiB.
+const mostKnown = 2048
+
+// of is what the data says, without metadata. Nobody may change it.
+func (m *memory) of(data map[string][]byte) *hooks.Secret {
+	key := sum(data)
+	m.mu.Lock()
+	read := m.read[key]
+	m.mu.Unlock()
+	if read != nil {
+		return read
+	}
+	read = readData(data)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.read == nil || len(m.read) >= mostKnown {
+		m.read = map[[sha256.Size]byte]*hooks.Secret{}
+	}
+	m.read[key] = read
+	return read
+}
+
+// sum tells data apart.
+func sum(data map[string][]byte) [sha256.Size]byte {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		_, _ = fmt.Fprintf(h, "%d %s %d ", len(key), key, len(data[key]))
+		_, _ = h.Write(data[key])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func readData(data map[string][]byte) *hooks.Secret {
+	read := &hooks.Secret{Unfit: map[string]string{}}
+	for key, value := range data {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
 		}
@@ -30,7 +80,7 @@ func Read(s *corev1.Secret) *hooks.Secret {
 	}
 	slices.Sort(read.Keys)
 	if slices.Contains(read.Keys, hooks.KeyCertificate) || slices.Contains(read.Keys, hooks.KeyTrust) {
-		readPair(read, s.Data)
+		readPair(read, data)
 	}
 	return read
 }
