@@ -1,12 +1,12 @@
 package pki
 
 import (
-	"fmt"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
