@@ -313,3 +313,20 @@ func TestALateRenewalIsAWarning(t *testing.T) {
 	assert.Equal(t, "CertificatesExpire", reason)
 	assert.Contains(t, message, "demo-server-tls")
 }
+
+func TestTheLeadershipGoesToAMemberThatStays(t *testing.T) {
+	o := serve(3)
+	o.Cluster.Spec.Replicas = new(int32(2)) // so that the leader's successors are one that stays and one that does not
+	for name, h := range o.Health {
+		if name != "demo-2" {
+			h.Trusts = []string{"of an older authority"}
+		}
+		h.RaftIndex = 1000
+		if name == "demo-1" {
+			h.RaftIndex = 2000
+		}
+		o.Health[name] = h
+	}
+	v := newView(o)
+	assert.Equal(t, MoveLeader{To: 3, Name: "demo-2"}, v.handOver(v.find("demo-0")))
+}

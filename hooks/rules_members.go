@@ -285,9 +285,14 @@ func (v *view) retire(m *member, why string) *verdict {
 	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.name))
 }
 
-// handOver gives the leadership to the serving voter that has come furthest.
+// handOver gives the leadership to the serving voter that has come furthest; to one that is to be restarted or replaced itself only when
+// there is no other.
 func (v *view) handOver(from *member) Step {
 	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })
+	lasting := filter(heirs, func(o *member) bool { _, must := v.mustRestart(o); return !must })
+	if len(lasting) > 0 {
+		heirs = lasting
+	}
 	heir := slices.MaxFunc(heirs, func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
 	return MoveLeader{To: heir.ID, Name: heir.name}
 }
