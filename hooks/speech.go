@@ -92,9 +92,9 @@ func (v *view) readdressed() []string {
 	return list
 }
 
-// everyoneDials reports whether every listed member of ours can dial others by TLS.
+// everyoneDials reports whether every listed member of ours can dial others by TLS, or will when it gets its pod.
 func (v *view) everyoneDials() bool {
-	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !m.speech.certificates })
+	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && m.pod != nil && !m.speech.certificates })
 }
 
 // peerURL is the URL of a new member: one of TLS once everybody can dial that.

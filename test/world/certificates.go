@@ -133,14 +133,35 @@ func rejects(trusts []hooks.Certificate, shown *hooks.Certificate, now time.Time
 	return why
 }
 
-// paired reports whether two members' etcds take each other's certificates.
+// paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the other
+// (docs/decisions/0011-plain-text-learns-tls.md).
 func (w *World) paired(c Cluster, a, b uint64) bool {
-	if a == b {
+	return a == b || w.dials(c, a, b) || w.dials(c, b, a)
+}
+
+// dials reports whether a member reaches another one at the URL by which that is listed.
+func (w *World) dials(c Cluster, from, to uint64) bool {
+	x, _ := w.running(c.ID, from)
+	y, _ := w.running(c.ID, to)
+	listed, _ := c.member(to)
+	return w.reaches(w.peerSide(x), y, listed)
+}
+
+// reaches reports whether somebody reaches the etcd in a pod at the URL by which its member is listed.
+func (w *World) reaches(from side, pod types.UID, listed hooks.Member) bool {
+	byTLS := strings.HasPrefix(listed.PeerURLs[0], "https:")
+	switch {
+	case byTLS != w.Procs[pod].TLS:
+		return false
+	case !byTLS:
 		return true
 	}
-	x, _ := w.running(c.ID, a)
-	y, _ := w.running(c.ID, b)
-	return w.heed(w.peerSide(x), w.peerSide(y))
+	return w.heed(from, w.peerSide(pod))
+}
+
+// listensByTLS reports how the etcd of a pod listens to its peers, by its flags.
+func listensByTLS(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers[0].Command, func(flag string) bool { return strings.HasPrefix(flag, "--listen-peer-urls=https:") })
 }
 
 // handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why there is none.

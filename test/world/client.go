@@ -146,7 +146,7 @@ func (c *client) list(clusterID uint64) *hooks.Membership {
 // belongs reports whether whoever answered is the member that we meant to ask.
 func belongs(list *hooks.Membership, h hooks.Health, e hooks.Endpoint) bool {
 	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m hooks.Member) bool {
-		return m.ID == h.MemberID && slices.Contains(m.PeerURLs, e.PeerURL)
+		return m.ID == h.MemberID && plain(m.PeerURLs[0]) == plain(e.PeerURL)
 	})
 }
 
@@ -235,6 +235,8 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 		cluster, err = c.w.promote(cluster, s.ID)
 	case hooks.Remove:
 		cluster, err = c.w.removeMember(cluster, s.ID)
+	case hooks.Readdress:
+		cluster, err = c.w.readdress(cluster, s.ID, s.PeerURL)
 	case hooks.MoveLeader:
 		cluster, err = c.w.moveLeader(cluster, s.To)
 	}
@@ -273,6 +275,17 @@ func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
 	}
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members), func(o hooks.Member) bool { return o.ID == id })
 	c.Removed = append(slices.Clone(c.Removed), id)
+	return c, nil
+}
+
+// readdress lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no guards).
+func (w *World) readdress(c Cluster, id uint64, peerURL string) (Cluster, error) {
+	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
+	if i < 0 {
+		return c, etcdops.ErrMemberGone
+	}
+	c.Members = slices.Clone(c.Members)
+	c.Members[i].PeerURLs = []string{peerURL}
 	return c, nil
 }
 

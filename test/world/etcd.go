@@ -59,6 +59,8 @@ type Proc struct {
 	Since    time.Time
 	// Clients and Peers are the authorities whose certificates it takes: those that it was started with.
 	Clients, Peers []hooks.Certificate
+	// TLS is whether it listens to its peers by TLS.
+	TLS bool
 }
 
 func volumeOf(claim types.UID) string { return "volume of " + string(claim) }
@@ -339,7 +341,7 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		return "the member has been permanently removed from the cluster"
 	}
 	clients, peers := files.loaded()
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers}
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers, TLS: listensByTLS(pod)}
 	w.Changes++
 	return ""
 }
@@ -413,7 +415,7 @@ func (w *World) anyPeer(c Cluster, self uint64, files Files) bool {
 	}
 	return slices.ContainsFunc(c.Members, func(m hooks.Member) bool {
 		pod, _ := w.running(c.ID, m.ID)
-		return m.ID != self && w.connected(c, m) && w.heed(own, w.peerSide(pod))
+		return m.ID != self && w.connected(c, m) && w.reaches(own, pod, m)
 	})
 }
 
