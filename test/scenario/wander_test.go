@@ -17,17 +17,32 @@ var wanderings = flag.Int("wanderings", 60, "how many random walks TestWander ta
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
-func TestWander(t *testing.T) {
+func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto) }
+
+// TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
+func TestWanderFromPlainText(t *testing.T) { wanderFrom(t, v1alpha1.TLSDisabled) }
+
+func wanderFrom(t *testing.T, mode v1alpha1.TLSMode) {
 	for seed := range uint64(*wanderings) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			s := newStory()
 			s.w.Watch = false
-			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)], "leaf": "100h", "ca": "200h"})
+			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)], "tls": string(mode), "leaf": "100h", "ca": "200h"}
+			if mode == v1alpha1.TLSDisabled {
+				born["ready"] = "" // it has served for a while
+			}
+			s.cluster(born)
 			var told strings.Builder
 			for range 5 + r.IntN(60) {
+				if mode == v1alpha1.TLSDisabled && r.IntN(15) == 0 {
+					told.WriteString(s.learn(r.IntN(3) > 0))
+				}
 				told.WriteString(s.wander(r))
+			}
+			if mode == v1alpha1.TLSDisabled {
+				told.WriteString(s.learn(false))
 			}
 			told.WriteString(s.recover())
 			if broken := s.breaches(); len(broken) > 0 {
@@ -38,6 +53,12 @@ func TestWander(t *testing.T) {
 			}
 		})
 	}
+}
+
+// learn switches TLS on, with or without plain text for clients.
+func (s *story) learn(plaintext bool) string {
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.TLS.Mode, e.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, plaintext })
+	return fmt.Sprintf("tls=Auto plaintext=%t\n", plaintext)
 }
 
 // wander does one thing by chance.

@@ -149,6 +149,9 @@ func (w *World) dials(c Cluster, from, to uint64) bool {
 
 // reaches reports whether somebody reaches the etcd in a pod at the URL by which its member is listed.
 func (w *World) reaches(from side, pod types.UID, listed hooks.Member) bool {
+	if len(listed.PeerURLs) == 0 { // nobody dials a member that was removed
+		return false
+	}
 	byTLS := strings.HasPrefix(listed.PeerURLs[0], "https:")
 	switch {
 	case byTLS != w.Procs[pod].TLS:
