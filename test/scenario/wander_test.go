@@ -57,7 +57,9 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode) {
 
 // learn switches TLS on, with or without plain text for clients.
 func (s *story) learn(plaintext bool) string {
-	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.TLS.Mode, e.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, plaintext })
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
+		e.TLS.Mode, e.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, plaintext
+	})
 	return fmt.Sprintf("tls=Auto plaintext=%t\n", plaintext)
 }
 
