@@ -169,11 +169,11 @@ func security(v *view) (reason, message string, secured bool) {
 	if len(v.lacking) > 0 {
 		return "CertificatesLacking", strings.Join(v.lacking, "; "), false
 	}
-	if allowsPlaintext(v.Cluster) {
-		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in plain text, without a certificate; take it out when the applications have followed", false
-	}
 	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.speech.peers })); len(slow) > 0 && v.Etcd != nil {
 		return "Switching", fmt.Sprintf("%s does not speak TLS with its peers yet", strings.Join(slow, ", ")), false
+	}
+	if allowsPlaintext(v.Cluster) {
+		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in plain text, without a certificate; take it out when the applications have followed", false
 	}
 	if v.estranged != "" {
 		return "AuthorityChanged", v.estranged, false
