@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -38,12 +39,15 @@ var (
 	}
 )
 
-// Etcd is the proxy between Quorate and etcd, of clusters that speak plain text. It takes each connection for one to the address that the caller meant, and
-// connects to that: whoever routes the callers to it keeps the destination of their packets.
+// Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant, and connects
+// to that: whoever routes the callers to it keeps the destination of their packets. TLS ends at it and begins anew.
 type Etcd struct {
 	Schedule *Schedule
 	// Dial connects to a member.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// TLS is asked at every connection of Quorate for what the member of this name shows, and for what Quorate shows to it. Nil: all
+	// speak plain text.
+	TLS func(member string) (server, operator Keys, err error)
 	// Saw hears of every call that a member has answered. It may be called from several goroutines at once.
 	Saw func(method string, request, answer []byte)
 
@@ -52,7 +56,11 @@ type Etcd struct {
 
 // Server serves the proxy's side towards Quorate.
 func (e *Etcd) Server() *grpc.Server {
-	return grpc.NewServer(grpc.UnknownServiceHandler(e.handle), grpc.ForceServerCodec(asBytes{}))
+	options := []grpc.ServerOption{grpc.UnknownServiceHandler(e.handle), grpc.ForceServerCodec(asBytes{})}
+	if e.TLS != nil {
+		options = append(options, grpc.Creds(middle{credentials.NewTLS(nil), e}))
+	}
+	return grpc.NewServer(options...)
 }
 
 // Wait waits until nothing of an earlier fault is under way any more. Stop the schedule first.
@@ -87,6 +95,7 @@ func (asBytes) Unmarshal(data []byte, v any) error {
 type rpc struct {
 	e       *Etcd
 	address string
+	member  credentials.TransportCredentials
 	full    string // /etcdserverpb.Cluster/MemberList
 	request message
 	header  metadata.MD
@@ -101,7 +110,10 @@ func (e *Etcd) handle(_ any, stream grpc.ServerStream) error {
 	if !ok || p.LocalAddr == nil {
 		return status.Error(codes.Internal, "chaos: the address is not known")
 	}
-	c := &rpc{e: e, address: p.LocalAddr.String(), full: full}
+	c := &rpc{e: e, address: p.LocalAddr.String(), member: insecure.NewCredentials(), full: full}
+	if l, ok := p.AuthInfo.(*link); ok {
+		c.member = credentials.NewTLS(l.member)
+	}
 	c.header, _ = metadata.FromIncomingContext(stream.Context())
 	if err := stream.RecvMsg(&c.request); err != nil {
 		return err
@@ -233,7 +245,7 @@ func outcome(err error) string {
 // carryOut makes the call at the member, over a connection of its own: what is kept open would hide that the address has
 // another owner now.
 func (c *rpc) carryOut(ctx context.Context) (*message, error) {
-	conn, err := grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(c.member),
 		grpc.WithContextDialer(c.e.Dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(asBytes{})))
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func TestEtcdFaults(t *testing.T) {
 			e := &Etcd{Schedule: &Schedule{}, Dial: dialTCP}
 			request, err := proto.Marshal(&pb.MemberRemoveRequest{ID: 3})
 			require.NoError(t, err)
-			c := &rpc{e: e, address: serve(t, etcd), full: "/etcdserverpb.Cluster/MemberRemove", request: message{request}}
+			c := &rpc{e: e, address: serve(t, etcd), member: insecure.NewCredentials(), full: "/etcdserverpb.Cluster/MemberRemove", request: message{request}}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			_, err = c.meet(ctx, fault, Dice(2, "test", 1))
