@@ -18,7 +18,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/test/chaos"
@@ -27,6 +27,7 @@ import (
 // clients read and write a few keys of a cluster through any of its members, with no retries, and keep the history of it.
 type clients struct {
 	t       *testing.T
+	ns      string
 	history chaos.History
 	began   time.Time
 	broken  func(error)
@@ -54,10 +55,10 @@ const (
 // newClients starts clients of the cluster; each waits for members to be there.
 func newClients(c *cluster, seed uint64, broken func(error)) *clients {
 	ctx, stop := context.WithCancel(context.Background())
-	cs := &clients{t: c.t, began: time.Now(), broken: broken, stop: stop, conns: map[string]*grpc.ClientConn{}}
+	cs := &clients{t: c.t, ns: c.ns, began: time.Now(), broken: broken, stop: stop, conns: map[string]*grpc.ClientConn{}}
 	c.t.Cleanup(cs.end)
 	cs.where.Store(&[]string{})
-	cs.done.Go(func() { cs.follow(ctx, c.ns) })
+	cs.done.Go(func() { cs.follow(ctx) })
 	for i := range manyClients {
 		dice := chaos.Dice(seed, "client "+c.ns, uint64(i))
 		cs.done.Go(func() {
@@ -86,9 +87,9 @@ func (cs *clients) end() {
 }
 
 // follow keeps the addresses of the members.
-func (cs *clients) follow(ctx context.Context, ns string) {
+func (cs *clients) follow(ctx context.Context) {
 	for ctx.Err() == nil {
-		if addresses, err := running(ns); err == nil {
+		if addresses, err := running(cs.ns); err == nil {
 			cs.where.Store(&addresses)
 			cs.forget(addresses)
 		}
@@ -131,13 +132,20 @@ func (cs *clients) forget(but []string) {
 	}
 }
 
+// application is TLS as the applications of the cluster in a namespace have it.
+func application(ns string) grpc.DialOption {
+	config := rereading(ns, name+"-client-tls")
+	config.ServerName = fmt.Sprintf("%s.%s.svc", name, ns)
+	return grpc.WithTransportCredentials(credentials.NewTLS(config))
+}
+
 func (cs *clients) kv(address string) (pb.KVClient, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if conn := cs.conns[address]; conn != nil {
 		return pb.NewKVClient(conn), nil
 	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+address, application(cs.ns),
 		grpc.WithContextDialer(lab.DialContext), grpc.WithDisableRetry(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
 	if err != nil {

@@ -33,13 +33,13 @@ type life struct {
 	replicas int
 }
 
-// spec of the cluster as it is to be now. The members speak plain text: the proxy between them and Quorate looks into every call.
+// spec of the cluster as it is to be now.
 func (l *life) spec() string {
 	snapshots := 500
 	if l.rolled {
 		snapshots = 600
 	}
-	spec := fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n  tls: {mode: Disabled}\n  options: {snapshotCount: %d}\n", l.replicas, snapshots)
+	spec := fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n  options: {snapshotCount: %d}\n", l.replicas, snapshots)
 	if l.memory {
 		spec += "  storage: {medium: Memory, size: 256Mi}\n"
 	}
@@ -303,7 +303,7 @@ func (l *life) delete() {
 			return "the EtcdCluster"
 		}
 		var left []string
-		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm"} {
+		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm", "secrets"} {
 			for _, o := range list[metav1.PartialObjectMetadata](l.t, l.ns, kind) {
 				if o.Labels["etcd.quorate.dev/cluster"] == name {
 					left = append(left, kind+"/"+o.Name)
@@ -360,6 +360,9 @@ func (c *cluster) endState() string {
 			line("record %s %s: data %s, annotations %s, %d founders, version %s", cm.Name, ours(cm.Labels), keys(cm.Data), keys(ours(cm.Annotations)), founders, cm.Annotations["etcd.quorate.dev/version"])
 		}
 	}
+	for _, secret := range list[corev1.Secret](c.t, c.ns, "secrets") {
+		line("secret %s %s: %s, data %s, annotations %s", secret.Name, ours(secret.Labels), secret.Type, keys(secret.Data), keys(ours(secret.Annotations)))
+	}
 	for _, svc := range list[corev1.Service](c.t, c.ns, "svc") {
 		line("service %s %s selects %s, annotations %s", svc.Name, ours(svc.Labels), svc.Spec.Selector, keys(ours(svc.Annotations)))
 	}
@@ -389,7 +392,7 @@ func ours(all map[string]string) map[string]string {
 	return some
 }
 
-func keys(all map[string]string) string {
+func keys[T any](all map[string]T) string {
 	raw, _ := json.Marshal(slices.Sorted(maps.Keys(all)))
 	return string(raw)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
@@ -76,7 +75,7 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	island, err := newIsland(12)
 	require.NoError(t, err)
 
-	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: lab.DialContext, Saw: s.saw}
+	s.etcd = &chaos.Etcd{Schedule: s.schedule, Dial: lab.DialContext, TLS: certificates, Saw: s.saw}
 	members, err := island.listen(":2379")
 	require.NoError(t, err)
 	server := s.etcd.Server()
@@ -117,6 +116,19 @@ func (s *storm) between(port int) {
 	}
 	s.t.Cleanup(func() { patch(string(original.Spec.Hooks)) })
 	patch("{" + strings.Join(hooks, ",") + "}")
+}
+
+// certificates are what a member shows and what Quorate shows to it, by the member's name: demo-0.demo-peers.NAMESPACE.svc.
+func certificates(member string) (server, operator chaos.Keys, err error) {
+	labels := strings.Split(member, ".")
+	if len(labels) != 4 || labels[1] != name+"-peers" {
+		return nil, nil, fmt.Errorf("%q is the name of no member", member)
+	}
+	if server, err = secretData(labels[2], name+"-server-tls"); err != nil {
+		return nil, nil, err
+	}
+	operator, err = secretData(labels[2], name+"-operator-tls")
+	return server, operator, err
 }
 
 // breaks notes what must never happen. The next look of the human ends the test.
@@ -202,7 +214,7 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 	defer cancel()
 	var voters []string
 	for i, pod := range pods {
-		list, err := s.askMember(ctx, pod.Status.PodIP+":2379", i == 0)
+		list, err := s.askMember(ctx, &pod, i == 0)
 		if err != nil {
 			return fmt.Sprintf("%s: %v", pod.Name, err)
 		}
@@ -220,8 +232,8 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 }
 
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
-func (s *storm) askMember(ctx context.Context, address string, list bool) ([]*pb.Member, error) {
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(lab.DialContext))
+func (s *storm) askMember(ctx context.Context, pod *corev1.Pod, list bool) ([]*pb.Member, error) {
+	conn, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":2379", application(pod.Namespace), grpc.WithContextDialer(lab.DialContext))
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,7 @@ var paths = map[string]string{
 	"pvc":         "/api/v1/namespaces/%s/persistentvolumeclaims",
 	"svc":         "/api/v1/namespaces/%s/services",
 	"cm":          "/api/v1/namespaces/%s/configmaps",
+	"secrets":     "/api/v1/namespaces/%s/secrets",
 	"pdb":         "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
 }
 
