@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -303,7 +304,7 @@ func (l *life) delete() {
 			return "the EtcdCluster"
 		}
 		var left []string
-		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm", "secrets"} {
+		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm", "secrets", "netpol"} {
 			for _, o := range list[metav1.PartialObjectMetadata](l.t, l.ns, kind) {
 				if o.Labels["etcd.quorate.dev/cluster"] == name {
 					left = append(left, kind+"/"+o.Name)
@@ -368,6 +369,9 @@ func (c *cluster) endState() string {
 	}
 	for _, b := range list[policyv1.PodDisruptionBudget](c.t, c.ns, "pdb") {
 		line("budget %s %s: at least %s", b.Name, ours(b.Labels), b.Spec.MinAvailable)
+	}
+	for _, p := range list[networkingv1.NetworkPolicy](c.t, c.ns, "netpol") {
+		line("policy %s %s selects %s: %s, %d rules", p.Name, ours(p.Labels), p.Spec.PodSelector.MatchLabels, p.Spec.PolicyTypes, len(p.Spec.Ingress))
 	}
 	o := c.object()
 	s := o.Status

@@ -52,6 +52,7 @@ var paths = map[string]string{
 	"cm":          "/api/v1/namespaces/%s/configmaps",
 	"secrets":     "/api/v1/namespaces/%s/secrets",
 	"pdb":         "/apis/policy/v1/namespaces/%s/poddisruptionbudgets",
+	"netpol":      "/apis/networking.k8s.io/v1/namespaces/%s/networkpolicies",
 }
 
 // read gets an API path into an object; false when there is none.
