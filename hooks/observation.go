@@ -66,7 +66,23 @@ type Membership struct {
 	// Leader is the leader's member ID; 0 while nobody knows one.
 	Leader  uint64
 	Members []Member
+	// Alarms of all members, also of those that the list no longer has: etcd keeps them until somebody disarms them.
+	Alarms []Alarm
 }
+
+// Alarm is one that a member has raised.
+type Alarm struct {
+	// MemberID of whoever raised it.
+	MemberID uint64
+	// Kind is AlarmNoSpace or AlarmCorrupt.
+	Kind string
+}
+
+// The kinds of alarms, in etcd's words (AlarmType in rpc.proto).
+const (
+	AlarmNoSpace = "NOSPACE"
+	AlarmCorrupt = "CORRUPT"
+)
 
 // Member is one entry of etcd's member list.
 type Member struct {
@@ -95,8 +111,17 @@ type Health struct {
 	RaftTerm, RaftIndex uint64
 	// DBSize and DBSizeInUse in bytes.
 	DBSize, DBSizeInUse int64
-	// Alarms that this member has raised, such as "NOSPACE" or "CORRUPT".
+	// Alarms that this member has raised: AlarmNoSpace, AlarmCorrupt.
 	Alarms []string
+	// Revision of the keys that the member has applied.
+	Revision int64
+	// StorageVersion is the version whose format the member's data has, such as 3.6.0; empty before etcd 3.6. It follows the version
+	// that the cluster as a whole has agreed on, and so tells it.
+	StorageVersion string
+	// Downgrade is the version that a downgrade under way goes to, such as 3.6.0; empty for none, and before etcd 3.6.
+	Downgrade string
+	// Hash is of the member's keys; nil unless a member has raised AlarmCorrupt: only then are they asked for it.
+	Hash *Hash
 	// Certificate is the ID of the certificate that the member showed; empty when it speaks plain text.
 	Certificate string
 	// Trusts are the authorities ([Certificate].Subject) whose certificates the member takes from clients, sorted. A server of
@@ -107,14 +132,23 @@ type Health struct {
 	Err string
 }
 
+// Hash is of a member's keys at a revision, for comparison with that of others at the same (HashKV in etcd's rpc.proto).
+type Hash struct {
+	// Revision that was hashed, and CompactRevision below which nothing was: hashes are comparable when both are equal.
+	Revision, CompactRevision int64
+	Value                     uint32
+}
+
 // Serving reports whether the member answered and follows a leader.
 func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
 
 // A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
-// Readdress, MoveLeader, Authorize. Each is idempotent: done twice, the second is refused by etcd and changes nothing.
+// Readdress, MoveLeader, Authorize, EnableDowngrade, CancelDowngrade, Compact, Defragment, Disarm. Each is idempotent: done twice,
+// the second is refused by etcd or changes nothing.
 type Step interface {
 	fmt.Stringer
-	// Verb names the kind of step for metrics: add-learner, promote, remove, readdress, move-leader, authorize.
+	// Verb names the kind of step for metrics: add-learner, promote, remove, readdress, move-leader, authorize,
+	// enable-downgrade, cancel-downgrade, compact, defragment, disarm.
 	Verb() string
 	step()
 }
@@ -142,6 +176,24 @@ type (
 		To   uint64
 		Name string
 	}
+	// EnableDowngrade lets members of the next lower minor version join: etcd lowers the version of the cluster and the format of
+	// every member's data to Version, such as 3.6.0.
+	EnableDowngrade struct{ Version string }
+	// CancelDowngrade takes that back.
+	CancelDowngrade struct{}
+	// Compact drops all revisions of keys before this one.
+	Compact struct{ Revision int64 }
+	// Defragment gives the free space of a member's database back to its file system. The member answers nothing meanwhile. It goes on
+	// in etcd when the call has to end before.
+	Defragment struct {
+		ID   uint64
+		Name string
+	}
+	// Disarm ends an alarm. Name is empty for a member that is no longer listed.
+	Disarm struct {
+		ID         uint64
+		Name, Kind string
+	}
 )
 
 func (s AddLearner) String() string { return "add learner " + s.Name }
@@ -149,6 +201,12 @@ func (s Promote) String() string    { return "promote " + s.Name }
 func (s Remove) String() string     { return "remove " + s.Name }
 func (s Readdress) String() string  { return "readdress " + s.Name }
 func (s MoveLeader) String() string { return "move leader to " + s.Name }
+
+func (s EnableDowngrade) String() string { return "enable the downgrade to " + s.Version }
+func (s CancelDowngrade) String() string { return "cancel the downgrade" }
+func (s Compact) String() string         { return fmt.Sprintf("compact to revision %d", s.Revision) }
+func (s Defragment) String() string      { return "defragment " + s.Name }
+func (s Disarm) String() string          { return "disarm " + s.Kind + " of " + or(s.Name, hex(s.ID)) }
 
 // Verb implements Step.
 func (AddLearner) Verb() string { return "add-learner" }
@@ -165,11 +223,32 @@ func (Readdress) Verb() string { return "readdress" }
 // Verb implements Step.
 func (MoveLeader) Verb() string { return "move-leader" }
 
+// Verb implements Step.
+func (EnableDowngrade) Verb() string { return "enable-downgrade" }
+
+// Verb implements Step.
+func (CancelDowngrade) Verb() string { return "cancel-downgrade" }
+
+// Verb implements Step.
+func (Compact) Verb() string { return "compact" }
+
+// Verb implements Step.
+func (Defragment) Verb() string { return "defragment" }
+
+// Verb implements Step.
+func (Disarm) Verb() string { return "disarm" }
+
 func (AddLearner) step() {}
 func (Promote) step()    {}
 func (Remove) step()     {}
 func (Readdress) step()  {}
 func (MoveLeader) step() {}
+
+func (EnableDowngrade) step() {}
+func (CancelDowngrade) step() {}
+func (Compact) step()         {}
+func (Defragment) step()      {}
+func (Disarm) step()          {}
 
 // Outcome is what became of a step.
 type Outcome struct {

@@ -13,7 +13,7 @@ for file in "${files[@]}"; do
   mkdir -p "$fresh/$(dirname "$file")"
 done
 
-bin/controller-gen object crd paths=./hooks/api/... \
+bin/controller-gen object crd:allowDangerousTypes=true paths=./hooks/api/... \
   output:object:dir="$fresh/hooks/api/v1alpha1" output:crd:dir="$fresh/manifests/crds"
 bin/crd-ref-docs --log-level=ERROR --renderer=markdown --source-path=hooks/api \
   --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/api.md"

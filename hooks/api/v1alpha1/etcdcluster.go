@@ -71,6 +71,11 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^3[.]6[.][0-9]{1,4}$') || int(self.split('.')[2]) >= 4",message="etcd 3.6.0 to 3.6.3 has membership bugs that lose members; use 3.6.4 or later"
 	Version string `json:"version"`
 
+	// UpgradePolicy says how spec.version may be reached when it is more than one safe step away. OneMinor (the default) refuses and
+	// names the path; Step walks it, by the newest known patch release of each minor on the way.
+	// +optional
+	UpgradePolicy UpgradePolicy `json:"upgradePolicy,omitempty"`
+
 	// Image says where the etcd image comes from.
 	// +optional
 	Image ImageSpec `json:"image,omitzero"`
@@ -131,11 +136,36 @@ type EtcdClusterSpec struct {
 	// +optional
 	NetworkPolicy NetworkPolicySpec `json:"networkPolicy,omitzero"`
 
+	// MemberReplacement says when a member that does not serve is given up and replaced by one under a new name. Unset, after
+	// 5 minutes.
+	// +optional
+	MemberReplacement MemberReplacement `json:"memberReplacement,omitzero"`
+
+	// Maintenance is what Quorate does to the members' databases from time to time.
+	// +optional
+	Maintenance Maintenance `json:"maintenance,omitzero"`
+
+	// DeletionProtection keeps the cluster running when somebody deletes its EtcdCluster: the deletion waits until this is set to
+	// false. Where the admission policy of `quorate install` is in place, the deletion is refused right away.
+	// +optional
+	DeletionProtection bool `json:"deletionProtection,omitempty"`
+
 	// Suspend stops all changes: members keep running as they are, and the condition Suspended is True until it is
 	// set back. A pod that disappears meanwhile is not brought back.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
+
+// UpgradePolicy says how a version more than one step away is reached.
+// +kubebuilder:validation:Enum=OneMinor;Step
+type UpgradePolicy string
+
+const (
+	// UpgradeOneMinor refuses versions that are more than one safe step away.
+	UpgradeOneMinor UpgradePolicy = "OneMinor"
+	// UpgradeStep walks there by the newest known patch release of each minor.
+	UpgradeStep UpgradePolicy = "Step"
+)
 
 // ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
 type ImageSpec struct {
@@ -355,6 +385,19 @@ type EtcdClusterStatus struct {
 	// +listMapKey=name
 	Members []MemberStatus `json:"members,omitempty"`
 
+	// Defragmentation is what was last done about free space in the members' databases.
+	// +optional
+	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
+
+	// Replacement is what Quorate remembers about learners that did not catch up.
+	// +optional
+	Replacement *ReplacementStatus `json:"replacement,omitempty"`
+
+	// History is the last 20 decisions that changed something or that differ from the one before, the newest last.
+	// +optional
+	// +listType=atomic
+	History []HistoryEntry `json:"history,omitempty"`
+
 	// TLS is about the certificates in use.
 	// +optional
 	TLS TLSStatus `json:"tls,omitzero"`
@@ -412,6 +455,10 @@ type MemberStatus struct {
 	// +optional
 	// +listType=atomic
 	Alarms []string `json:"alarms,omitempty"`
+
+	// Volume is the member's volume as far as it is not yet what the spec asks for.
+	// +optional
+	Volume *VolumeStatus `json:"volume,omitempty"`
 
 	// Joined is when Quorate first saw the member in etcd's list.
 	// +optional

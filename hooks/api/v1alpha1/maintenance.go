@@ -1,0 +1,145 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ReplacementPolicy says who replaces a member that does not serve for too long.
+// +kubebuilder:validation:Enum=Automatic;Manual
+type ReplacementPolicy string
+
+const (
+	// ReplaceAutomatic: Quorate replaces it.
+	ReplaceAutomatic ReplacementPolicy = "Automatic"
+	// ReplaceManual: Quorate says so and waits for a person. Members whose data is lost are replaced all the same: there is nothing
+	// left to wait for.
+	ReplaceManual ReplacementPolicy = "Manual"
+)
+
+// MemberReplacement says when a member that does not serve is given up.
+type MemberReplacement struct {
+	// Policy is Automatic or Manual.
+	// +optional
+	// +default="Automatic"
+	Policy ReplacementPolicy `json:"policy,omitempty"`
+
+	// After is how long a member may fail to serve before it is replaced, while the others have quorum. A learner has as long to catch
+	// up, and one minute more for each GiB of data.
+	// +optional
+	// +default="5m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="memberReplacement.after must be at least 30s: a restart of a node's kubelet takes that long"
+	After metav1.Duration `json:"after,omitzero"`
+
+	// KeepClaimFor is how long the claim of a replaced member is kept, with its data, before it is deleted. It carries the annotation
+	// etcd.quorate.dev/quarantined. 0s deletes it at once.
+	// +optional
+	// +default="24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="memberReplacement.keepClaimFor can't be negative"
+	KeepClaimFor *metav1.Duration `json:"keepClaimFor,omitempty"`
+}
+
+// Maintenance is what Quorate does to the members' databases from time to time.
+type Maintenance struct {
+	// Defragmentation gives the free space in the database files back to the file system.
+	// +optional
+	Defragmentation *Defragmentation `json:"defragmentation,omitempty"`
+}
+
+// Defragmentation gives the free space in the database files back, one member at a time, the leader last. A member does not answer while
+// it is at it: about a second per 100 MB.
+type Defragmentation struct {
+	// Schedule in the five fields of cron, in UTC, such as "0 3 * * 0". Empty: only when asked for by the annotation
+	// etcd.quorate.dev/defragment.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Schedule string `json:"schedule,omitempty"`
+
+	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between 0 and 1.
+	// +optional
+	// +default=0.5
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1
+	FragmentationRatio *float64 `json:"fragmentationRatio,omitempty"`
+
+	// MinReclaim is how much must be free before the member is defragmented.
+	// +optional
+	// +default="100Mi"
+	MinReclaim *resource.Quantity `json:"minReclaim,omitempty"`
+}
+
+// DefragmentationStatus is about a run of defragmentation: the one under way, or the last.
+type DefragmentationStatus struct {
+	// Started is when the run began.
+	// +optional
+	Started metav1.Time `json:"started,omitzero"`
+
+	// Finished is when it ended; unset while it is under way.
+	// +optional
+	Finished metav1.Time `json:"finished,omitzero"`
+
+	// Request is the value of the annotation that asked for the run; empty for one by schedule.
+	// +optional
+	Request string `json:"request,omitempty"`
+
+	// Done are the members that the run has defragmented.
+	// +optional
+	// +listType=atomic
+	Done []string `json:"done,omitempty"`
+
+	// Last is when a member was last defragmented: the next one follows after a pause.
+	// +optional
+	Last metav1.Time `json:"last,omitzero"`
+
+	// Reclaimed is what the run has given back to the file systems, all members together.
+	// +optional
+	Reclaimed *resource.Quantity `json:"reclaimed,omitempty"`
+
+	// Next is when the schedule begins the next run.
+	// +optional
+	Next metav1.Time `json:"next,omitzero"`
+}
+
+// ReplacementStatus is what Quorate remembers about learners that did not catch up. Without it the next one is only tried sooner.
+type ReplacementStatus struct {
+	// Failures in a row.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// NotBefore is when the next learner may be added.
+	// +optional
+	NotBefore metav1.Time `json:"notBefore,omitzero"`
+}
+
+// VolumeStatus is a member's volume as far as it is not yet what the spec asks for.
+type VolumeStatus struct {
+	// Wanted is the size that the claim asks for.
+	// +optional
+	Wanted *resource.Quantity `json:"wanted,omitempty"`
+
+	// Capacity is the size that the volume has.
+	// +optional
+	Capacity *resource.Quantity `json:"capacity,omitempty"`
+
+	// Message says what it waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// HistoryEntry is one decision.
+type HistoryEntry struct {
+	// Time of the decision.
+	Time metav1.Time `json:"time"`
+
+	// Rule that decided.
+	Rule string `json:"rule"`
+
+	// Step that was carried out in etcd, or tried; empty for none.
+	// +optional
+	Step string `json:"step,omitempty"`
+
+	// Message of the rule.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
