@@ -16,7 +16,9 @@ import (
 )
 
 // Do implements [hooks.Etcd]. The error wraps one of this package's and begins with the step. After ErrNoAnswer and
-// ErrUnreachable the step may or may not have been carried out; after any other error it was not.
+// ErrUnreachable the step may or may not have been carried out; after any other error it was not. A defragmentation that takes
+// longer than the step's deadline goes on after ErrNoAnswer: the member hands its database over without looking at the call any
+// more (Defragment in etcd's etcdserver/api/v3rpc/maintenance.go), and answers nobody until it is done.
 //
 // A step that changes the member list always goes with the list that it was decided on: a second Do of the same decision
 // meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the other: it refuses
@@ -48,13 +50,14 @@ func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, en
 
 // executors are the endpoints that may carry out the step, the leader's first. Which one is asked matters: etcd judges
 // an addition or a removal by the connections of the very member that serves the request, only the leader knows how far
-// a learner has come (another member would pass the promotion on to it), and only the leader can hand over its office.
+// a learner has come (another member would pass the promotion on to it), and only the leader can hand over its office. A member
+// defragments its own database and no other's. All else of maintenance goes through raft's log, so that any voter will do.
 func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) []hooks.Endpoint {
 	var leader, others []hooks.Endpoint
 	for _, endpoint := range endpoints {
 		m := memberAt(on, endpoint.PeerURL)
 		switch {
-		case m == nil || m.Learner || isTarget(step, m.ID):
+		case m == nil || m.Learner || !serves(step, m.ID):
 		case m.ID == on.Leader:
 			leader = append(leader, endpoint)
 		default:
@@ -68,10 +71,16 @@ func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint
 	return append(leader, others...)
 }
 
-// isTarget reports whether the step removes this member: it should not be the one to serve that.
-func isTarget(step hooks.Step, id uint64) bool {
-	remove, ok := step.(hooks.Remove)
-	return ok && remove.ID == id
+// serves reports whether this voter may be asked for the step: any but the one that is removed, and none but the one that is
+// defragmented.
+func serves(step hooks.Step, id uint64) bool {
+	switch s := step.(type) {
+	case hooks.Remove:
+		return s.ID != id
+	case hooks.Defragment:
+		return s.ID == id
+	}
+	return true
 }
 
 func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
@@ -171,7 +180,7 @@ const arrival = 20 * time.Millisecond
 // index is the last entry that the member knows to be committed.
 func (e *Etcd) index(ctx context.Context, client *clientv3.Client) (index uint64, err error) {
 	err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) error {
-		status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+		status, err := maintenance(client).Status(ctx, &pb.StatusRequest{})
 		index = status.GetRaftIndex()
 		return err
 	})
@@ -216,7 +225,7 @@ func carryOut(ctx context.Context, client *clientv3.Client, step hooks.Step) (er
 	case hooks.MoveLeader:
 		_, err = client.MoveLeader(ctx, s.To)
 	default:
-		err = fmt.Errorf("%w: %T", ErrUnknownStep, step)
+		err = maintain(ctx, client, step)
 	}
 	return err
 }

@@ -80,6 +80,22 @@ var (
 	ErrNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
 	// ErrNotPermitted: auth is on, and our certificate's user is not one with the role root.
 	ErrNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
+	// ErrDowngradeUnderWay: one goes on, to another version than that which is asked for.
+	ErrDowngradeUnderWay = errors.New("a downgrade to another version is under way: cancel that one first")
+	// ErrDowngradeTarget: a cluster goes down by one minor version at a time, from the version that all members have agreed on.
+	ErrDowngradeTarget = errors.New("etcd goes down by one minor version at a time, and not to this one from the one that it has")
+	// ErrDowngradeVersion: etcd cannot read the version.
+	ErrDowngradeVersion = errors.New("the version of the downgrade is not one, such as 3.6.0")
+	// ErrVersionUnknown: the cluster is that young.
+	ErrVersionUnknown = errors.New("etcd asks to wait: the members have not agreed on the version of the cluster yet")
+	// ErrCompacted: what is asked for is older than the last compaction.
+	ErrCompacted = errors.New("this revision of the keys has been compacted away")
+	// ErrFutureRevision: there is no such revision yet, or the member that was asked has not heard of it.
+	ErrFutureRevision = errors.New("the keys have not come to this revision yet")
+	// ErrNoSpace: the quota of a member is used up, or was when it raised its alarm.
+	ErrNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the members, then disarm it")
+	// ErrCorrupt: etcd serves no keys while it knows that members differ.
+	ErrCorrupt = errors.New("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data differs, then disarm it")
 	// ErrRefused: etcd refused for another reason, which follows.
 	ErrRefused = errors.New("etcd refused")
 
@@ -100,6 +116,7 @@ var sentinels = []error{
 	ErrNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, ErrNobody, ErrNotPermitted,
 	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
 	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
+	ErrDowngradeUnderWay, ErrDowngradeTarget, ErrDowngradeVersion, ErrVersionUnknown, ErrCompacted, ErrFutureRevision, ErrNoSpace, ErrCorrupt,
 	ErrNoAnswer, ErrUnreachable, ErrHandshake, ErrFailed,
 }
 
@@ -122,6 +139,15 @@ var answers = map[string]error{
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoLeader):               ErrNoLeader,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCUserEmpty):              ErrNobody,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCPermissionDenied):       ErrNotPermitted,
+
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCDowngradeInProcess):            ErrDowngradeUnderWay,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCInvalidDowngradeTargetVersion): ErrDowngradeTarget,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCWrongDowngradeVersionFormat):   ErrDowngradeVersion,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCClusterVersionUnavailable):     ErrVersionUnknown,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted):                     ErrCompacted,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCFutureRev):                     ErrFutureRevision,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCNoSpace):                       ErrNoSpace,
+	rpctypes.ErrorDesc(rpctypes.ErrGRPCCorrupt):                       ErrCorrupt,
 
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout):                    ErrNoAnswer,
 	rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeoutDueToLeaderFail):     ErrNoAnswer,

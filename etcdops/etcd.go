@@ -41,6 +41,7 @@ const (
 	CallStatus     = "status"
 	CallMemberList = "member-list"
 	CallAlarmList  = "alarm-list"
+	CallHash       = "hash-kv"
 	// CallAuthRead and CallAuthChange are the single calls of an authorize.
 	CallAuthRead   = "auth-read"
 	CallAuthChange = "auth-change"

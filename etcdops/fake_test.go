@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 type fake struct {
 	pb.UnimplementedClusterServer
 	pb.UnimplementedMaintenanceServer
+	pb.UnimplementedKVServer
 
 	endpoint hooks.Endpoint
 	header   *pb.ResponseHeader
@@ -28,6 +30,7 @@ type fake struct {
 	// step is the answer to every change; hang makes it wait for the caller's deadline.
 	step error
 	hang bool
+	hash *pb.HashKVResponse // nil is no answer
 
 	mu    sync.Mutex
 	asked []string
@@ -67,6 +70,7 @@ func (f *fake) serve(t *testing.T) string {
 	s := grpc.NewServer()
 	pb.RegisterClusterServer(s, f)
 	pb.RegisterMaintenanceServer(s, f)
+	pb.RegisterKVServer(s, f)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return l.Addr().String()
@@ -89,10 +93,33 @@ func (f *fake) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, e
 	return f.status, nil
 }
 
-// Alarm is etcd's question for the list of alarms, which it answers through the log.
-func (f *fake) Alarm(context.Context, *pb.AlarmRequest) (*pb.AlarmResponse, error) {
-	f.note("Alarm")
-	return &pb.AlarmResponse{}, nil
+// Alarm is etcd's question for the list of alarms, which it answers through the log, and the end of an alarm.
+func (f *fake) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	if r.GetAction() == pb.AlarmRequest_GET {
+		f.note("Alarm")
+		return &pb.AlarmResponse{}, nil
+	}
+	return &pb.AlarmResponse{}, f.change(ctx, fmt.Sprintf("Alarm %s %s %d", r.GetAction(), r.GetAlarm(), r.GetMemberID()))
+}
+
+func (f *fake) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	f.note(fmt.Sprintf("HashKV %d", r.GetRevision()))
+	if f.hash == nil {
+		return nil, fmt.Errorf("no hash")
+	}
+	return f.hash, nil
+}
+
+func (f *fake) Downgrade(ctx context.Context, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	return &pb.DowngradeResponse{}, f.change(ctx, strings.TrimSpace(fmt.Sprintf("Downgrade %s %s", r.GetAction(), r.GetVersion())))
+}
+
+func (f *fake) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	return &pb.CompactionResponse{}, f.change(ctx, fmt.Sprintf("Compact %d", r.GetRevision()))
+}
+
+func (f *fake) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	return &pb.DefragmentResponse{}, f.change(ctx, "Defragment")
 }
 
 func (f *fake) MemberList(_ context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {

@@ -24,16 +24,22 @@ type contact struct {
 	// status is nil when there was no answer, or one from a stranger; err then says why.
 	status *pb.StatusResponse
 	err    error
+	// hash is asked for only when there is an alarm that calls for it.
+	hash *hooks.Hash
 }
 
 // Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list one
-// after the other until one answers. It takes at most three timeouts: one for the statuses, two for the list.
+// after the other until one answers. It takes at most three timeouts: one for the statuses, two for the list. Only while an
+// alarm says that keys differ between members, it asks for their hashes too, which takes at most one timeout of a step.
 //
 // A stranger is known by the member list alone: while the membership is nil, a health may be that of another cluster.
 func (e *Etcd) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
 	contacts := e.askAll(ctx, endpoints)
 	defer closeAll(contacts)
 	membership := e.findMembership(ctx, contacts)
+	if membership != nil && slices.ContainsFunc(membership.Alarms, corrupt) {
+		e.hashAll(ctx, contacts)
+	}
 	health := make(map[string]hooks.Health, len(contacts))
 	for _, c := range contacts {
 		health[c.endpoint.Name] = c.health(contacts)
@@ -59,7 +65,7 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 	}
 	c.err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) (err error) {
 		// Not the client's own Status: that one opens a second connection.
-		c.status, err = pb.NewMaintenanceClient(c.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+		c.status, err = maintenance(c.client).Status(ctx, &pb.StatusRequest{})
 		return err
 	})
 	if c.err != nil {
@@ -99,6 +105,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.M
 		}
 		membership := toMembership(list)
 		membership.Leader = leader(membership, contacts, list.Header.GetRaftTerm())
+		membership.Alarms = alarmsOf(c.best(contacts))
 		return membership
 	}
 	return nil
@@ -223,27 +230,84 @@ func (c *contact) health(all []*contact) hooks.Health {
 		DBSize:      s.GetDbSize(),
 		DBSizeInUse: s.GetDbSizeInUse(),
 		Alarms:      c.alarms(all),
+		Revision:    s.GetHeader().GetRevision(),
+
+		StorageVersion: s.GetStorageVersion(),
+		Downgrade:      targetOf(s),
+		Hash:           c.hash,
 	}
 }
 
-// alarms are those that this contact's member has raised, sorted. Every member keeps all alarms of the cluster and tells
-// them with its status; the member that has applied the most knows best. AlarmList would tell the same, but it is a
-// write: it goes through the log of raft (Alarm in etcd's etcdserver/v3_server.go), once per call of the hook.
+// alarms are the kinds of those that this contact's member has raised, sorted.
 func (c *contact) alarms(all []*contact) []string {
+	var names []string
+	for _, alarm := range alarmsOf(c.best(all)) {
+		if alarm.MemberID == c.status.GetHeader().GetMemberId() {
+			names = append(names, alarm.Kind)
+		}
+	}
+	return names
+}
+
+// best is the status in this contact's cluster that knows the alarms best: that of the member that has applied the most. Every
+// member keeps all alarms of the cluster and tells them with its status. AlarmList would tell the same, but it is a write: it goes
+// through the log of raft (Alarm in etcd's etcdserver/v3_server.go), once per call of the hook.
+func (c *contact) best(all []*contact) *pb.StatusResponse {
 	best := c.status
 	for _, other := range all {
 		if other.status.GetHeader().GetClusterId() == best.GetHeader().GetClusterId() && other.status.GetRaftAppliedIndex() > best.GetRaftAppliedIndex() {
 			best = other.status
 		}
 	}
-	var names []string
-	for _, text := range best.GetErrors() {
+	return best
+}
+
+// alarmsOf are all alarms that a status tells, sorted, whoever raised them.
+func alarmsOf(status *pb.StatusResponse) []hooks.Alarm {
+	var alarms []hooks.Alarm
+	for _, text := range status.GetErrors() {
 		// An AlarmMember in protobuf's text format; other errors, such as "etcdserver: no leader", are not.
 		var alarm pb.AlarmMember
-		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetMemberID() == c.status.GetHeader().GetMemberId() {
-			names = append(names, alarm.GetAlarm().String())
+		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetMemberID() != 0 {
+			alarms = append(alarms, hooks.Alarm{MemberID: alarm.GetMemberID(), Kind: alarm.GetAlarm().String()})
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(alarms, func(a, b hooks.Alarm) int {
+		return cmp.Or(cmp.Compare(a.MemberID, b.MemberID), strings.Compare(a.Kind, b.Kind))
+	})
+	return alarms
+}
+
+func corrupt(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }
+
+// hashAll asks all voters for a hash of their keys at the newest revision that each of them has, all at once. One that gives none
+// (a learner would refuse) just has none: nothing follows from that.
+func (e *Etcd) hashAll(ctx context.Context, contacts []*contact) {
+	able := candidates(contacts)
+	if len(able) == 0 {
+		return
+	}
+	behind := slices.MinFunc(able, func(a, b *contact) int {
+		return cmp.Compare(a.status.GetHeader().GetRevision(), b.status.GetHeader().GetRevision())
+	})
+	revision := behind.status.GetHeader().GetRevision()
+	var wg sync.WaitGroup
+	for _, c := range able {
+		wg.Go(func() { c.hash = e.hashOf(ctx, c.client, revision) })
+	}
+	wg.Wait()
+}
+
+// hashOf reads all keys of a member, for which it gets the time of a step. It is asked for a revision and never for "now" (0), and the
+// revision is said here: before 3.6, etcd does not tell which one it has hashed.
+func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int64) *hooks.Hash {
+	var answer *pb.HashKVResponse
+	err := e.call(ctx, CallHash, e.stepTimeout(), func(ctx context.Context) (err error) {
+		answer, err = maintenance(client).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return &hooks.Hash{Revision: revision, CompactRevision: answer.GetCompactRevision(), Value: answer.GetHash()}
 }

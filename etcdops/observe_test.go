@@ -228,6 +228,66 @@ func TestAlarmsBelongToTheMemberThatRaisedThem(t *testing.T) {
 	assert.Empty(t, health["demo-2"].Alarms)
 }
 
+func TestTheMembershipTellsAllAlarms(t *testing.T) {
+	all := fakes(t, 3)
+	all[2].status.Errors = []string{"memberID:9 alarm:NOSPACE", "memberID:2 alarm:NOSPACE", "etcdserver: no leader", "nonsense"}
+	all[2].status.RaftAppliedIndex = 101
+	all[0].status.Errors = []string{"memberID:3 alarm:NOSPACE"}
+	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
+	require.NotNil(t, m)
+	assert.Equal(t, []hooks.Alarm{{MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed")
+}
+
+func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
+	all := fakes(t, 3)
+	all[2].header.ClusterId, all[2].status.RaftAppliedIndex = 0xC2, 999
+	all[2].status.Errors = []string{"memberID:1 alarm:CORRUPT"}
+	m, health := new(Etcd).Observe(t.Context(), endpointsOf(all))
+	require.NotNil(t, m)
+	assert.Empty(t, m.Alarms)
+	assert.Empty(t, health["demo-0"].Alarms)
+	assert.NotContains(t, all[0].calls(), "HashKV 0")
+}
+
+func TestAMemberTellsItsRevisionAndVersions(t *testing.T) {
+	all := fakes(t, 3)
+	all[1].header.Revision = 77
+	all[1].status.StorageVersion = "3.6.0"
+	all[1].status.DowngradeInfo = &pb.DowngradeInfo{Enabled: true, TargetVersion: "3.5.0"}
+	all[2].status.DowngradeInfo = &pb.DowngradeInfo{TargetVersion: "3.5.0"} // was cancelled
+	_, health := new(Etcd).Observe(t.Context(), endpointsOf(all))
+	assert.EqualValues(t, 77, health["demo-1"].Revision)
+	assert.Equal(t, "3.6.0", health["demo-1"].StorageVersion)
+	assert.Equal(t, "3.5.0", health["demo-1"].Downgrade)
+	assert.Empty(t, health["demo-2"].Downgrade)
+}
+
+func TestKeysAreHashedOnlyUnderAnAlarmOfTheirs(t *testing.T) {
+	all := fakes(t, 4)
+	for i, f := range all {
+		f.header.Revision, f.hash = int64(50-i), &pb.HashKVResponse{Hash: uint32(i), CompactRevision: 40}
+		f.status.Errors = []string{"memberID:1 alarm:NOSPACE"}
+	}
+	all[1].hash = nil
+	all[3].status.IsLearner = true
+
+	_, health := new(Etcd).Observe(t.Context(), endpointsOf(all))
+	assert.Nil(t, health["demo-0"].Hash)
+	assert.Equal(t, []string{"Status", "MemberList"}, all[0].calls())
+
+	all[0].asked, all[3].asked = nil, nil
+	all[0].status.Errors = []string{"memberID:9 alarm:CORRUPT"}
+	all[0].status.RaftAppliedIndex = 101
+	_, health = new(Etcd).Observe(t.Context(), endpointsOf(all))
+	assert.Equal(t, []string{"Status", "MemberList", "HashKV 48"}, all[0].calls(), "the newest that all voters have")
+	assert.Equal(t, &hooks.Hash{Revision: 48, CompactRevision: 40, Value: 0}, health["demo-0"].Hash)
+	assert.Nil(t, health["demo-1"].Hash)
+	assert.True(t, health["demo-1"].Serving())
+	assert.Equal(t, &hooks.Hash{Revision: 48, CompactRevision: 40, Value: 2}, health["demo-2"].Hash)
+	assert.Nil(t, health["demo-3"].Hash)
+	assert.Equal(t, []string{"Status"}, all[3].calls(), "a learner refuses")
+}
+
 func TestObserveLeavesNothingBehind(t *testing.T) {
 	all := fakes(t, 3)
 	endpoints := append(endpointsOf(all),
