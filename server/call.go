@@ -12,7 +12,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // quietRule is the rule of a cluster that is as it should be.
@@ -39,7 +38,7 @@ func (s *Server) sync(c *gin.Context) {
 	}
 	defer end()
 
-	o := hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, Now: s.now(), Settings: s.options.Settings}
+	o := r.observation(s.now(), s.options.Settings)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if outcome != nil {
@@ -83,7 +82,7 @@ func (s *Server) finalize(c *gin.Context) {
 	}
 	defer end()
 
-	children, finalized := s.finalizeFn(hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, Now: s.now(), Settings: s.options.Settings})
+	children, finalized := s.finalizeFn(r.observation(s.now(), s.options.Settings))
 	// Metacontroller replaces the status by the answer's: the observed one stays.
 	body, err := encode(r, children, &r.Cluster.Status, 0, &finalized)
 	if err != nil {
@@ -123,16 +122,8 @@ func (s *Server) shown(r *request) hooks.Etcd {
 	etcd, able := s.options.Etcd.(interface {
 		With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd
 	})
-	name := hooks.OperatorSecret(r.Cluster)
-	data := r.secrets[name]
-	if data == nil {
-		data = r.related[name]
-	}
-	if !able || data == nil {
-		return s.options.Etcd
-	}
-	config, err := pki.Client(data)
-	if err != nil { // the decision says so, by the Secret's flaw
+	config, err := r.tls()
+	if !able || config == nil || err != nil { // the decision says what is wrong, by the Secret's flaw
 		return s.options.Etcd
 	}
 	return etcd.With(config, r.password)

@@ -38,6 +38,9 @@ const (
 	groupCertificates = "Certificate.cert-manager.io/v1"
 )
 
+// requiredGroups are there in every call, be they empty.
+var requiredGroups = []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets, groupSecrets, groupPolicies}
+
 // request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). The
 // controller itself is read over.
 type request struct {
