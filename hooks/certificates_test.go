@@ -197,6 +197,8 @@ func rolled(t *testing.T, o *Observation) string {
 		o.Etcd.Leader = move.To
 		d = Decide(*o)
 	}
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0] // the record names who is next
+	d = Decide(*o)
 	for name := range o.Children.Pods {
 		if !slices.ContainsFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name }) {
 			shakeHands(o, name)

@@ -21,7 +21,7 @@ func children(v *view, said *verdict) Desired {
 	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
 		return asObserved(v.Observation)
 	}
-	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v)}
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
 	switch {
 	case v.epoch == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
@@ -32,7 +32,7 @@ func children(v *view, said *verdict) Desired {
 	case v.Etcd == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods(said.roll)
 	default:
-		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said.roll)
+		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said)
 	}
 	if len(v.lacking) > 0 {
 		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
@@ -87,11 +87,11 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 }
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
-func records(v *view) []*corev1.ConfigMap {
+func records(v *view, said *verdict) []*corev1.ConfigMap {
 	var current *corev1.ConfigMap
 	switch {
 	case v.epoch != nil:
-		current = v.advance()
+		current = v.advance(said)
 	case v.relics():
 		current = v.relicRecord()
 	case v.replicas > 0:
@@ -112,7 +112,7 @@ func records(v *view) []*corev1.ConfigMap {
 }
 
 // advance is the observed record with what has become known since.
-func (v *view) advance() *corev1.ConfigMap {
+func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
 	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion} {
@@ -132,6 +132,12 @@ func (v *view) advance() *corev1.ConfigMap {
 	}
 	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+	}
+	if said.version != "" {
+		ann[AnnotationVersion] = said.version
+	}
+	if name := v.renewing(said); name != "" {
+		ann[AnnotationRenewing] = name
 	}
 	record := kept(v.Cluster, old)
 	record.Annotations = ann
@@ -258,13 +264,13 @@ func (v *view) listedClaims() []*corev1.PersistentVolumeClaim {
 
 // listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
 // as ours.
-func (v *view) listedPods(roll string) []*corev1.Pod {
+func (v *view) listedPods(said *verdict) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, m := range v.members {
 		switch {
-		case m.name == "" || m.name == roll:
+		case m.name == "" || m.name == said.roll:
 		case m.pod != nil:
-			pods = append(pods, v.keptListed(m)...)
+			pods = append(pods, v.keptListed(m, m.name == said.patch)...)
 		case v.memory() && v.mayBeMade(m):
 			pods = append(pods, heldBack(v.podOf(m)))
 		case !v.memory() && v.usable(m.claim) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
@@ -277,10 +283,13 @@ func (v *view) listedPods(roll string) []*corev1.Pod {
 // joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
 func (v *view) joinsElsewhere(m *member) bool { return v.startOf(m) == StartJoin && v.claimGone(m) }
 
-func (v *view) keptListed(m *member) []*corev1.Pod {
+func (v *view) keptListed(m *member, patch bool) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
 		pod.Labels[LabelRole] = role(m.Member)
+		if patch {
+			v.exchange(pod)
+		}
 	}
 	return pods
 }
@@ -381,7 +390,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged))
 	v.noteServed(&pod)
 	if v.epoch == nil {
 		return &pod
@@ -389,14 +398,8 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
 		pod.Spec.SchedulingGates = nil
 	}
-	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && old.Annotations[AnnotationImage] != wanted {
-		pod.Annotations[AnnotationImage] = wanted
-		pod.Spec.Containers = slices.Clone(old.Spec.Containers)
-		for i := range pod.Spec.Containers {
-			if pod.Spec.Containers[i].Name == ContainerEtcd {
-				pod.Spec.Containers[i].Image = wanted
-			}
-		}
+	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && old.Annotations[AnnotationImage] != wanted && (!v.epoch.quorate() || sameFlags(madeForVersion(old), v.epoch.version)) {
+		v.exchange(&pod)
 	}
 	return &pod
 }

@@ -188,16 +188,16 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			silence(&o, "demo-2")
 			return o
 		}, "Heal", nil},
-		{"another version is asked for", "running members stay as they are in this release", func() Observation {
+		{"another version is asked for", "it is gone to when all members have settled", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Version = "3.7.3"
 			return o
-		}, "VersionPending", nil},
-		{"another template is asked for", "running members stay as they are in this release", func() Observation {
+		}, "Upgrade", nil},
+		{"another template is asked for", "members are restarted one at a time", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.PriorityClassName = "high"
 			return o
-		}, "TemplatePending", nil},
+		}, "Roll", nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,6 +28,8 @@ type epoch struct {
 	// next is the lowest number that no member has had.
 	next    int
 	version string
+	// renewing is the member that was chosen last to be restarted.
+	renewing string
 	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
 	readdressed []string
 	record      *corev1.ConfigMap
@@ -49,7 +51,7 @@ func readEpoch(o Observation) *epoch {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion]}
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: cm.Annotations[AnnotationRenewing]}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
 	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")

@@ -37,6 +37,12 @@ const (
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.
 	AnnotationReaddressed = domain + "readdressed"
+	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted: see renewal.go.
+	AnnotationRenewing = domain + "renewing"
+	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
+	AnnotationFlagsFor = domain + "flags-for"
+	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
+	AnnotationExchanged = domain + "exchanged"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )

@@ -21,6 +21,12 @@ type verdict struct {
 	step    Step
 	// roll names the pod that is to be deleted now so that it is made anew; empty for none.
 	roll string
+	// patch names the pod whose image is to be exchanged now; empty for none.
+	patch string
+	// renew is whom the record is to name as the member that is renewed; empty leaves it.
+	renew string
+	// version that the record is to say from now on; empty leaves it.
+	version string
 	// settled is true when there is nothing left to do.
 	settled bool
 	resync  time.Duration
@@ -57,6 +63,8 @@ var Rules = []Rule{
 	{"LearnerLost", "A learner whose data is gone is removed; the next one gets a new name (S9, S10).", learnerLost},
 	{"LearnerSurplus", "A learner that is no longer wanted is removed, and on Memory one that was made from an outdated template.", learnerSurplus},
 	{"Promote", "A learner that answered in this call, has caught up and has its volume becomes a voter (S5).", promote},
+	{"CancelDowngrade", "A downgrade that is no longer wanted is cancelled in etcd before anything else: it would keep members of the wanted version from starting (S18).", cancelDowngrade},
+	{"Retarget", "Another patch release is the members' version from now on; so is the minor version that they come from, while the cluster has not agreed on the new one (S18).", retarget},
 	{"LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields},
 	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves.", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
@@ -67,12 +75,11 @@ var Rules = []Rule{
 
 	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},
-	{"Roll", "Members that trust other authorities than they should, or speak plain text where it is to be TLS, are restarted one at a time, the leader last (S2, S19).", roll},
+	{"Roll", "Members that are not as the spec wants them are restarted one at a time, the leader last; a member that does not come back stops that (S2, S19).", roll},
 	{"Readdress", "Once everybody can dial by TLS, one voter after the other is listed with its https URL, and restarted before the next (S4).", readdress},
 	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
-	{"VersionPending", "Running members keep their version in this release.", versionPending},
+	{"Upgrade", "The next version on the way to the wanted one, a minor version at a time, is recorded once all members run the one before; downwards by etcd's own protocol (S18).", upgrade},
 	{"VolumePending", "Claims keep their size and class in this release.", volumePending},
-	{"TemplatePending", "Running members keep the template that they were made from in this release.", templatePending},
 	{"Converged", "The cluster is as the spec wants it.", converged},
 }
 

@@ -113,6 +113,11 @@ func remake(v *view) *verdict {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
 		}
 	}
+	for _, m := range v.voters {
+		if r := v.renewal(m); r != nil && r.inPlace && !m.serving() && v.leads(m) == 0 && v.spares(m) && m.pod.DeletionTimestamp == nil && !finished(m.pod) {
+			return &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, r.reason), patch: m.name, resync: patience}
+		}
+	}
 	return nil
 }
 
@@ -127,7 +132,7 @@ func (v *view) disposable(m *member) bool {
 	case v.memory():
 		return false
 	}
-	return m.Learner || !m.serving() && (!running(m.pod) || v.deaf(m.health)) && v.spares(m)
+	return m.Learner || !m.serving() && v.leads(m) == 0 && v.spares(m)
 }
 
 // spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
@@ -151,6 +156,8 @@ func (v *view) outdated(m *member) (string, bool) {
 		return "the membership changed before it started", true
 	case v.agedTemplate(m):
 		return "it was made from an older template", true
+	case !sameFlags(madeForVersion(m.pod), v.epoch.version):
+		return "its flags are for etcd " + madeForVersion(m.pod), true
 	case v.deaf(m.health):
 		return "it does not trust the authority of the others, and learns of it only when it starts", true
 	}
@@ -209,22 +216,20 @@ func (v *view) goingVoter() (*member, string) {
 			return m, reason
 		}
 	}
-	for _, m := range v.voters {
-		if reason, must := v.mustRestart(m); must && m.serving() && !v.restartable() {
-			return m, reason
+	followersFirst := slices.Clone(v.voters)
+	slices.SortStableFunc(followersFirst, func(a, b *member) int { return v.leads(a) - v.leads(b) })
+	for _, m := range followersFirst {
+		if r := v.renewal(m); r != nil && m.serving() && !v.renewable(r) {
+			return m, r.reason
 		}
 	}
 	return nil, ""
 }
 
-// restartable reports whether a voter's pod may be deleted without losing its data or the quorum (S1). A third voter that is there
-// only to replace one of two does not make them so: it would be one too many at once.
-func (v *view) restartable() bool { return !v.memory() && min(len(v.voters), v.replicas) > 2 }
-
 // wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
 func (v *view) wanted() int {
 	lost, _ := v.lostVoter()
-	if going, _ := v.goingVoter(); going != nil && lost == nil {
+	if going, _ := v.goingVoter(); going != nil && lost == nil && len(v.voters) >= v.replicas {
 		return v.replicas + 1
 	}
 	return v.replicas
@@ -289,7 +294,7 @@ func (v *view) retire(m *member, why string) *verdict {
 // there is no other.
 func (v *view) handOver(from *member) Step {
 	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })
-	lasting := filter(heirs, func(o *member) bool { _, must := v.mustRestart(o); return !must })
+	lasting := filter(heirs, func(o *member) bool { return v.renewal(o) == nil })
 	if len(lasting) > 0 {
 		heirs = lasting
 	}
@@ -304,7 +309,7 @@ func grow(v *view) *verdict {
 	}
 	name := MemberName(v.Cluster.Name, v.next())
 	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.wanted(), "voter"))
-	if going, reason := v.goingVoter(); going != nil {
+	if going, reason := v.goingVoter(); going != nil && v.wanted() > v.replicas {
 		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
 	}
 	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {

@@ -203,10 +203,19 @@ func compactionFlags(c v1alpha1.AutoCompaction) []string {
 	}
 }
 
+// experimental reports whether a version has the experimental flags that newer ones have as flags and feature gates.
+func experimental(version string) bool {
+	r, err := parseRelease(version)
+	return err == nil && r.less(release{3, 6, 0})
+}
+
+// sameFlags reports whether two versions are started with the same flags: then a new image is all that a pod needs.
+func sameFlags(a, b string) bool { return experimental(a) == experimental(b) }
+
 // corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates since 3.6
 // (3.7 knows no --experimental flag any more).
 func corruptionFlags(version string) []string {
-	if r, err := parseRelease(version); err == nil && r.less(release{3, 6, 0}) {
+	if experimental(version) {
 		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
 	}
 	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
@@ -220,7 +229,7 @@ func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
 		return nil
 	}
 	skip := "--peer-skip-client-san-verification=true"
-	if r, err := parseRelease(version); err == nil && r.less(release{3, 6, 0}) {
+	if experimental(version) {
 		skip = "--experimental-peer-skip-client-san-verification=true"
 	}
 	list := []string{

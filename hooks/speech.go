@@ -122,20 +122,6 @@ func (v *view) speaksOtherwise(m *member) (string, bool) {
 	return "", false
 }
 
-// mustRestart reports whether a member is to be restarted, or on Memory succeeded by another, and why.
-func (v *view) mustRestart(m *member) (string, bool) {
-	if reason, distrusts := v.distrusts(m); distrusts {
-		return reason, true
-	}
-	if reason, otherwise := v.speaksOtherwise(m); otherwise {
-		return reason, true
-	}
-	if !v.restartable() && encrypted(v.Cluster) && m.name != "" && m.pod != nil && v.everyoneDials() && !byTLS(m.PeerURLs...) {
-		return "its peers reach it in plain text", true
-	}
-	return "", false
-}
-
 // allowsPlaintext reports whether clients may speak plain text beside TLS.
 func allowsPlaintext(c *v1alpha1.EtcdCluster) bool {
 	return encrypted(c) && c.Spec.TLS.AllowPlaintextClients

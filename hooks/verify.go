@@ -87,7 +87,7 @@ func (j *judgement) addLearner(s AddLearner) {
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
-		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.outTrusted(m) || j.speaksWrong(m)
+		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.unlike(m)
 	})
 	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
 }
@@ -191,6 +191,8 @@ func (j *judgement) pods() {
 	}
 	rolled := j.podsThatGo()
 	j.require(len(rolled) <= 1, "S2", "several pods go at once: %v", rolled)
+	j.require(len(rolled) == 0 || len(j.exchanged()) == 0, "S2", "a pod goes while the image of another is exchanged: %v, %v", rolled, j.exchanged())
+	j.require(len(j.exchanged()) <= 1, "S2", "several images are exchanged at once: %v", j.exchanged())
 	for _, m := range j.v.members {
 		j.require(j.pod(m.name) != nil || slices.Contains(rolled, m.name) || !j.needsPod(m), "S12", "the member %s has no pod in the answer", m.name)
 		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
@@ -245,6 +247,30 @@ func (j *judgement) podsThatGo() []string {
 	return rolled
 }
 
+// exchanged are the voters whose etcd the answer ends by giving its pod another image.
+func (j *judgement) exchanged() []string {
+	var list []string
+	for _, m := range j.v.voters {
+		now := j.pod(m.name)
+		if m.pod == nil || now == nil || neverRan(m.pod) || etcdImage(now) == etcdImage(m.pod) {
+			continue
+		}
+		j.require(!m.serving() || j.mayRestart(m), "S1", "the image of %s is exchanged, which serves", m.name)
+		j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the image of %s is exchanged, and too few other voters serve and stay", m.name)
+		list = append(list, m.name)
+	}
+	return list
+}
+
+func etcdImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == ContainerEtcd {
+			return pod.Spec.Containers[i].Image
+		}
+	}
+	return ""
+}
+
 // othersStay counts the other voters that serve and whose pods nobody has deleted.
 func (j *judgement) othersStay(m *member) int {
 	n := 0
@@ -256,10 +282,20 @@ func (j *judgement) othersStay(m *member) int {
 	return n
 }
 
-// mayRestart reports whether a voter that serves may be stopped to be started again: on a volume, not while it leads, and with all
-// voters serving and nobody joining.
+// mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, when the record
+// names it, not while it leads, and with all voters serving and nobody joining.
 func (j *judgement) mayRestart(m *member) bool {
-	return (j.outTrusted(m) || j.speaksWrong(m)) && !j.v.memory() && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
+	stays := !j.v.memory() || j.pod(m.name) != nil
+	return j.unlike(m) && stays && m.name == j.v.epoch.renewing && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
+}
+
+// unlike reports whether the member is not as the spec and the record want it.
+func (j *judgement) unlike(m *member) bool {
+	if m.pod == nil {
+		return false
+	}
+	return j.outTrusted(m) || j.speaksWrong(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
+		m.pod.Annotations[AnnotationImage] != image(&j.o.Cluster.Spec, j.v.epoch.version)
 }
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
@@ -409,6 +445,7 @@ func (j *judgement) record() {
 			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
 			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
 			j.startsOn(old, now)
+			j.version(old, now)
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
@@ -418,6 +455,34 @@ func (j *judgement) record() {
 		}
 	}
 	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+}
+
+// version checks that the members go to another version in steps that etcd can take, up or down (S18).
+func (j *judgement) version(old, now *epoch) {
+	from, err := parseRelease(old.version)
+	to, err2 := parseRelease(now.version)
+	if old.version == now.version || !old.quorate() && j.v.Etcd == nil || err != nil {
+		return
+	}
+	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)
+	lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
+	stillThere := func(m *member) bool {
+		has, err := parseRelease(m.health.Version)
+		return m.serving() && err == nil && has.minor == to.minor && m.health.Downgrade == ""
+	}
+	there := len(filter(j.v.voters, stillThere)) > 0
+	all := func(is func(*member) bool) bool { return len(filter(j.v.members, is)) == len(j.v.members) }
+	switch {
+	case from.minor == to.minor:
+	case to.minor == from.minor+1:
+		arrived := func(m *member) bool { return m.serving() && m.health.Version == old.version }
+		j.require(there || all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
+		j.require(there || !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
+	case to.minor == from.minor-1:
+		j.require(there || all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
+	default:
+		j.require(false, "S18", "from %s to %s in one step", from, to)
+	}
 }
 
 // startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.

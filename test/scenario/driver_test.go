@@ -45,7 +45,7 @@ func (s *story) breaches() []string {
 var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
 	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"secret":  (*story).secret,  // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
 	"status":  (*story).status,  // status wipe
@@ -169,6 +169,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("version") {
 		spec.Version = a["version"]
+	}
+	if a.has("upgrade") {
+		spec.UpgradePolicy = v1alpha1.UpgradePolicy(a["upgrade"])
 	}
 	if a.has("image") {
 		spec.Image.Repository = a["image"]

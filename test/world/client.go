@@ -98,10 +98,11 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
 	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
-		Version: c.w.versionOf(pod), DBSize: 1 << 20, DBSizeInUse: 1 << 19, Certificate: h.Certificate, Trusts: h.Trusts}
+		DBSize: 1 << 20, DBSizeInUse: 1 << 19, Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
 	}
+	c.w.tellVersion(&h, pod, cluster)
 	if c.w.Etcd.NoSpace {
 		h.Alarms = []string{"NOSPACE"}
 	}
@@ -239,6 +240,10 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 		cluster, err = c.w.readdress(cluster, s.ID, s.PeerURL)
 	case hooks.MoveLeader:
 		cluster, err = c.w.moveLeader(cluster, s.To)
+	case hooks.EnableDowngrade:
+		cluster, err = c.w.enableDowngrade(cluster, s.Version)
+	case hooks.CancelDowngrade:
+		cluster.Downgrade = 0
 	}
 	if err != nil {
 		return err

@@ -39,6 +39,8 @@ type Cluster struct {
 	Term    uint64
 	// Commit counts the entries that a majority has acknowledged: they must never be lost.
 	Commit uint64
+	// Agreed is the minor version that the cluster has agreed on, Downgrade the one that it goes down to; 0 for none.
+	Agreed, Downgrade int
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 }
@@ -59,8 +61,15 @@ type Proc struct {
 	Since    time.Time
 	// Clients and Peers are the authorities whose certificates it takes: those that it was started with.
 	Clients, Peers []hooks.Certificate
+	// Image and Version are what it was started from.
+	Image, Version string
 	// TLS is whether it listens to its peers by TLS.
 	TLS bool
+}
+
+// container is the ID of the container that it runs in: another one for each start and image.
+func (p Proc) container() string {
+	return fmt.Sprintf("containerd://%x", id(p.Pod, p.Image, p.Since.String()))
 }
 
 func volumeOf(claim types.UID) string { return "volume of " + string(claim) }
@@ -182,6 +191,7 @@ func (w *World) TickEtcd() {
 		w.elect(id)
 		w.replicate(id, true)
 		w.publish(id)
+		w.agree(id)
 	}
 }
 
@@ -337,11 +347,15 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		}
 		w.storeDir(place, d)
 	}
+	if why := w.unfitVersion(pod, d.Cluster); why != "" {
+		return why
+	}
 	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
 		return "the member has been permanently removed from the cluster"
 	}
 	clients, peers := files.loaded()
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers, TLS: listensByTLS(pod)}
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
+		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
 	return ""
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -73,7 +73,9 @@ type state struct {
 // run brings the pod's containers as far as they come: its files, prepare, the image, etcd.
 func (w *World) run(pod *corev1.Pod) state {
 	place := w.placeOf(pod)
-	if _, runs := w.Procs[pod.UID]; runs {
+	if proc, runs := w.Procs[pod.UID]; runs && proc.Image != pod.Spec.Containers[0].Image {
+		w.stop(pod.UID) // another image: the container is made anew
+	} else if runs {
 		_ = w.mount(pod) // a running pod waits for nothing
 		return state{}
 	}
@@ -120,10 +122,11 @@ func (w *World) setStatus(name string, s state) {
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
 		p.Status.Phase = corev1.PodPending
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(s)}
-		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState}
+		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
 		switch s.waiting {
 		case "":
-			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{}, corev1.PodRunning
+			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
+			next.ContainerID = w.Procs[p.UID].container()
 		case "ErrImagePull", "PodInitializing":
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
 		default:
@@ -159,15 +162,4 @@ func containerStatus(all []corev1.ContainerStatus, name string) corev1.Container
 		}
 	}
 	return corev1.ContainerStatus{}
-}
-
-// versionOf the etcd image of a pod.
-func (w *World) versionOf(uid types.UID) string {
-	for _, pod := range w.Pods() {
-		if pod.UID == uid {
-			_, version, _ := strings.Cut(pod.Spec.Containers[0].Image, ":v")
-			return version
-		}
-	}
-	return ""
 }

@@ -1,0 +1,199 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// How a change reaches members that run. A member whose pod is not the one that the spec asks for is renewed: restarted by deleting its
+// pod, or by exchanging the image in it, where nothing else differs. Where a member can't be spared (its data is in memory, or there
+// are one or two voters) it is succeeded by a new one, which joins first.
+//
+// Renewals go in the order of dead, starting, not serving (rule Remake), then with everybody serving one follower after the other, and
+// the leader last (rule Roll). So a change that does not work stops at its first member, and taking it back mends that one first.
+// Who is restarted is written to the epoch record before: the record is written with the version that was observed, so that of two calls,
+// one of which looks at old pods, only one can choose (S2, S14).
+
+// renewal is why a member must be restarted, or succeeded by another.
+type renewal struct {
+	reason string
+	// inPlace: another image in the same pod is all that it takes.
+	inPlace bool
+}
+
+// renewal of a member; nil when it is as it should be.
+func (v *view) renewal(m *member) *renewal {
+	if m.name == "" || m.pod == nil {
+		return nil
+	}
+	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.templateDiffers} {
+		if reason, differs := otherwise(m); differs {
+			return &renewal{reason: reason}
+		}
+	}
+	if reason, differs := v.imageDiffers(m); differs {
+		return &renewal{reason: reason, inPlace: sameFlags(madeForVersion(m.pod), v.epoch.version)}
+	}
+	if v.peersInPlain(m) {
+		return &renewal{reason: "its peers reach it in plain text"}
+	}
+	return nil
+}
+
+func (v *view) templateDiffers(m *member) (string, bool) {
+	return "the template of its pod has changed", v.agedTemplate(m)
+}
+
+// imageDiffers reports whether the member is to run another image, and which.
+func (v *view) imageDiffers(m *member) (string, bool) {
+	wanted, has := image(&v.Cluster.Spec, v.epoch.version), m.pod.Annotations[AnnotationImage]
+	switch {
+	case has == wanted:
+		return "", false
+	case tagOf(has) != tagOf(wanted):
+		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), or(tagOf(has), "what it runs")), true
+	}
+	return fmt.Sprintf("its image is to be %s", wanted), true
+}
+
+// tagOf is the version in the tag of an etcd image; empty when there is none.
+func tagOf(image string) string {
+	_, version, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":v")
+	return version
+}
+
+// madeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what is noted of them.
+func madeForVersion(pod *corev1.Pod) string {
+	return or(pod.Annotations[AnnotationFlagsFor], tagOf(pod.Annotations[AnnotationImage]))
+}
+
+// peersInPlain reports whether a member that can't be restarted to listen by TLS must be succeeded by one that does.
+func (v *view) peersInPlain(m *member) bool {
+	return !v.restartable() && encrypted(v.Cluster) && v.everyoneDials() && !byTLS(m.PeerURLs...)
+}
+
+// spareable reports whether the quorum can do without one voter (S1). A third voter that is there only to replace one of two does not
+// make it so: it would be one too many at once.
+func (v *view) spareable() bool { return min(len(v.voters), v.replicas) > 2 }
+
+// restartable reports whether a voter's pod may be deleted without losing its data or the quorum.
+func (v *view) restartable() bool { return !v.memory() && v.spareable() }
+
+// renewable reports whether the renewal may be done to the member itself; otherwise another one must succeed it.
+func (v *view) renewable(r *renewal) bool {
+	return v.restartable() || r.inPlace && v.spareable()
+}
+
+// due are the voters that are to be renewed themselves, the leader last.
+func (v *view) due() []*member {
+	list := filter(v.voters, func(m *member) bool {
+		r := v.renewal(m)
+		return r != nil && v.renewable(r)
+	})
+	slices.SortStableFunc(list, func(a, b *member) int { return v.leads(a) - v.leads(b) })
+	return list
+}
+
+func (v *view) leads(m *member) int {
+	if m.ID == v.Etcd.Leader {
+		return 1
+	}
+	return 0
+}
+
+// chosen is the member to renew now: the recorded one, as long as it is due, else the first.
+func (v *view) chosen(due []*member) *member {
+	for _, m := range due {
+		if m.name == v.epoch.renewing {
+			return m
+		}
+	}
+	return due[0]
+}
+
+func roll(v *view) *verdict {
+	if wait := v.unsettled(); wait != "" {
+		return &verdict{message: wait, resync: soon}
+	}
+	due := v.due()
+	if len(due) == 0 {
+		return nil
+	}
+	m := v.chosen(due)
+	r := v.renewal(m)
+	switch {
+	case v.leads(m) == 1:
+		return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, r.reason))
+	case m.name != v.epoch.renewing:
+		return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, r.reason), renew: m.name, resync: soon}
+	case r.inPlace:
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, renew: m.name, resync: soon}
+	}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, renew: m.name, resync: soon}
+}
+
+// unsettled says which voter's last restart is not over yet; empty for none. A pod that stops, or whose image has just been exchanged,
+// serves on for a moment.
+func (v *view) unsettled() string {
+	for _, m := range v.voters {
+		switch {
+		case m.name == "":
+		case m.pod == nil || m.pod.DeletionTimestamp != nil:
+			return fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name)
+		case m.pod.Annotations[AnnotationExchanged] != "" && m.pod.Annotations[AnnotationExchanged] == containerOf(m.pod):
+			return fmt.Sprintf("waiting for %s to start from its new image", m.name)
+		case v.runsOtherVersion(m):
+			return fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
+				m.pod.Annotations[AnnotationImage], v.epoch.version)
+		}
+	}
+	return ""
+}
+
+// runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.
+func (v *view) runsOtherVersion(m *member) bool {
+	_, differs := v.imageDiffers(m)
+	return !differs && m.serving() && m.health.Version != v.epoch.version
+}
+
+// containerOf is the ID of the container that runs etcd, or ran last; empty while there has been none.
+func containerOf(pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == ContainerEtcd {
+			return s.ContainerID
+		}
+	}
+	return ""
+}
+
+// renewing is whom the record names: who was chosen, for as long as it is due.
+func (v *view) renewing(said *verdict) string {
+	if said.renew != "" || v.Etcd == nil {
+		return or(said.renew, v.epoch.renewing)
+	}
+	if m := v.find(v.epoch.renewing); m != nil && v.renewal(m) != nil {
+		return m.name
+	}
+	return ""
+}
+
+// exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
+func (v *view) exchange(pod *corev1.Pod) {
+	wanted := image(&v.Cluster.Spec, v.epoch.version)
+	if made := madeForVersion(pod); made != tagOf(wanted) {
+		pod.Annotations[AnnotationFlagsFor] = made
+	}
+	pod.Annotations[AnnotationImage] = wanted
+	if id := containerOf(pod); id != "" {
+		pod.Annotations[AnnotationExchanged] = id
+	}
+	pod.Spec.Containers = slices.Clone(pod.Spec.Containers)
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Name == ContainerEtcd {
+			pod.Spec.Containers[i].Image = wanted
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// How running members come to another version (S18). The epoch record says which version members are to run; rule Roll brings them there
+// one by one. The record moves one hop at a time: within a minor version, or to the next one over patch releases that are known to be safe.
+// Down by a minor version it goes by etcd's own protocol: etcd first lowers the cluster's version and the format of every member's data, and
+// only then do members of the lower version start on them. What a cluster as a whole has agreed on is told by the format of the data
+// (Health.StorageVersion).
+
+// versionGates are the oldest patch releases between which a minor version may be left or entered.
+var versionGates = []struct {
+	below, above release
+	why          string
+}{
+	{release{3, 5, 26}, release{3, 6, 4}, "older releases of 3.5 forget that a learner was promoted, and of 3.6 lose members on the way"},
+	{release{3, 6, 11}, release{3, 7, 0}, "older releases of 3.6 hand on membership data that 3.7 does not accept"},
+}
+
+// newest are the newest patch releases of each minor version that were known when this Quorate was built: the waypoints of upgradePolicy Step.
+var newest = []release{{3, 5, 35}, {3, 6, 16}, {3, 7, 3}}
+
+func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r.major, r.minor, r.patch) }
+
+// base is the version that etcd's own protocols speak of: without the patch release.
+func (r release) base() string { return fmt.Sprintf("%d.%d.0", r.major, r.minor) }
+
+// way is every version on the way to another, the last one included: patch releases at once, minor versions one at a time, and from each only
+// between the releases that its gate lets through. Down is the way up, walked backwards.
+func way(from, to release) []release {
+	if from.minor > to.minor {
+		up := way(to, from)
+		slices.Reverse(up)
+		return append(up[1:], to)
+	}
+	var hops []release
+	step := func(r release) {
+		if len(hops) == 0 && r != from || len(hops) > 0 && hops[len(hops)-1] != r {
+			hops = append(hops, r)
+		}
+	}
+	at := from
+	for at.minor < to.minor {
+		g := versionGates[at.minor-newest[0].minor]
+		if at.less(g.below) {
+			at = newest[at.minor-newest[0].minor]
+			step(at)
+		}
+		next := newest[at.minor+1-newest[0].minor]
+		if next.minor == to.minor && !to.less(g.above) {
+			next = to
+		}
+		at = next
+		step(at)
+	}
+	step(to)
+	return hops
+}
+
+// hops are what lies between the version that the members are to run and the one that the spec asks for; empty when they are the same,
+// or one of them can't be read.
+func (v *view) hops() []release {
+	from, err := parseRelease(v.epoch.version)
+	to, err2 := parseRelease(v.Cluster.Spec.Version)
+	if err != nil || err2 != nil || !known(from) || !known(to) {
+		return nil
+	}
+	return way(from, to)
+}
+
+func known(r release) bool {
+	return r.major == 3 && r.minor >= newest[0].minor && r.minor <= newest[len(newest)-1].minor
+}
+
+func (v *view) release() release {
+	r, _ := parseRelease(v.epoch.version)
+	return r
+}
+
+// cancelDowngrade: a downgrade that nobody wants any more would keep members of the version that is wanted from starting.
+func cancelDowngrade(v *view) *verdict {
+	to, open := v.downgrading()
+	wanted, err := parseRelease(v.Cluster.Spec.Version)
+	if !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor {
+		return nil
+	}
+	return v.change(CancelDowngrade{}, fmt.Sprintf("the downgrade to %s is no longer wanted: cancelling it", to))
+}
+
+// downgrading is the version that a downgrade under way goes to; false when no member tells of one.
+func (v *view) downgrading() (string, bool) {
+	for _, m := range v.members {
+		if m.serving() && m.health.Downgrade != "" {
+			return m.health.Downgrade, true
+		}
+	}
+	return "", false
+}
+
+// retarget: a patch release is only a renewal; and a minor version may be taken back as long as the cluster has not agreed on it, which it does
+// not while a voter runs the other.
+func retarget(v *view) *verdict {
+	hops := v.hops()
+	if len(hops) == 0 {
+		return nil
+	}
+	to, refused := hops[0], v.refuses(hops)
+	if refused || to.minor != v.release().minor && !v.halfway(to) {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: soon}
+}
+
+// halfway reports whether the members are on their way from this minor version and may turn back.
+func (v *view) halfway(to release) bool {
+	if _, open := v.downgrading(); open {
+		return false
+	}
+	return slices.ContainsFunc(v.voters, func(m *member) bool {
+		has, err := parseRelease(m.health.Version)
+		return err == nil && m.serving() && has.minor == to.minor && !v.agreed(v.release())
+	})
+}
+
+// agreed reports whether some member has its data in the format of this minor version: the cluster has agreed on it, then.
+func (v *view) agreed(on release) bool {
+	return slices.ContainsFunc(v.members, func(m *member) bool { return m.serving() && m.health.StorageVersion == on.base() })
+}
+
+// settling is how long all members must have run one minor version before they go on to another one.
+const settling = 15 * time.Second
+
+func upgrade(v *view) *verdict {
+	hops := v.hops()
+	if len(hops) == 0 {
+		return nil
+	}
+	next := hops[0]
+	switch {
+	case v.refuses(hops):
+		return &verdict{message: v.refusal(hops), settled: true}
+	case v.behind() != "":
+		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: patience}
+	case next.less(v.release()):
+		return v.stepDown(next)
+	}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: soon}
+}
+
+// refuses reports whether the wanted version is more than one step away, and a person wants to take each.
+func (v *view) refuses(hops []release) bool {
+	return len(hops) > 1 && v.Cluster.Spec.UpgradePolicy != v1alpha1.UpgradeStep
+}
+
+// refusal says why a version is not gone to at once, and the way.
+func (v *view) refusal(hops []release) string {
+	var all []string
+	for _, r := range hops {
+		all = append(all, r.String())
+	}
+	why := "minor versions can't be skipped"
+	for _, g := range versionGates {
+		if here := v.release(); here.minor == g.below.minor && here.less(g.below) {
+			why = fmt.Sprintf("%d.%d is left from %s on: %s", here.major, here.minor, g.below, g.why)
+		}
+	}
+	return fmt.Sprintf("etcd %s can't go to %s at once (%s); the way is %s: set spec.version to %s first, or spec.upgradePolicy to Step; the members stay at %s",
+		v.epoch.version, v.Cluster.Spec.Version, why, strings.Join(append([]string{v.epoch.version}, all...), " -> "), all[0], v.epoch.version)
+}
+
+// behind says what keeps the members from going on to another minor version; empty for nothing.
+func (v *view) behind() string {
+	here := v.release()
+	for _, m := range v.members {
+		_, open := v.downgrading()
+		if told := m.health.StorageVersion; here.minor >= 6 && told != here.base() && !open {
+			return fmt.Sprintf("waiting for the data of %s to be in the format of %s", m.name, here.base())
+		}
+		if since := v.Now.Sub(runningSince(m.pod)); since < settling {
+			return fmt.Sprintf("waiting until %s has run %s for %.0f seconds", m.name, v.epoch.version, settling.Seconds())
+		}
+	}
+	return ""
+}
+
+// runningSince is when the etcd of a pod was started; zero when that is not known.
+func runningSince(pod *corev1.Pod) time.Time {
+	if pod == nil {
+		return time.Time{}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == ContainerEtcd && s.State.Running != nil {
+			return s.State.Running.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
+func (v *view) stepDown(next release) *verdict {
+	why := fmt.Sprintf("going down from etcd %s to %s", v.epoch.version, next)
+	if to, open := v.downgrading(); !open || to != next.base() {
+		return v.change(EnableDowngrade{Version: next.base()}, why+": asking etcd to lower the version of the cluster")
+	}
+	for _, m := range v.members {
+		if m.health.StorageVersion != next.base() {
+			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: soon}
+		}
+	}
+	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: soon}
+}

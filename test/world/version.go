@@ -1,0 +1,119 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// How etcds of different versions get on with each other: the cluster agrees on the lowest minor version of its members, never goes back by
+// itself, and no member of a lower version runs in it, unless a downgrade was enabled (etcdserver/version in etcd).
+
+// minorOf a version such as 3.6.16, or of an image's tag; 0 when there is none.
+func minorOf(version string) int {
+	fields := strings.Split(version, ".")
+	if len(fields) < 2 {
+		return 0
+	}
+	minor, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return minor
+}
+
+// version of the etcd in a pod.
+func version(pod *corev1.Pod) string {
+	_, tag, _ := strings.Cut(pod.Spec.Containers[0].Image, ":v")
+	return tag
+}
+
+// unfitVersion is why an etcd of this version does not start in its cluster, or with its pod's flags; empty when it does.
+func (w *World) unfitVersion(pod *corev1.Pod, cluster uint64) string {
+	minor, c := minorOf(version(pod)), w.Etcd.Clusters[cluster]
+	flags := strings.Join(pod.Spec.Containers[0].Command, " ")
+	switch {
+	case minor >= 7 && strings.Contains(flags, "--experimental-"), minor < 6 && strings.Contains(flags, "--feature-gates"):
+		return "flag provided but not defined"
+	case c.Downgrade != 0 && minor != c.Downgrade:
+		// A member that starts knows of the downgrade only from its data: one that has run before.
+		if minor != c.Downgrade+1 || c.Agreed != c.Downgrade {
+			return fmt.Sprintf("invalid downgrade; server version is not allowed to join when downgrade is enabled to 3.%d", c.Downgrade)
+		}
+	case c.Agreed != 0 && minor < c.Agreed:
+		return fmt.Sprintf("invalid downgrade; server version is lower than determined cluster version 3.%d", c.Agreed)
+	}
+	return ""
+}
+
+// agree lets the cluster's leader set what the cluster has agreed on.
+func (w *World) agree(id uint64) {
+	c := w.Etcd.Clusters[id]
+	if !w.leads(c) {
+		return
+	}
+	lowest, all := 0, true
+	for _, m := range c.Members {
+		pod, runs := w.running(id, m.ID)
+		if !runs {
+			all = false
+			continue
+		}
+		if minor := minorOf(w.Procs[pod].Version); lowest == 0 || minor < lowest {
+			lowest = minor
+		}
+	}
+	next := c
+	switch {
+	case c.Downgrade != 0:
+		next.Agreed = c.Downgrade
+		if all && w.everyMinor(c, c.Downgrade) {
+			next.Downgrade = 0
+		}
+	case all && lowest > c.Agreed, c.Agreed == 0 && all:
+		next.Agreed = lowest
+	}
+	if next.Agreed != c.Agreed || next.Downgrade != c.Downgrade {
+		w.store(next)
+	}
+}
+
+func (w *World) everyMinor(c Cluster, minor int) bool {
+	for _, m := range c.Members {
+		if pod, runs := w.running(c.ID, m.ID); !runs || minorOf(w.Procs[pod].Version) != minor {
+			return false
+		}
+	}
+	return true
+}
+
+// tellVersion adds to an answer what a member since 3.6 tells of versions.
+func (w *World) tellVersion(h *hooks.Health, pod types.UID, c Cluster) {
+	h.Version = w.Procs[pod].Version
+	if minorOf(h.Version) < 6 || c.Agreed == 0 {
+		return
+	}
+	h.StorageVersion = fmt.Sprintf("3.%d.0", c.Agreed)
+	if c.Downgrade != 0 {
+		h.Downgrade = fmt.Sprintf("3.%d.0", c.Downgrade)
+	}
+}
+
+// enableDowngrade is etcd's own answer to it: one minor version down from what is agreed on.
+func (w *World) enableDowngrade(c Cluster, to string) (Cluster, error) {
+	switch minor := minorOf(to); {
+	case c.Downgrade != 0 && c.Downgrade != minor:
+		return c, etcdops.ErrDowngradeTarget
+	case c.Agreed != minor+1 && c.Downgrade == 0:
+		return c, etcdops.ErrDowngradeTarget
+	default:
+		c.Downgrade = minor
+	}
+	return c, nil
+}
