@@ -139,6 +139,9 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if name := v.renewing(said); name != "" {
 		ann[AnnotationRenewing] = name
 	}
+	if log := v.nextOldLog(said).String(); log != "" {
+		ann[AnnotationOldLog] = log
+	}
 	record := kept(v.Cluster, old)
 	record.Annotations = ann
 	return record

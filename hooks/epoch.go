@@ -30,6 +30,7 @@ type epoch struct {
 	version string
 	// renewing is the member that was chosen last to be restarted.
 	renewing string
+	oldLog   oldLog
 	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
 	readdressed []string
 	record      *corev1.ConfigMap
@@ -51,7 +52,7 @@ func readEpoch(o Observation) *epoch {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: cm.Annotations[AnnotationRenewing]}
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: cm.Annotations[AnnotationRenewing], oldLog: readOldLog(cm.Annotations[AnnotationOldLog])}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
 	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")

@@ -39,6 +39,9 @@ const (
 	AnnotationReaddressed = domain + "readdressed"
 	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted: see renewal.go.
 	AnnotationRenewing = domain + "renewing"
+	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or "3.5@1234" once no member
+	// runs it any more. See upgrade.go.
+	AnnotationOldLog = domain + "old-log"
 	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
 	AnnotationFlagsFor = domain + "flags-for"
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.

@@ -27,6 +27,8 @@ type verdict struct {
 	renew string
 	// version that the record is to say from now on; empty leaves it.
 	version string
+	// snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
+	snapshotted bool
 	// settled is true when there is nothing left to do.
 	settled bool
 	resync  time.Duration

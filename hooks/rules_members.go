@@ -312,6 +312,9 @@ func grow(v *view) *verdict {
 	if going, reason := v.goingVoter(); going != nil && v.wanted() > v.replicas {
 		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
 	}
+	if to, open := v.downgrading(); open {
+		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), resync: patience}
+	}
 	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
 	}

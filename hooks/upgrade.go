@@ -2,7 +2,9 @@ package hooks
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,11 +88,108 @@ func (v *view) release() release {
 	return r
 }
 
+// ---- the log that 3.5 wrote
+
+// etcd 3.7 can't read log entries of 3.5: each start of a 3.5 writes one, and a 3.7 that finds it in its log ends with a panic. 3.6 reads
+// them. So members may start as 3.7 only when such entries lie before a snapshot on their disks. A member writes one by itself every 10,000
+// entries, and keeps 5,000 more for others that lag; on a quiet cluster that is never. But lowering the version of the cluster makes every
+// member write a snapshot (ForceSnapshot in etcd 3.6's etcdserver/apply), and that can be taken back (TestVersions in test/conformance).
+// The record says up to which entry 3.5 has written.
+
+// oldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run.
+type oldLog struct {
+	there bool
+	upTo  uint64 // 0: not known yet
+}
+
+func readOldLog(s string) oldLog {
+	release, index, _ := strings.Cut(s, "@")
+	upTo, _ := strconv.ParseUint(index, 10, 64)
+	return oldLog{there: release != "", upTo: upTo}
+}
+
+func (l oldLog) String() string {
+	switch {
+	case !l.there:
+		return ""
+	case l.upTo == 0:
+		return "3.5"
+	}
+	return fmt.Sprintf("3.5@%d", l.upTo)
+}
+
+// turnover is after how many entries a member has surely written a snapshot, and keeps none from before it for others.
+func (v *view) turnover() uint64 {
+	const snapshotCount, catchUp = 10_000, 5_000 // of etcd 3.6
+	if n := v.Cluster.Spec.Options.SnapshotCount; n != nil {
+		return uint64(max(*n, snapshotCount)) + catchUp //nolint:gosec // at least snapshotCount
+	}
+	return snapshotCount + catchUp
+}
+
+// nextOldLog is what the record should say of it now.
+func (v *view) nextOldLog(said *verdict) oldLog {
+	l := v.epoch.oldLog
+	switch {
+	case said.snapshotted:
+		return oldLog{}
+	case v.release().minor == 5:
+		return oldLog{there: said.version != "" || l.there}
+	case !l.there || v.Etcd == nil || len(filter(v.members, (*member).serving)) < len(v.members):
+		return l
+	}
+	least, most := uint64(math.MaxUint64), uint64(0)
+	for _, m := range v.members {
+		if r, err := parseRelease(m.health.Version); err != nil || r.minor == 5 {
+			return oldLog{there: true}
+		}
+		least, most = min(least, m.health.RaftIndex), max(most, m.health.RaftIndex)
+	}
+	switch {
+	case l.upTo == 0:
+		l.upTo = most
+	case least > l.upTo+v.turnover():
+		return oldLog{}
+	}
+	return l
+}
+
+// forcing reports whether a downgrade is open only for the snapshots that it makes members write.
+func (v *view) forcing() bool {
+	hops := v.hops()
+	calm := len(v.voters) >= v.wanted() && len(filter(v.members, (*member).serving)) == len(v.members)
+	return calm && v.epoch.oldLog.there && len(hops) > 0 && hops[0].minor == 7 && v.release().minor == 6 && !v.refuses(hops)
+}
+
+// forceSnapshots has every member write a snapshot; nil when that is not needed.
+func (v *view) forceSnapshots(next release) *verdict {
+	const why = "before members can run etcd 3.7, what 3.5 wrote into their logs must lie before a snapshot"
+	to, open := v.downgrading()
+	switch {
+	case next.minor != 7 || !v.epoch.oldLog.there:
+		return nil
+	case !v.spareable():
+		return &verdict{message: fmt.Sprintf("etcd %s is not gone to: the log still has entries of 3.5, which a new member of 3.7 can't read, and with fewer than 3 voters new members are the only way; set replicas to 3 for the upgrade, or wait until %d more entries are written", next, v.turnover()), settled: true}
+	case !open:
+		return v.change(EnableDowngrade{Version: release{3, 5, 0}.base()}, why+": lowering the version of the cluster for a moment, which makes them write one")
+	case to != release{3, 5, 0}.base():
+		return nil
+	}
+	for _, m := range v.members {
+		if m.health.StorageVersion != to {
+			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: soon}
+		}
+	}
+	return &verdict{message: why + ": they have written it", snapshotted: true, resync: soon}
+}
+
+// ---- the rules
+
 // cancelDowngrade: a downgrade that nobody wants any more would keep members of the version that is wanted from starting.
 func cancelDowngrade(v *view) *verdict {
 	to, open := v.downgrading()
 	wanted, err := parseRelease(v.Cluster.Spec.Version)
-	if !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor {
+	if !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor || v.forcing() {
 		return nil
 	}
 	return v.change(CancelDowngrade{}, fmt.Sprintf("the downgrade to %s is no longer wanted: cancelling it", to))
@@ -120,14 +219,15 @@ func retarget(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: soon}
 }
 
-// halfway reports whether the members are on their way from this minor version and may turn back.
+// halfway reports whether the members are on their way from this minor version and may turn back: some still run it, and on the way up the
+// cluster has not agreed on the other one yet.
 func (v *view) halfway(to release) bool {
-	if _, open := v.downgrading(); open {
+	if _, open := v.downgrading(); open || to.less(v.release()) && v.agreed(v.release()) {
 		return false
 	}
 	return slices.ContainsFunc(v.voters, func(m *member) bool {
 		has, err := parseRelease(m.health.Version)
-		return err == nil && m.serving() && has.minor == to.minor && !v.agreed(v.release())
+		return err == nil && m.serving() && has.minor == to.minor
 	})
 }
 
@@ -152,6 +252,9 @@ func upgrade(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: patience}
 	case next.less(v.release()):
 		return v.stepDown(next)
+	}
+	if first := v.forceSnapshots(next); first != nil {
+		return first
 	}
 	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: soon}
 }
@@ -208,6 +311,10 @@ func runningSince(pod *corev1.Pod) time.Time {
 // stepDown lets etcd lower what the cluster has agreed on before members of the lower version start.
 func (v *view) stepDown(next release) *verdict {
 	why := fmt.Sprintf("going down from etcd %s to %s", v.epoch.version, next)
+	// etcd lets nobody join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
+	if !v.spareable() || v.memory() && !sameFlags(v.epoch.version, next.String()) {
+		return &verdict{message: why + " is not done: members would have to be succeeded by new ones, and etcd lets nobody join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set replicas to 3 for the downgrade, or spec.version back", settled: true}
+	}
 	if to, open := v.downgrading(); !open || to != next.base() {
 		return v.change(EnableDowngrade{Version: next.base()}, why+": asking etcd to lower the version of the cluster")
 	}

@@ -41,6 +41,8 @@ type Cluster struct {
 	Commit uint64
 	// Agreed is the minor version that the cluster has agreed on, Downgrade the one that it goes down to; 0 for none.
 	Agreed, Downgrade int
+	// OldLog is up to which entry etcd 3.5 has written.
+	OldLog uint64
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 }
@@ -50,6 +52,8 @@ type Dir struct {
 	Cluster, Member uint64
 	// Index is how many entries it holds.
 	Index uint64
+	// Snapshot is the last entry before the last snapshot on the disk.
+	Snapshot uint64
 	// Behind is how many more passes the learner takes to catch up.
 	Behind int
 }
@@ -281,7 +285,13 @@ func (w *World) replicate(id uint64, pace bool) {
 			d.Behind--
 		case m.Learner && d.Behind > 0:
 		default:
+			if d.Index == 0 {
+				d.Snapshot = w.behindSnapshot(c, d)
+			}
 			d.Index = c.Commit
+			if d.Index-d.Snapshot >= snapshotCount {
+				d.Snapshot = d.Index
+			}
 		}
 		w.storeDir(place, d)
 	}
@@ -347,12 +357,13 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		}
 		w.storeDir(place, d)
 	}
-	if why := w.unfitVersion(pod, d.Cluster); why != "" {
+	if why := w.unfitVersion(pod, d); why != "" {
 		return why
 	}
 	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {
 		return "the member has been permanently removed from the cluster"
 	}
+	w.starts(pod, d)
 	clients, peers := files.loaded()
 	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}

@@ -35,10 +35,14 @@ func version(pod *corev1.Pod) string {
 }
 
 // unfitVersion is why an etcd of this version does not start in its cluster, or with its pod's flags; empty when it does.
-func (w *World) unfitVersion(pod *corev1.Pod, cluster uint64) string {
-	minor, c := minorOf(version(pod)), w.Etcd.Clusters[cluster]
+func (w *World) unfitVersion(pod *corev1.Pod, d Dir) string {
+	minor, c := minorOf(version(pod)), w.Etcd.Clusters[d.Cluster]
 	flags := strings.Join(pod.Spec.Containers[0].Command, " ")
 	switch {
+	case minor >= 7 && c.OldLog > w.behindSnapshot(c, d):
+		return "panic: unmarshal should never fail (proto: cannot parse invalid wire-format data)"
+	case d.Index == 0 && c.Downgrade != 0:
+		return "incompatible with current running cluster"
 	case minor >= 7 && strings.Contains(flags, "--experimental-"), minor < 6 && strings.Contains(flags, "--feature-gates"):
 		return "flag provided but not defined"
 	case c.Downgrade != 0 && minor != c.Downgrade:
@@ -79,8 +83,39 @@ func (w *World) agree(id uint64) {
 	case all && lowest > c.Agreed, c.Agreed == 0 && all:
 		next.Agreed = lowest
 	}
+	if next.Agreed < c.Agreed { // which has every member write a snapshot
+		for _, m := range c.Members {
+			if pod, runs := w.running(id, m.ID); runs {
+				place := w.Procs[pod].Dir
+				d := w.Dirs[place]
+				d.Snapshot = d.Index
+				w.storeDir(place, d)
+			}
+		}
+	}
 	if next.Agreed != c.Agreed || next.Downgrade != c.Downgrade {
 		w.store(next)
+	}
+}
+
+// behindSnapshot is up to where the member gets what it has not applied as a snapshot: its own, or for a new one the leader's, who keeps
+// the last entries before it as a log.
+func (w *World) behindSnapshot(c Cluster, d Dir) uint64 {
+	pod, runs := w.running(c.ID, c.Leader)
+	if leader := w.Dirs[w.Procs[pod].Dir]; d.Index == 0 && runs && leader.Snapshot > catchUp {
+		return leader.Snapshot - catchUp
+	}
+	return d.Snapshot
+}
+
+// snapshotCount and catchUp are etcd 3.6's own.
+const snapshotCount, catchUp = 10_000, 5_000
+
+// starts notes that an etcd has started: 3.5 writes that into the log, in a way that 3.7 can't read.
+func (w *World) starts(pod *corev1.Pod, d Dir) {
+	if c := w.Etcd.Clusters[d.Cluster]; minorOf(version(pod)) == 5 {
+		c.OldLog = c.Commit + 1
+		w.Etcd.Clusters[c.ID] = c
 	}
 }
 

@@ -1,0 +1,167 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// uids are the pods' UIDs by name.
+func (c *cluster) uids() map[string]types.UID {
+	c.t.Helper()
+	all := map[string]types.UID{}
+	for _, pod := range c.pods() {
+		all[pod.Name] = pod.UID
+	}
+	return all
+}
+
+// versions are what the members answer with, by name.
+func (c *cluster) versions() map[string]string {
+	c.t.Helper()
+	all := map[string]string{}
+	for _, m := range c.object().Status.Members {
+		all[m.Name] = m.Version
+	}
+	return all
+}
+
+// says waits until the status has this rule as its phase, and words in its message.
+func (c *cluster) says(rule, words string, within time.Duration) {
+	c.t.Helper()
+	eventually(c.t, within, rule+": "+words, func() string {
+		o := c.object()
+		if o.Status.ObservedGeneration != o.Generation || o.Status.Phase != rule || !strings.Contains(c.message(), words) {
+			return fmt.Sprintf("%s: %s", o.Status.Phase, c.message())
+		}
+		return ""
+	})
+}
+
+// message of the rule that fired last.
+func (c *cluster) message() string {
+	c.t.Helper()
+	for _, condition := range c.object().Status.Conditions {
+		if condition.Type == "Progressing" {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+func TestATemplateChangeIsRolled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	before, ids := c.uids(), c.ids()
+
+	c.edit(`{"resources":{"requests":{"cpu":"55m"}},"options":{"snapshotCount":20000}}`)
+	took := c.converges(3, 120*time.Second)
+	w.losesNothing()
+	assert.Equal(t, ids, c.ids(), "restarted, not replaced")
+	for name, uid := range c.uids() {
+		assert.NotEqual(t, before[name], uid)
+	}
+	assert.Equal(t, "55m", c.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String())
+	t.Logf("three members were restarted in %.1f s; longest stall of a writer at 100/s: %d ms", took.Seconds(), w.stalled().Milliseconds())
+	assert.Less(t, w.stalled(), 2*time.Second)
+}
+
+func TestABadChangeStopsAtItsFirstMember(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	before := c.uids()
+
+	c.edit(`{"nodeSelector":{"kubernetes.io/os":"plan9"}}`)
+	c.says("Heal", "to serve again", 60*time.Second)
+	time.Sleep(5 * time.Second) // long enough for many calls: nobody else may be touched
+	untouched := 0
+	for name, uid := range c.uids() {
+		if before[name] == uid {
+			untouched++
+		}
+	}
+	assert.Equal(t, 2, untouched)
+
+	c.edit(`{"nodeSelector":null}`)
+	c.converges(3, 90*time.Second)
+	w.losesNothing()
+}
+
+func TestUpgradesAndDowngrades(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 3\n  version: 3.5.35\n")
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	ids := c.ids()
+
+	c.edit(`{"version":"3.7.3"}`)
+	c.says("Upgrade", "3.5.35 -> 3.6.16 -> 3.7.3", 30*time.Second)
+	for _, version := range c.versions() {
+		require.Equal(t, "3.5.35", version)
+	}
+
+	for _, step := range []struct{ version, patch string }{
+		{"3.7.3", `{"upgradePolicy":"Step"}`},
+		{"3.6.16", `{"version":"3.6.16"}`},
+		{"3.5.35", `{"version":"3.5.35"}`},
+	} {
+		c.edit(step.patch)
+		took := c.converges(3, 240*time.Second)
+		for _, version := range c.versions() {
+			assert.Equal(t, step.version, version)
+		}
+		t.Logf("at %s after %.1f s; longest stall so far %d ms, %d writes repeated", step.version, took.Seconds(), w.stalled().Milliseconds(), w.retries())
+	}
+	assert.Equal(t, ids, c.ids(), "restarted, not replaced")
+	w.losesNothing()
+	assert.Less(t, w.stalled(), 2*time.Second)
+}
+
+func TestAnImageIsExchangedInPlace(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 3\n  version: 3.6.16\n  storage: {medium: Memory, size: 128Mi}\n")
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	before := c.uids()
+
+	c.edit(`{"version":"3.7.3"}`)
+	took := c.converges(3, 180*time.Second)
+	assert.Equal(t, before, c.uids(), "the pods stay, and with them what is in their memory")
+	for _, version := range c.versions() {
+		assert.Equal(t, "3.7.3", version)
+	}
+	w.losesNothing()
+	t.Logf("3.6.16 to 3.7.3 on Memory in %.1f s", took.Seconds())
+
+	// An image that is not there stops at the first member; taken back, that one comes back, with its data.
+	c.edit(`{"image":{"repository":"nowhere.invalid/etcd"}}`)
+	c.says("Heal", "to serve again", 90*time.Second)
+	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
+	c.converges(3, 90*time.Second)
+	assert.Equal(t, before, c.uids())
+}
+
+func TestASingleMemberIsSucceededWithoutAPause(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
+	c.converges(1, 60*time.Second)
+	w := c.writes()
+	c.edit(`{"resources":{"requests":{"cpu":"55m"}}}`)
+	took := c.converges(1, 180*time.Second)
+	assert.NotContains(t, c.ids(), "demo-0")
+	w.losesNothing()
+	t.Logf("one member was succeeded in %.1f s", took.Seconds())
+	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 1)
+}
