@@ -262,13 +262,14 @@ func (c *contact) best(all []*contact) *pb.StatusResponse {
 	return best
 }
 
-// alarmsOf are all alarms that a status tells, sorted, whoever raised them.
+// alarmsOf are all alarms that a status tells, sorted, whoever raised them. CORRUPT is raised in the name of member 0 when etcd does not
+// know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees (CompactHashCheck in etcd's etcdserver/corrupt.go).
 func alarmsOf(status *pb.StatusResponse) []hooks.Alarm {
 	var alarms []hooks.Alarm
 	for _, text := range status.GetErrors() {
 		// An AlarmMember in protobuf's text format; other errors, such as "etcdserver: no leader", are not.
 		var alarm pb.AlarmMember
-		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetMemberID() != 0 {
+		if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetAlarm() != pb.AlarmType_NONE {
 			alarms = append(alarms, hooks.Alarm{MemberID: alarm.GetMemberID(), Kind: alarm.GetAlarm().String()})
 		}
 	}

@@ -230,12 +230,12 @@ func TestAlarmsBelongToTheMemberThatRaisedThem(t *testing.T) {
 
 func TestTheMembershipTellsAllAlarms(t *testing.T) {
 	all := fakes(t, 3)
-	all[2].status.Errors = []string{"memberID:9 alarm:NOSPACE", "memberID:2 alarm:NOSPACE", "etcdserver: no leader", "nonsense"}
+	all[2].status.Errors = []string{"memberID:9 alarm:NOSPACE", "memberID:2 alarm:NOSPACE", "etcdserver: no leader", "nonsense", "", "memberID:3", "alarm:CORRUPT "}
 	all[2].status.RaftAppliedIndex = 101
 	all[0].status.Errors = []string{"memberID:3 alarm:NOSPACE"}
 	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
 	require.NotNil(t, m)
-	assert.Equal(t, []hooks.Alarm{{MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed")
+	assert.Equal(t, []hooks.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of nobody")
 }
 
 func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
