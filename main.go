@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
 // Set by the linker: -X main.version=v1.2.3 -X main.commit=0123abc.
@@ -37,6 +39,7 @@ Usage:
   quorate install [flags]   print all that a cluster needs, for kubectl apply --server-side -f -
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
+  quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
   quorate version           print the version
 
 "quorate <command> -h" lists the flags. A flag of serve may also be set in the environment: --call-timeout is
@@ -52,7 +55,16 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, arguments(os.Args), os.Getenv, os.Stdout, os.Stderr))
+}
+
+// arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the plugin.
+func arguments(line []string) []string {
+	name := strings.TrimSuffix(filepath.Base(line[0]), ".exe")
+	if name == "kubectl-quorate" {
+		return append([]string{"kubectl"}, line[1:]...)
+	}
+	return line[1:]
 }
 
 // run is the whole program; the result is its exit code.
@@ -68,6 +80,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
 		return runPrepare(args, stderr)
+	case "kubectl":
+		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
 	case "version":
 		fmt.Fprintf(stdout, "quorate %s (commit %s, %s)\n", version, commit, runtime.Version())
 		return 0

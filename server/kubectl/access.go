@@ -1,0 +1,135 @@
+package kubectl
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// access is the way to the API server.
+type access interface {
+	// run is what kubectl prints when it is called so.
+	run(ctx context.Context, args ...string) ([]byte, error)
+	// forward opens a way to a port of a pod, at an address of this machine, until stop is called.
+	forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
+}
+
+// executable is the person's own kubectl.
+type executable struct {
+	name   string
+	passed []string
+}
+
+// refusal is a call of kubectl that failed, with what it said.
+type refusal struct {
+	args []string
+	said string
+	err  error
+}
+
+func (r *refusal) Error() string {
+	said := r.said
+	if said == "" {
+		said = r.err.Error()
+	}
+	return fmt.Sprintf("`kubectl %s`: %s%s", strings.Join(r.args, " "), said, r.advice())
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// advice is what to do about it, where that can be told.
+func (r *refusal) advice() string {
+	switch {
+	case errors.Is(r.err, exec.ErrNotFound):
+		return "; install kubectl and put it on the PATH"
+	case r.is("Forbidden"):
+		return "; ask whoever administers Kubernetes for that right (docs/kubectl.md lists what each command needs)"
+	case strings.Contains(r.said, "the server doesn't have a resource type"), strings.Contains(r.said, "could not find the requested resource"):
+		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl config current-context`"
+	case strings.Contains(r.said, "connection refused"), strings.Contains(r.said, "Unable to connect"):
+		return "; see `kubectl config current-context` and --context, --kubeconfig"
+	}
+	return ""
+}
+
+// is reports whether the API server gave this reason, such as NotFound.
+func (r *refusal) is(reason string) bool { return strings.Contains(r.said, "("+reason+")") }
+
+// refused reports whether an error is the API server's, for this reason.
+func refused(err error, reason string) bool {
+	r := (*refusal)(nil)
+	return errors.As(err, &r) && r.is(reason)
+}
+
+func (e *executable) run(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, e.name, e.with(args)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return nil, &refusal{args, strings.TrimSpace(errs.String()), err}
+	}
+	return out.Bytes(), nil
+}
+
+func (e *executable) with(args []string) []string {
+	return append(append([]string{}, args...), e.passed...)
+}
+
+// openWithin is how long kubectl port-forward may take until it listens.
+const openWithin = 10 * time.Second
+
+func (e *executable) forward(ctx context.Context, namespace, pod string, port int) (string, func(), error) {
+	args := []string{"port-forward", "-n", namespace, "--address=127.0.0.1", "pod/" + pod, fmt.Sprintf(":%d", port)}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, e.name, e.with(args)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return "", nil, &refusal{args, "", err}
+	}
+	late := time.AfterFunc(openWithin, cancel)
+	address := listening(out)
+	late.Stop()
+	ended := make(chan error, 1)
+	go func() {
+		_, _ = io.Copy(io.Discard, out) // it prints a line for each connection
+		ended <- cmd.Wait()
+	}()
+	stop := func() {
+		cancel()
+		<-ended
+	}
+	if address != "" {
+		return address, stop, nil
+	}
+	cancel()
+	err = <-ended
+	said := cmp.Or(strings.TrimSpace(errs.String()), fmt.Sprintf("it did not say within %s where it listens", openWithin))
+	return "", nil, &refusal{args, said, err}
+}
+
+// listening reads where kubectl port-forward listens: "Forwarding from 127.0.0.1:41234 -> 2379". Empty when it ends before.
+func listening(out io.Reader) string {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		_, rest, found := strings.Cut(lines.Text(), "Forwarding from ")
+		address, _, arrow := strings.Cut(rest, " -> ")
+		if _, _, err := net.SplitHostPort(address); found && arrow && err == nil {
+			return address
+		}
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// call is the body of the call that Metacontroller would make.
+type call struct {
+	Parent     json.RawMessage `json:"parent"`
+	Children   objects         `json:"children"`
+	Related    objects         `json:"related"`
+	Finalizing bool            `json:"finalizing"`
+}
+
+// objects are groups of objects, each by name.
+type objects map[string]map[string]json.RawMessage
+
+// controllerUID is the label by which Metacontroller knows the children of one parent (generateSelector).
+const controllerUID = "controller-uid"
+
+// childKinds are the kinds of children: as kubectl and a CompositeController name them, and as a call does.
+var childKinds = []struct{ resource, group string }{
+	{"pods", "Pod.v1"},
+	{"persistentvolumeclaims", "PersistentVolumeClaim.v1"},
+	{"configmaps", "ConfigMap.v1"},
+	{"services", "Service.v1"},
+	{"poddisruptionbudgets.policy", "PodDisruptionBudget.policy/v1"},
+	{"secrets", "Secret.v1"},
+	{"networkpolicies.networking.k8s.io", "NetworkPolicy.networking.k8s.io/v1"},
+	{certificates, certificateGroup},
+}
+
+// Those of cert-manager are children only where the CompositeController has a rule for them.
+const (
+	certificates     = "certificates.cert-manager.io"
+	certificateGroup = "Certificate.cert-manager.io/v1"
+)
+
+// callFor is the call about this cluster, with what people should know about it.
+func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
+	resources, notes := a.childResources(ctx, c.EtcdCluster)
+	body := &call{Parent: c.raw, Children: objects{}, Related: objects{"Secret.v1": {}}, Finalizing: c.DeletionTimestamp != nil}
+	for _, kind := range childKinds {
+		if slices.Contains(resources, kind.resource) {
+			body.Children[kind.group] = map[string]json.RawMessage{}
+		}
+	}
+	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l", controllerUID+"="+string(c.UID), "-o", "json")
+	if err != nil {
+		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of them nothing can be said: %w", c.Namespace, c.Name, err)
+	}
+	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
+		return nil, nil, err
+	}
+	selector := hooks.RelatedSelector(c.EtcdCluster)
+	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector), "-o", "json"); err != nil {
+		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
+	}
+	return body, notes, body.Related.add(out, func(*metav1.ObjectMeta) bool { return true })
+}
+
+// childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or because it
+// would adopt it.
+func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+		return owner.UID == c.UID
+	}
+	return m.DeletionTimestamp == nil && c.DeletionTimestamp == nil
+}
+
+// add puts the objects of a List into their groups.
+func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
+	all, err := items(list)
+	if err != nil {
+		return err
+	}
+	for _, raw := range all {
+		var head struct {
+			metav1.TypeMeta
+			Metadata metav1.ObjectMeta `json:"metadata"`
+		}
+		if err := json.Unmarshal(raw, &head); err != nil {
+			return fmt.Errorf("an object that kubectl printed can't be read: %w", err)
+		}
+		if !belongs(&head.Metadata) {
+			continue
+		}
+		group := head.Kind + "." + head.APIVersion
+		if o[group] == nil {
+			o[group] = map[string]json.RawMessage{}
+		}
+		o[group][head.Metadata.Name] = raw
+	}
+	return nil
+}
+
+// childResources are the kinds of children that the CompositeController has rules for.
+func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
+	var usual []string
+	for _, kind := range childKinds {
+		if slices.Contains(server.Groups(), kind.group) || kind.resource == certificates && c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+			usual = append(usual, kind.resource)
+		}
+	}
+	out, err := a.kube.run(ctx, "get", "compositecontrollers.metacontroller.k8s.io", "-o", "json")
+	if err != nil {
+		return usual, []string{"the CompositeController can't be read; its rules are taken to be those of the manifests"}
+	}
+	named, ruled := rules(out)
+	if !named {
+		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply what `quorate install` prints"}
+	}
+	return ruled, nil
+}
+
+// rules are the kinds of children that the CompositeController for EtcdClusters names; false when there is none.
+func rules(list []byte) (bool, []string) {
+	all, err := items(list)
+	if err != nil {
+		return false, nil
+	}
+	type resource struct{ APIVersion, Resource string }
+	for _, raw := range all {
+		var controller struct {
+			Spec struct {
+				ParentResource resource
+				ChildResources []resource
+			}
+		}
+		if err := json.Unmarshal(raw, &controller); err != nil || controller.Spec.ParentResource != (resource{v1alpha1.GroupVersion.String(), "etcdclusters"}) {
+			continue
+		}
+		var resources []string
+		for _, child := range controller.Spec.ChildResources {
+			name := child.Resource
+			if group, _, grouped := strings.Cut(child.APIVersion, "/"); grouped {
+				name += "." + group
+			}
+			resources = append(resources, name)
+		}
+		return true, resources
+	}
+	return false, nil
+}
+
+// objects are all children as plain data, by kind and name.
+func (b *call) objects() map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for _, group := range b.Children {
+		for _, raw := range group {
+			var o map[string]any
+			if json.Unmarshal(raw, &o) == nil {
+				all[titleOf(o)] = o
+			}
+		}
+	}
+	return all
+}
+
+// image is that of Quorate in the members' pods; empty when there is none.
+func (b *call) image() string {
+	for _, name := range slices.Sorted(maps.Keys(b.Children["Pod.v1"])) {
+		var pod corev1.Pod
+		if json.Unmarshal(b.Children["Pod.v1"][name], &pod) != nil {
+			continue
+		}
+		for _, c := range pod.Spec.InitContainers {
+			if c.Name == hooks.ContainerPrepare {
+				return c.Image
+			}
+		}
+	}
+	return ""
+}

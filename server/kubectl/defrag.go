@@ -1,0 +1,86 @@
+package kubectl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// annotationDefragment asks, on an EtcdCluster, for a run of defragmentation; its value is the time of the request.
+const annotationDefragment = "etcd.quorate.dev/defragment"
+
+// lookEvery is how often a cluster is looked at while somebody waits.
+const lookEvery = 2 * time.Second
+
+// defrag asks for a run; the hooks do the rest.
+func (a *ask) defrag(ctx context.Context) error {
+	c, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	if c.DeletionTimestamp != nil {
+		return fmt.Errorf("EtcdCluster %s/%s is being deleted; nothing is defragmented any more", c.Namespace, c.Name)
+	}
+	request := a.now().UTC().Format(time.RFC3339)
+	if _, err := a.kube.run(ctx, "annotate", clusters, c.Name, "-n", c.Namespace, "--overwrite", annotationDefragment+"="+request); err != nil {
+		return fmt.Errorf("EtcdCluster %s/%s was not asked to defragment: %w", c.Namespace, c.Name, err)
+	}
+	fmt.Fprintf(a.Out, "%s in namespace %s is asked to defragment its members (request %s)\n", c.Name, c.Namespace, request)
+	if c.Spec.Suspend {
+		fmt.Fprintln(a.Out, "spec.suspend is true: it begins when that is false")
+	}
+	if !a.wait {
+		fmt.Fprintf(a.Out, "`kubectl quorate status -n %s %s` shows how it goes\n", c.Namespace, c.Name)
+		return nil
+	}
+	a.namespace, a.name = c.Namespace, c.Name
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return a.await(ctx, request)
+}
+
+// await prints how the run goes until it is done.
+func (a *ask) await(ctx context.Context, request string) error {
+	said, last := "", ""
+	for {
+		c, err := a.find(ctx)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the defragmentation of %s/%s is not done yet (%s); it goes on without this command, and `kubectl quorate status` shows how", a.namespace, a.name, last)
+		}
+		if err != nil {
+			return err
+		}
+		if asked := c.Annotations[annotationDefragment]; asked != request {
+			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace, a.name, asked)
+		}
+		var done bool
+		if last, done = progress(c.EtcdCluster, request, a.now()); last != said {
+			fmt.Fprintln(a.Out, last)
+			said = last
+		}
+		if done {
+			return nil
+		}
+		a.pause(ctx, lookEvery)
+	}
+}
+
+// progress is how the run that was asked for goes, in words that stay the same while nothing changes.
+func progress(c *v1alpha1.EtcdCluster, request string, now time.Time) (words string, done bool) {
+	d := c.Status.Defragmentation
+	if d == nil || d.Request != request {
+		words = "it has not begun"
+		if p := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Progressing); p != nil {
+			words += "; Quorate says " + p.Reason + ": " + p.Message
+		}
+		return words, false
+	}
+	if !d.Finished.IsZero() {
+		return "done: " + lastRun(d, now), true
+	}
+	return fmt.Sprintf("under way: %s done of %d", count(len(d.Done), "member"), len(c.Status.Members)), false
+}

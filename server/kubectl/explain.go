@@ -1,0 +1,230 @@
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// explain asks the hooks what they would do now.
+func (a *ask) explain(ctx context.Context) error {
+	c, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	e, err := a.explanation(ctx, c)
+	if err != nil {
+		return err
+	}
+	e.print(a.Out)
+	return nil
+}
+
+// explanation is what the hooks would do about one call.
+type explanation struct {
+	at    time.Time
+	o     hooks.Observation
+	d     hooks.Decision
+	live  *live
+	notes []string
+	// broken says which rules of safety the decision breaks; unanswered why there would be no answer.
+	broken, unanswered error
+	changes            []change
+	same               int
+	finalizing         bool
+	finalized          bool
+}
+
+func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
+	body, notes, err := a.callFor(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := server.Read(bytes.NewReader(raw))
+	if err != nil {
+		return nil, fmt.Errorf("Quorate would refuse to answer about EtcdCluster %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	settings, note := a.settings(ctx, body)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: asked.Finalizing()}
+	if err := e.decide(ctx, a, asked); err != nil {
+		return nil, err
+	}
+	var answer []byte
+	if answer, e.unanswered = asked.Answer(e.d); e.unanswered == nil {
+		e.changes, e.same, err = changes(body.objects(), answer, string(c.UID))
+	}
+	return e, err
+}
+
+// decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
+func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) error {
+	if e.finalizing {
+		e.d.Children, e.finalized = hooks.Finalize(e.o)
+		e.d.Status = e.o.Cluster.Status
+		return nil
+	}
+	config, err := asked.TLS()
+	if err != nil { // the decision says so, too
+		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s", hooks.OperatorSecret(e.o.Cluster), err))
+	}
+	endpoints := hooks.Endpoints(e.o)
+	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
+	defer ways.close()
+	e.live = ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
+	e.o.Etcd, e.o.Health = e.live.etcd, e.live.health
+	e.d = hooks.Decide(e.o)
+	e.broken = hooks.Verify(e.o, e.d)
+	return nil
+}
+
+func (e *explanation) print(w io.Writer) {
+	p := page{w}
+	c := e.o.Cluster
+	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace, e.at.UTC().Format(time.RFC3339))
+	e.printCaveats(p)
+	if e.finalizing {
+		p.section("DELETION")
+		p.say("  ", fmt.Sprintf("The cluster is being deleted, so no rule is asked. Quorate lets it go: %s.", yes(e.finalized)))
+	} else {
+		e.printRules(p)
+		p.section("SAYS")
+		p.say("  ", e.d.Because.Rule+": "+e.d.Because.Message)
+		e.printStep(p)
+	}
+	e.printChildren(p)
+	if !e.finalizing {
+		p.section("ASKS AGAIN")
+		p.say("  ", again(e.d.ResyncAfter))
+		p.section("SAFETY")
+		p.say("  ", safety(e.broken))
+	}
+}
+
+func (e *explanation) printCaveats(p page) {
+	list := e.notes
+	if e.live != nil && e.live.etcd == nil && len(hooks.Endpoints(e.o)) > 0 {
+		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides otherwise if it reaches the members: compare with STATUS.")
+	}
+	if e.live != nil {
+		for _, endpoint := range hooks.Endpoints(e.o) {
+			if h := e.live.health[endpoint.Name]; h.Err != "" {
+				list = append(list, fmt.Sprintf("%s did not answer: %s", endpoint.Name, h.Err))
+			}
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	p.section("KEEP IN MIND")
+	for _, words := range list {
+		p.point(words)
+	}
+}
+
+// printRules lists the rules up to the one that applies.
+func (e *explanation) printRules(p page) {
+	p.section("RULES, IN ORDER")
+	var passed []string
+	for _, r := range hooks.Rules {
+		if r.Name != e.d.Because.Rule {
+			passed = append(passed, r.Name)
+			continue
+		}
+		if len(passed) > 0 {
+			p.say("  ", fmt.Sprintf("%d do not apply: %s", len(passed), strings.Join(passed, ", ")))
+		}
+		p.say("  ", fmt.Sprintf("%d. %s applies. %s", len(passed)+1, r.Name, r.Why))
+		return
+	}
+}
+
+func (e *explanation) printStep(p page) {
+	p.section("STEP IN ETCD")
+	if e.d.Step == nil {
+		p.say("  ", "none")
+		return
+	}
+	p.say("  ", fmt.Sprintf("%s (not carried out; Quorate would look again after it, and answer what is right then)", e.d.Step))
+}
+
+func (e *explanation) printChildren(p page) {
+	p.section("OBJECTS IN KUBERNETES")
+	if e.unanswered != nil {
+		p.say("  ", fmt.Sprintf("There would be no answer, and so no change: %s", e.unanswered))
+		return
+	}
+	var lines [][]string
+	for _, c := range e.changes {
+		lines = append(lines, []string{c.verb, c.object, c.detail()})
+	}
+	if len(lines) > 0 {
+		p.table(lines)
+	}
+	p.say("  ", "Objects that would stay as they are: "+fmt.Sprint(e.same))
+}
+
+func again(after time.Duration) string {
+	if after == 0 {
+		return "when something changes, and with the resync period of the CompositeController (30 s)"
+	}
+	return fmt.Sprintf("after %s at the latest", after)
+}
+
+func safety(broken error) string {
+	if broken == nil {
+		return "The decision breaks none of the rules of safety (docs/concepts.md)."
+	}
+	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl quorate report`: " +
+		strings.ReplaceAll(broken.Error(), "\n", "; ")
+}
+
+// settings of the installation, as its Deployment has them; else what the pods tell, with a word about it.
+func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string) {
+	out, err := a.kube.run(ctx, "get", "deployment", "quorate", "-n", a.quorate, "-o", "json")
+	var deployment struct {
+		Spec struct{ Template struct{ Spec corev1.PodSpec } }
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &deployment)
+	}
+	if err == nil && len(deployment.Spec.Template.Spec.Containers) > 0 {
+		return settingsIn(&deployment.Spec.Template.Spec.Containers[0], a.quorate), ""
+	}
+	s := hooks.Settings{Namespace: a.quorate, Image: body.image()}
+	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
+		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
+}
+
+func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
+	s := hooks.Settings{Image: c.Image}
+	for _, e := range c.Env {
+		switch e.Name {
+		case "QUORATE_IMAGE":
+			s.Image = e.Value
+		case "QUORATE_IMAGE_PULL_POLICY":
+			s.ImagePullPolicy = corev1.PullPolicy(e.Value)
+		case "QUORATE_NAMESPACE":
+			s.Namespace = e.Value
+			if e.ValueFrom != nil {
+				s.Namespace = namespace
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// clusters is the resource, with its group: other operators of etcd have an EtcdCluster too.
+const clusters = "etcdclusters.etcd.quorate.dev"
+
+// found is the EtcdCluster that the command is about.
+type found struct {
+	*v1alpha1.EtcdCluster
+	// raw is the object as the API server has it.
+	raw json.RawMessage
+}
+
+// find gets the EtcdCluster: that of the name, or the only one.
+func (a *ask) find(ctx context.Context) (*found, error) {
+	if a.name == "" {
+		return a.only(ctx)
+	}
+	raw, err := a.kube.run(ctx, a.in("get", clusters, a.name, "-o", "json")...)
+	if refused(err, "NotFound") && !strings.Contains(err.Error(), "could not find the requested resource") {
+		return nil, fmt.Errorf("there is no EtcdCluster %s in namespace %s; `kubectl get %s -A` lists all", a.name, a.where(ctx), clusters)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return understood(raw)
+}
+
+// only gets the EtcdCluster of a namespace that has exactly one.
+func (a *ask) only(ctx context.Context) (*found, error) {
+	out, err := a.kube.run(ctx, a.in("get", clusters, "-o", "json")...)
+	if err != nil {
+		return nil, err
+	}
+	all, err := items(out)
+	if err != nil {
+		return nil, err
+	}
+	switch len(all) {
+	case 0:
+		return nil, fmt.Errorf("there is no EtcdCluster in namespace %s; choose another with -n, `kubectl get %s -A` lists all", a.where(ctx), clusters)
+	case 1:
+		return understood(all[0])
+	}
+	var names []string
+	for _, raw := range all {
+		if c, err := understood(raw); err == nil {
+			names = append(names, c.Name)
+		}
+	}
+	return nil, misused("there are %d EtcdClusters in namespace %s: %s; say which one", len(all), a.where(ctx), strings.Join(names, ", "))
+}
+
+// in is a call of kubectl in the namespace that was asked for.
+func (a *ask) in(args ...string) []string {
+	if a.namespace == "" {
+		return args
+	}
+	return append(args, "-n", a.namespace)
+}
+
+// where is the namespace that was asked for, for people.
+func (a *ask) where(ctx context.Context) string {
+	if a.namespace != "" {
+		return a.namespace
+	}
+	out, err := a.kube.run(ctx, "config", "view", "--minify", "-o", "jsonpath={..namespace}")
+	if name := strings.TrimSpace(string(out)); err == nil && name != "" {
+		return name
+	}
+	return metav1.NamespaceDefault
+}
+
+func understood(raw json.RawMessage) (*found, error) {
+	c := &v1alpha1.EtcdCluster{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return nil, fmt.Errorf("the EtcdCluster can't be read; is this plugin older than the CRD? %w", err)
+	}
+	return &found{c, raw}, nil
+}
+
+// items are the objects of a List as kubectl prints it.
+func items(list []byte) ([]json.RawMessage, error) {
+	var l struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(list, &l); err != nil {
+		return nil, fmt.Errorf("what kubectl printed is no list in JSON: %w", err)
+	}
+	return l.Items, nil
+}
+
+// podsOf gets the pods of the cluster's members, by name.
+func (a *ask) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*corev1.Pod, error) {
+	out, err := a.kube.run(ctx, "get", "pods", "-n", c.Namespace, "-l", hooks.LabelCluster+"="+c.Name, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, fmt.Errorf("the pods of EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
+	}
+	pods := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], c) {
+			pods[list.Items[i].Name] = &list.Items[i]
+		}
+	}
+	return pods, nil
+}

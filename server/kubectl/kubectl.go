@@ -1,0 +1,219 @@
+// Package kubectl is the plugin `kubectl quorate`: what a person asks about a cluster, and the few things that they may want done.
+//
+// It runs with that person's own kubectl and rights, and needs no Quorate that runs: what hooks decide is asked of the hooks
+// themselves, and etcd is reached through kubectl port-forward.
+package kubectl
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Exit codes.
+const (
+	exitTrouble = 1
+	exitUsage   = 2
+)
+
+const usage = `kubectl quorate looks at etcd clusters that Quorate runs, with the rights that you have.
+
+Usage:
+  kubectl quorate status [NAME]               one screen: members, certificates, what is being done and what is in its way
+  kubectl quorate explain [NAME]              what Quorate would do now, and why; nothing is carried out
+  kubectl quorate defrag [NAME] [--wait]      ask for the members' databases to be defragmented
+  kubectl quorate move-leader [NAME] MEMBER   let another member lead
+  kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
+
+Without NAME it is the one EtcdCluster of the namespace. All commands take kubectl's own flags -n/--namespace, --context,
+--kubeconfig, --cluster, --user, --as, --as-group and --request-timeout. "kubectl quorate COMMAND -h" lists the others.
+
+Exit codes: 0 done, 1 trouble (the message says what and where), 2 the command line is wrong.
+`
+
+// Program is the plugin with what it reaches the world by.
+type Program struct {
+	// Version of this binary, for people.
+	Version string
+	Out     io.Writer
+	Err     io.Writer
+
+	// Tests put others in the place of these.
+	kubectl func(passed []string) access
+	etcd    func(config *tls.Config, dial dialer) hooks.Etcd
+	now     func() time.Time
+	pause   func(context.Context, time.Duration)
+}
+
+type dialer = func(ctx context.Context, address string) (net.Conn, error)
+
+// New is the plugin of this version.
+func New(version string, out, err io.Writer) *Program {
+	return &Program{
+		Version: version, Out: out, Err: err, now: time.Now, pause: pause,
+		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
+		etcd: func(config *tls.Config, dial dialer) hooks.Etcd {
+			return &etcdops.Etcd{TLS: config, Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}
+		},
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// misuse is an error in the command line.
+type misuse struct{ error }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+// errTold is a misuse that the flag package has explained already.
+var errTold = misuse{errors.New("usage")}
+
+// Run is the whole plugin; the result is its exit code.
+func (p *Program) Run(ctx context.Context, args []string) int {
+	err := p.run(ctx, args)
+	switch wrong := (misuse{}); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &wrong):
+		if wrong != errTold {
+			fmt.Fprintf(p.Err, "kubectl quorate: %v\n", err)
+		}
+		return exitUsage
+	}
+	fmt.Fprintf(p.Err, "kubectl quorate: %v\n", err)
+	return exitTrouble
+}
+
+func (p *Program) run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(p.Err, usage)
+		return errTold
+	}
+	switch name, rest := args[0], args[1:]; name {
+	case "status", "explain", "defrag", "move-leader", "report":
+		a, err := p.parse(name, rest)
+		if err != nil {
+			return err
+		}
+		return a.do(ctx)
+	case "version":
+		fmt.Fprintf(p.Out, "kubectl quorate %s\n", p.Version)
+		return nil
+	case "help", "-h", "--help":
+		fmt.Fprint(p.Out, usage)
+		return nil
+	default:
+		return misused("there is no command %q; `kubectl quorate help` lists them", name)
+	}
+}
+
+// ask is one command with what its line says.
+type ask struct {
+	*Program
+	command   string
+	kube      access
+	namespace string // empty: that of kubectl's context
+	name      string // of the EtcdCluster; empty: the only one
+	member    string // of move-leader
+
+	quorate, metacontroller string // their namespaces
+	wait                    bool
+	timeout                 time.Duration
+	file                    string
+}
+
+// passed are kubectl's own flags that are handed on as they are.
+var passed = []string{"context", "kubeconfig", "cluster", "user", "as", "as-group", "request-timeout"}
+
+// parse reads the command line. kubectl takes flags before and after names, and so does this.
+func (p *Program) parse(command string, args []string) (*ask, error) {
+	a := &ask{Program: p, command: command}
+	flags := flag.NewFlagSet("kubectl quorate "+command, flag.ContinueOnError)
+	flags.SetOutput(p.Err)
+	var hand []string
+	for _, name := range passed {
+		flags.Func(name, "kubectl's own `value`", func(value string) error {
+			hand = append(hand, "--"+name+"="+value)
+			return nil
+		})
+	}
+	flags.StringVar(&a.namespace, "namespace", "", "`namespace` of the EtcdCluster; empty for that of kubectl's context")
+	flags.StringVar(&a.namespace, "n", "", "short for --namespace")
+	a.ownFlags(flags)
+	var names []string
+	for {
+		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		} else if err != nil {
+			return nil, errTold
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		names, args = append(names, flags.Arg(0)), flags.Args()[1:]
+	}
+	a.kube = p.kubectl(hand)
+	return a, a.take(names)
+}
+
+// ownFlags are those of the command.
+func (a *ask) ownFlags(flags *flag.FlagSet) {
+	if a.command == "explain" || a.command == "report" {
+		flags.StringVar(&a.quorate, "quorate-namespace", "quorate-system", "`namespace` of Quorate itself")
+	}
+	switch a.command {
+	case "report":
+		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller")
+		flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
+	case "defrag":
+		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it is done")
+		flags.DurationVar(&a.timeout, "timeout", time.Hour, "how `long` to wait at most")
+	}
+}
+
+// take reads what is not a flag: NAME, or for move-leader NAME and MEMBER.
+func (a *ask) take(names []string) error {
+	names = slices.Clone(names)
+	if a.command == "move-leader" {
+		if len(names) == 0 {
+			return misused("move-leader needs the MEMBER that is to lead, such as demo-1; `kubectl quorate status` lists them")
+		}
+		a.member, names = names[len(names)-1], names[:len(names)-1]
+	}
+	if len(names) > 1 {
+		return misused("%s takes one NAME, not also %q", a.command, names[1])
+	}
+	if len(names) == 1 {
+		a.name = names[0]
+	}
+	return nil
+}
+
+func (a *ask) do(ctx context.Context) error {
+	switch a.command {
+	case "status":
+		return a.status(ctx)
+	case "explain":
+		return a.explain(ctx)
+	case "defrag":
+		return a.defrag(ctx)
+	case "move-leader":
+		return a.moveLeader(ctx)
+	default:
+		return a.report(ctx)
+	}
+}

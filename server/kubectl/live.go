@@ -1,0 +1,154 @@
+package kubectl
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/pki"
+)
+
+// live is what etcd answered just now.
+type live struct {
+	// etcd is the member list; nil when no quorum answered.
+	etcd *hooks.Membership
+	// health by member.
+	health map[string]hooks.Health
+	// trouble says why nobody could be asked; empty when somebody was.
+	trouble string
+}
+
+// answered reports whether any member answered.
+func (l *live) answered() bool {
+	for _, h := range l.health {
+		if h.Err == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// observedWithin is how long etcd may take to be asked.
+const observedWithin = 20 * time.Second
+
+// look asks etcd through the pods. It never fails: what stood in the way is in the answer.
+func (a *ask) look(ctx context.Context, c *v1alpha1.EtcdCluster) *live {
+	pods, err := a.podsOf(ctx, c)
+	if err != nil {
+		return &live{trouble: err.Error()}
+	}
+	endpoints := hooks.Endpoints(observed(c, pods))
+	config, err := a.certificate(ctx, c)
+	if err != nil {
+		return &live{trouble: err.Error()}
+	}
+	ways := a.open(ctx, c.Namespace, endpoints)
+	defer ways.close()
+	return ways.observe(ctx, a.etcd(config, ways.dial), endpoints)
+}
+
+func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) hooks.Observation {
+	return hooks.Observation{Cluster: c, Children: hooks.Children{Pods: pods}}
+}
+
+// certificate is what the members are shown: Quorate's own, in the Secret for it. Nil for a cluster in plain text.
+func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Config, error) {
+	name := hooks.OperatorSecret(c)
+	if name == "" {
+		return nil, nil
+	}
+	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
+	if err != nil {
+		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace, name, err)
+	}
+	var secret corev1.Secret
+	if err := json.Unmarshal(out, &secret); err != nil {
+		return nil, fmt.Errorf("the Secret %s/%s can't be read", c.Namespace, name) // the error might quote what is in it
+	}
+	config, err := pki.Client(secret.Data)
+	if err != nil {
+		return nil, fmt.Errorf("the Secret %s/%s holds no certificate that etcd could be shown: %w", c.Namespace, name, err)
+	}
+	return config, nil
+}
+
+// ways lead to the members, by the address that each pod has in Kubernetes.
+type ways struct {
+	local  map[string]string
+	closed map[string]error // by member
+	stops  []func()
+}
+
+// open makes a way to each endpoint, all at once.
+func (a *ask) open(ctx context.Context, namespace string, endpoints []hooks.Endpoint) *ways {
+	w := &ways{local: map[string]string{}, closed: map[string]error{}}
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	for _, endpoint := range endpoints {
+		all.Go(func() {
+			address, stop, err := a.kube.forward(ctx, namespace, endpoint.Name, hooks.ClientPort)
+			lock.Lock()
+			defer lock.Unlock()
+			if err != nil {
+				w.closed[endpoint.Name] = err
+				return
+			}
+			w.stops = append(w.stops, stop)
+			w.local[host(endpoint)] = address
+		})
+	}
+	all.Wait()
+	return w
+}
+
+func host(endpoint hooks.Endpoint) string {
+	u, err := url.Parse(endpoint.ClientURL)
+	if err != nil {
+		return endpoint.ClientURL
+	}
+	return u.Host
+}
+
+func (w *ways) close() {
+	var all sync.WaitGroup
+	for _, stop := range w.stops {
+		all.Go(stop)
+	}
+	all.Wait()
+}
+
+func (w *ways) dial(ctx context.Context, address string) (net.Conn, error) {
+	local, open := w.local[address]
+	if !open {
+		return nil, fmt.Errorf("there is no way to %s", address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", local)
+}
+
+// observe asks etcd, and says of members without a way why there is none.
+func (w *ways) observe(ctx context.Context, etcd hooks.Etcd, endpoints []hooks.Endpoint) *live {
+	ctx, cancel := context.WithTimeout(ctx, observedWithin)
+	defer cancel()
+	l := &live{}
+	l.etcd, l.health = etcd.Observe(ctx, endpoints)
+	for name, err := range w.closed {
+		l.health[name] = hooks.Health{Err: err.Error()}
+	}
+	switch {
+	case len(endpoints) == 0:
+		l.trouble = "no member has a pod with an address"
+	case len(w.local) == 0:
+		l.trouble = w.closed[endpoints[0].Name].Error()
+	}
+	return l
+}

@@ -1,0 +1,139 @@
+package kubectl
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// row is one member in the table.
+type row struct {
+	name, role, since, version string
+	leads, ready               bool
+	size, used                 int64
+	lag                        string // empty: it has not answered now
+	alarms                     []string
+	message                    string
+}
+
+func (r row) cells() []string {
+	cells := []string{r.name, strings.ToLower(r.role), yes(r.leads), yes(r.ready), r.since, r.version, "", "", r.lag, strings.Join(r.alarms, " ")}
+	if r.size > 0 {
+		cells[6] = size(r.size)
+	}
+	if r.used > 0 {
+		cells[7] = size(r.used)
+	}
+	return cells
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// rowsOf are the members: what etcd says now as far as it answers, and else what the status knows.
+func rowsOf(c *v1alpha1.EtcdCluster, l *live, now time.Time) []row {
+	var rows []row
+	if l.etcd == nil {
+		for _, m := range c.Status.Members {
+			rows = append(rows, known(&m, now).heard(l))
+		}
+		return rows
+	}
+	for _, m := range l.etcd.Members {
+		rows = append(rows, listed(c, l, m, now))
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(len(a.name), len(b.name)), cmp.Compare(a.name, b.name)) // demo-9 comes before demo-10
+	})
+	return rows
+}
+
+// known is a member as the status has it.
+func known(m *v1alpha1.MemberStatus, now time.Time) row {
+	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms, message: m.Message}
+	if !m.Since.IsZero() {
+		r.since = lasting(now.Sub(m.Since.Time))
+	}
+	if m.DBSize != nil {
+		r.size = m.DBSize.Value()
+	}
+	if m.DBSizeInUse != nil {
+		r.used = m.DBSizeInUse.Value()
+	}
+	return r
+}
+
+// listed is a member that etcd's list has.
+func listed(c *v1alpha1.EtcdCluster, l *live, m hooks.Member, now time.Time) row {
+	name, id := nameOf(m), fmt.Sprintf("%x", m.ID)
+	r := row{}
+	if i := slices.IndexFunc(c.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == id }); i >= 0 {
+		r = known(&c.Status.Members[i], now)
+		r.message = ""
+	}
+	r.name, r.role, r.leads = name, string(v1alpha1.Voter), m.ID == l.etcd.Leader
+	if m.Learner {
+		r.role = string(v1alpha1.Learner)
+	}
+	if h, asked := l.health[name]; !asked {
+		r.ready, r.message = false, "it has no pod with an address"
+	} else if h.Err != "" {
+		r.ready, r.message = false, h.Err
+	}
+	return r.heard(l)
+}
+
+// heard is the row with what the member itself has answered just now.
+func (r row) heard(l *live) row {
+	h, asked := l.health[r.name]
+	if !asked || h.Err != "" {
+		return r
+	}
+	if r.ready != h.Serving() {
+		r.since = "0s"
+	}
+	r.ready, r.version, r.size, r.used, r.alarms = h.Serving(), h.Version, h.DBSize, h.DBSizeInUse, h.Alarms
+	r.lag, r.message = l.lag(h), ""
+	if h.Leader == 0 {
+		r.message = "it knows no leader"
+	}
+	return r
+}
+
+// lag is how many entries a member is behind the leader, of which it has heard that they are committed.
+func (l *live) lag(h hooks.Health) string {
+	for _, leader := range l.health {
+		if leader.Err != "" || leader.MemberID == 0 || leader.MemberID != h.Leader {
+			continue
+		}
+		if leader.RaftIndex <= h.RaftIndex { // they were asked one after the other
+			return "0"
+		}
+		return fmt.Sprint(leader.RaftIndex - h.RaftIndex)
+	}
+	return "?"
+}
+
+// nameOf is the member's name: also before it has published itself, by its peer URL.
+func nameOf(m hooks.Member) string {
+	if m.Name != "" {
+		return m.Name
+	}
+	for _, raw := range m.PeerURLs {
+		if u, err := url.Parse(raw); err == nil && u.Hostname() != "" {
+			name, _, _ := strings.Cut(u.Hostname(), ".")
+			return name
+		}
+	}
+	return fmt.Sprintf("%x", m.ID)
+}
