@@ -85,10 +85,12 @@ func listed(c *v1alpha1.EtcdCluster, l *live, m hooks.Member, now time.Time) row
 	if m.Learner {
 		r.role = string(v1alpha1.Learner)
 	}
-	if h, asked := l.health[name]; !asked {
-		r.ready, r.message = false, "it has no pod with an address"
-	} else if h.Err != "" {
-		r.ready, r.message = false, h.Err
+	h, asked := l.health[name]
+	if !asked {
+		r.message = "it has no pod with an address"
+	}
+	if (!asked || h.Err != "") && r.ready { // the status says so, and is older
+		r.ready, r.since = false, ""
 	}
 	return r.heard(l)
 }
@@ -96,6 +98,9 @@ func listed(c *v1alpha1.EtcdCluster, l *live, m hooks.Member, now time.Time) row
 // heard is the row with what the member itself has answered just now.
 func (r row) heard(l *live) row {
 	h, asked := l.health[r.name]
+	if h.Err != "" {
+		r.message = h.Err
+	}
 	if !asked || h.Err != "" {
 		return r
 	}

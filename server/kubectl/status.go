@@ -123,7 +123,7 @@ var holding = []string{"Suspended", "Unsupported", "Foreign", "QuorumLost", "Bli
 func (s screen) obstacles() []string {
 	var list []string
 	if s.c.DeletionTimestamp != nil {
-		list = append(list, "it is being deleted since "+moment(s.c.DeletionTimestamp.Time, s.now))
+		list = append(list, "its deletion was asked for "+moment(s.c.DeletionTimestamp.Time, s.now))
 		if s.c.Spec.DeletionProtection {
 			list = append(list, "spec.deletionProtection is true: the deletion waits until it is false")
 		}
@@ -144,7 +144,7 @@ func (s screen) obstacles() []string {
 }
 
 func (s screen) alarms() {
-	var list []string
+	list := s.unlisted()
 	for _, r := range rowsOf(s.c, s.l, s.now) {
 		for _, alarm := range r.alarms {
 			list = append(list, fmt.Sprintf("%s has raised %s: see docs/failure-modes.md", r.name, alarm))
@@ -157,6 +157,19 @@ func (s screen) alarms() {
 	for _, alarm := range list {
 		s.point(alarm)
 	}
+}
+
+// unlisted are alarms of nobody who is in the member list: etcd keeps them until somebody disarms them.
+func (s screen) unlisted() (list []string) {
+	if s.l.etcd == nil {
+		return nil
+	}
+	for _, alarm := range s.l.etcd.Alarms {
+		if !slices.ContainsFunc(s.l.etcd.Members, func(m hooks.Member) bool { return m.ID == alarm.MemberID }) {
+			list = append(list, fmt.Sprintf("there is %s of member %x, which is not listed: see docs/failure-modes.md", alarm.Kind, alarm.MemberID))
+		}
+	}
+	return list
 }
 
 func (s screen) volumes() {
@@ -280,7 +293,7 @@ func lastRun(d *v1alpha1.DefragmentationStatus, now time.Time) string {
 	case d.Started.IsZero():
 		return "none that Quorate remembers"
 	case d.Finished.IsZero():
-		return fmt.Sprintf("under way since %s: %s", moment(d.Started.Time, now), done)
+		return fmt.Sprintf("under way, begun %s: %s", moment(d.Started.Time, now), done)
 	}
 	return fmt.Sprintf("%s: %s", moment(d.Finished.Time, now), done)
 }

@@ -1,0 +1,169 @@
+package kubectl
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+// orders is the cluster of these tests, with TLS.
+func orders(t *testing.T) *v1alpha1.EtcdCluster {
+	t.Helper()
+	k := steady(t)
+	raw, err := k.run(t.Context(), "get", clusters, "orders")
+	require.NoError(t, err)
+	c, err := understood(raw)
+	require.NoError(t, err)
+	c.Spec.TLS.Mode = v1alpha1.TLSAuto
+	for _, name := range []string{"authority", "server", "peer", "operator", "client"} {
+		c.Status.TLS.Certificates = append(c.Status.TLS.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: "orders-" + name, NotAfter: ago(-90 * 24 * time.Hour)})
+	}
+	return c.EtcdCluster
+}
+
+// answering is what healthy members have answered.
+func answering(t *testing.T, e *etcd) *live {
+	t.Helper()
+	l := &live{health: e.health}
+	l.etcd, _ = e.Observe(t.Context(), nil)
+	return l
+}
+
+func TestStatusScreens(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(c *v1alpha1.EtcdCluster, l *live)
+	}{
+		{"status-healthy", func(*v1alpha1.EtcdCluster, *live) {}},
+		{"status-unreachable", func(_ *v1alpha1.EtcdCluster, l *live) {
+			*l = live{trouble: "etcd wants a certificate, and the Secret shop/orders-operator-tls with it can't be read: forbidden"}
+		}},
+		{"status-no-quorum", noQuorum},
+		{"status-growing", growing},
+		{"status-new", func(c *v1alpha1.EtcdCluster, l *live) {
+			c.Status, c.CreationTimestamp = v1alpha1.EtcdClusterStatus{}, ago(3*time.Second)
+			*l = live{trouble: "no member has a pod with an address"}
+		}},
+		{"status-troubled", troubled},
+		{"status-plain", func(c *v1alpha1.EtcdCluster, _ *live) {
+			c.Spec.TLS.Mode, c.Status.TLS = v1alpha1.TLSDisabled, v1alpha1.TLSStatus{}
+			meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled", Message: "everybody who can reach the members may read and write everything, in plain text"})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster, l := orders(t), answering(t, healthy())
+			c.edit(cluster, l)
+			var out bytes.Buffer
+			printStatus(&out, cluster, l, noon)
+			golden(t, c.name, out.String())
+		})
+	}
+}
+
+func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
+	l.etcd = nil
+	for _, name := range []string{"orders-0", "orders-2"} {
+		l.health[name] = hooks.Health{Err: "unreachable: connection refused"}
+	}
+	h := l.health["orders-1"]
+	h.Leader = 0
+	l.health["orders-1"] = h
+	c.Status.Phase = "Blind"
+	for _, kind := range []string{v1alpha1.Available, v1alpha1.Progressing} {
+		status := metav1.ConditionFalse
+		if kind == v1alpha1.Progressing {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
+	}
+	for i := range c.Status.Members {
+		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false, ago(90*time.Second)
+	}
+}
+
+func growing(c *v1alpha1.EtcdCluster, l *live) {
+	five := int32(5)
+	c.Spec.Replicas, c.Generation = &five, 4
+	l.etcd.Members = append(l.etcd.Members, hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
+	c.Status.Phase = "Learner"
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Progressing, Status: metav1.ConditionTrue, Reason: "Learner", Message: "orders-3 has not started yet"})
+	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NotBefore: ago(-4 * time.Minute)}
+	c.Status.History = []v1alpha1.HistoryEntry{
+		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
+		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},
+		{Time: ago(24 * time.Hour), Rule: "Converged", Message: "serving as the spec wants, with 3 voters"},
+		{Time: ago(2 * time.Minute), Rule: "Grow", Step: "add learner orders-3", Message: "growing from 3 to 5 voters: adding orders-3, which is a long story and goes on in the next line, where it ends"},
+		{Time: ago(time.Minute), Rule: "Learner", Message: "orders-3 has not started yet"},
+		{Time: ago(time.Second), Rule: "Learner"},
+	}
+}
+
+func troubled(c *v1alpha1.EtcdCluster, l *live) {
+	deleted := ago(2 * time.Hour)
+	c.DeletionTimestamp, c.Spec.DeletionProtection, c.Spec.Suspend = &deleted, true, true
+	c.Status.Phase = "Suspended"
+	h := l.health["orders-1"]
+	h.Alarms = []string{hooks.AlarmCorrupt, hooks.AlarmNoSpace}
+	l.health["orders-1"] = h
+	delete(l.health, "orders-2")
+	l.etcd.Alarms = []hooks.Alarm{{MemberID: first + 1, Kind: hooks.AlarmCorrupt}, {MemberID: 0xdead, Kind: hooks.AlarmNoSpace}}
+	c.Status.TLS.Certificates[1].NotAfter = ago(time.Hour)
+	c.Status.TLS.Certificates[2].NotAfter = ago(-5 * time.Hour)
+	wanted, has := resource.MustParse("4Gi"), resource.MustParse("1Gi")
+	c.Status.Members[0].Volume = &v1alpha1.VolumeStatus{Wanted: &wanted, Capacity: &has, Message: "the file system is being resized"}
+	reclaimed := resource.MustParse("1300Mi")
+	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: ago(10 * time.Minute), Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, Next: ago(-36 * time.Hour)}
+	c.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+	set(v1alpha1.Progressing, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
+	set(v1alpha1.Suspended, metav1.ConditionTrue, "SpecSuspend", "SUSPENDED: Quorate changes nothing")
+	set(v1alpha1.Degraded, metav1.ConditionTrue, "MembersInTrouble", "orders-2 does not serve; orders-1 has the alarm CORRUPT and NOSPACE, and a sentence this long does not fit into one line")
+	set(v1alpha1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")
+	set(v1alpha1.Advised, metav1.ConditionTrue, "SpecAdvice", "2 voters tolerate no more failures than 1")
+}
+
+// TestRulesThatHold: those that a status names as obstacles exist.
+func TestRulesThatHold(t *testing.T) {
+	names := map[string]bool{}
+	for _, r := range hooks.Rules {
+		names[r.Name] = true
+	}
+	for _, name := range holding {
+		assert.True(t, names[name], name)
+	}
+}
+
+func TestLag(t *testing.T) {
+	l := answering(t, healthy())
+	assert.Equal(t, "0", l.lag(l.health["orders-0"]))
+	assert.Equal(t, "14", l.lag(l.health["orders-2"]))
+	ahead := l.health["orders-1"]
+	ahead.RaftIndex = 1003 // asked a moment later
+	assert.Equal(t, "0", l.lag(ahead))
+	l.health["orders-0"] = hooks.Health{Err: "unreachable"}
+	assert.Equal(t, "?", l.lag(ahead))
+}
+
+func TestWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 179 * time.Minute: "179m", 3 * time.Hour: "3h", 48 * time.Hour: "2d"} {
+		assert.Equal(t, want, lasting(d))
+	}
+	for n, want := range map[int64]string{0: "0 KiB", 20480: "20 KiB", 1 << 20: "1.0 MiB", 27000000: "25.7 MiB", 3 << 30: "3.00 GiB"} {
+		assert.Equal(t, want, size(n))
+	}
+	assert.Equal(t, []string{""}, wrapped("", 5))
+	assert.Equal(t, []string{"a bc", "muchtoolong", "d"}, wrapped("a bc  muchtoolong\nd", 5))
+}
