@@ -105,8 +105,9 @@ lab-down: ## end it, leaving nothing behind
 	$(LAB) down
 
 .PHONY: install
-install: image lab-up ## Metacontroller and this Quorate, into the running lab; CERT_MANAGER=1 for cert-manager too
+install: image lab-up ## Metacontroller and this Quorate, into the running lab; CERT_MANAGER=1 for cert-manager too, EXPANDABLE=1 for volumes that grow
 	$(LAB) load $(CURDIR)/bin/quorate.tar
+	@if [ -n "$(EXPANDABLE)" ]; then $(LAB) expandable; fi
 	$(IN_LAB) test/tools/install.sh
 
 .PHONY: e2e
@@ -121,9 +122,10 @@ chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR
 bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
 	@$(IN_LAB) test/bench/bench.sh
 
-# Drains want three nodes, and one story wants cert-manager.
+# Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
 e2e chaos: export NODES ?= 3
 e2e: export CERT_MANAGER ?= 1
+e2e: export EXPANDABLE ?= 1
 
 # The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
 bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum

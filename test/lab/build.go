@@ -27,7 +27,7 @@ func (l *lab) build(names []string) error {
 	}
 	defer unlock()
 	if len(names) == 0 {
-		if err := needPackages(); err != nil {
+		if err := needPackages(debianPackages); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ func TestVersionsArePinned(t *testing.T) {
 		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
 		"cni": "github.com/containernetworking/plugins", "coredns": "github.com/coredns/coredns",
 		"local-path-provisioner": "github.com/rancher/local-path-provisioner", "metacontroller": "metacontroller",
-		"cert-manager": "github.com/cert-manager/cert-manager",
+		"cert-manager": "github.com/cert-manager/cert-manager", "expandable": "github.com/kubernetes-csi/external-resizer/v2",
 	}
 	l := &lab{source: sourceFolder()}
 	for _, c := range components() {

@@ -49,6 +49,7 @@ func init() {
 		{"ps", "", "processes of the nodes, and their memory", ps},
 		{"metacontroller", "", "install Metacontroller into the cluster; METACONTROLLER=/path/to/binary for a newer one", installMetacontroller},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
+		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be", installExpandable},
 		{"load", "TAR...", "import image tars on every node", load},
 		{"exec", "N CMD...", "run a command on node N", onNode(1, "exec N CMD...", execOn)},
 		{"start", "N NAME CMD...", "start a process on node N, in the background", onNode(2, "start N NAME CMD...", func(n node, args []string) error { return n.start(args[0], args[1:]...) })},

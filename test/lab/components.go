@@ -16,7 +16,8 @@ const (
 	provisionerVersion    = "0.0.30"
 	metacontrollerVersion = "1.5.20" // the newest that the Go module proxy serves
 	certManagerVersion    = "1.21.2"
-	pauseVersion          = "3.10" // the one containerd asks for; the binary is ours
+	expandableVersion     = "2.2.0" // of external-resizer, with which our driver is built; 2.3 is for Kubernetes 1.37
+	pauseVersion          = "3.10"  // the one containerd asks for; the binary is ours
 )
 
 var etcdVersions = []string{"3.5.35", "3.6.16", "3.7.3"}
@@ -111,6 +112,10 @@ func components() []component {
 				from:   "deploy/crds/*.yaml",
 				to:     "cert-manager-" + certManagerVersion + "/crds.yaml",
 			},
+		},
+		{
+			name: "expandable", version: expandableVersion, optional: true,
+			binaries: []binary{{"expandable", "."}},
 		},
 		{name: "pause", version: pauseVersion, binaries: []binary{{"pause", "."}}},
 	}

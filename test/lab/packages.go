@@ -32,6 +32,12 @@ var debianPackages = []debianPackage{
 	{"pkg-config", command("pkg-config")},
 }
 
+// expandablePackages are for `lab expandable` alone.
+var expandablePackages = []debianPackage{
+	{"xfsprogs", command("mkfs.xfs")},
+	{"mount", command("losetup")},
+}
+
 func command(name string) func() bool {
 	return func() bool { _, err := exec.LookPath(name); return err == nil }
 }
@@ -61,11 +67,11 @@ func staticLibc() bool {
 }
 
 // needPackages installs what is missing.
-func needPackages() error {
+func needPackages(packages []debianPackage) error {
 	if runtime.GOOS != "linux" {
 		return errNotLinux
 	}
-	missing := missingPackages()
+	missing := missingOf(packages)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -83,15 +89,15 @@ func needPackages() error {
 	if err := apt(append([]string{"install", "-y", "-qq", "--no-install-recommends"}, missing...)...); err != nil {
 		return err
 	}
-	if still := missingPackages(); len(still) > 0 {
+	if still := missingOf(packages); len(still) > 0 {
 		return fmt.Errorf("still missing after apt-get install: %s", strings.Join(still, " "))
 	}
 	return nil
 }
 
-func missingPackages() []string {
+func missingOf(packages []debianPackage) []string {
 	var missing []string
-	for _, p := range debianPackages {
+	for _, p := range packages {
 		if !p.there() {
 			missing = append(missing, p.name)
 		}

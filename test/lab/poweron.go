@@ -33,5 +33,11 @@ func (n node) powerOn() error {
 	if err := n.startAgents(); err != nil {
 		return err
 	}
-	return n.lab.awaitNodes([]node{n})
+	if err := n.lab.awaitNodes([]node{n}); err != nil {
+		return err
+	}
+	if n.lab.hasExpandable() {
+		return n.installExpandable()
+	}
+	return nil
 }

@@ -30,6 +30,7 @@ func TestSmoke(t *testing.T) {
 	t.Run("eviction", s.eviction)
 	t.Run("OOM", s.oom)
 	t.Run("metacontroller", s.metacontroller)
+	t.Run("expandable", s.expandable)
 	t.Run("process on a node", s.processOnNode)
 	t.Run("no way out", s.noWayOut)
 	t.Run("API server", s.apiServer)
@@ -309,16 +310,18 @@ func (s *smoke) power(t *testing.T) {
 	if got := s.must(t, "", "exec", "etcd-0", "--", "etcdctl", "get", "hello"); !strings.Contains(got, "world") {
 		t.Errorf("etcd lost its data: %q", got)
 	}
+	s.grownAndKept(t)
 }
 
 // volumes go with their claims, from the disks too.
 func (s *smoke) volumes(t *testing.T) {
 	// Not with the namespace: its controller looks again after half a grace period.
-	s.must(t, "", "delete", "statefulset/etcd", "job/snapshot", "--cascade=foreground")
+	s.must(t, "", "delete", "statefulset/etcd", "job/snapshot", "pod/grower", "--cascade=foreground")
 	s.must(t, "", "delete", "persistentvolumeclaims", "--all", "--timeout=90s")
 	s.eventually(t, "", "get", "persistentvolumes", "-o", "name")
 	for _, n := range s.lab.allNodes() {
 		left, _ := filepath.Glob(n.disk("/opt/local-path-provisioner") + "/pvc-*")
+		left = append(left, s.expandableLeft(n)...)
 		if len(left) > 0 {
 			t.Errorf("%s still has %s", n, left)
 		}
