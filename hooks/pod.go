@@ -312,10 +312,17 @@ const templateRevision = 1
 // templateHash changes when the spec asks for another pod. The image is left out: it is changed in place.
 func templateHash(s *v1alpha1.EtcdClusterSpec) string {
 	return fingerprint([]any{
-		templateRevision, s.Image.PullPolicy, s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
-		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, s.Options,
-		s.TLS.Mode, s.TLS.Secrets, s.TLS.MinVersion, s.TLS.CipherSuites, s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
+		templateRevision, or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
+		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, defaulted(s.Options),
+		or(s.TLS.Mode, v1alpha1.TLSAuto), s.TLS.Secrets, or(s.TLS.MinVersion, minTLS), s.TLS.CipherSuites, s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
 	})
+}
+
+// defaulted are the options with their defaults, so that saying one of them does not make another template.
+func defaulted(o v1alpha1.Options) v1alpha1.Options {
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), or(o.LogLevel, "info")
+	o.AutoCompaction.Mode = or(o.AutoCompaction.Mode, v1alpha1.CompactPeriodic)
+	return o
 }
 
 // fingerprint is a short hash of plain data.

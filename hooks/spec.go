@@ -221,6 +221,8 @@ func corruptionFlags(version string) []string {
 	return []string{"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true"}
 }
 
+const minTLS = "TLS1.2"
+
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by the address
 // that they come from: etcd would look every name of theirs up, at every connection. The flag that switches that off has lost its
 // experimental in 3.6.
@@ -243,7 +245,7 @@ func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
 		"--peer-client-cert-auth=true",
 		"--peer-cert-allowed-cn=" + peerName(c.Name),
 		skip,
-		"--tls-min-version=" + or(c.Spec.TLS.MinVersion, "TLS1.2"),
+		"--tls-min-version=" + or(c.Spec.TLS.MinVersion, minTLS),
 		"--auth-token=" + token(c.Spec.Auth),
 	}
 	if suites := c.Spec.TLS.CipherSuites; len(suites) > 0 {

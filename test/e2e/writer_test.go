@@ -23,6 +23,7 @@ type writer struct {
 	acked   []string
 	retried atomic.Int64
 	stall   atomic.Int64 // the longest time between two acknowledgements, in nanoseconds
+	stallAt atomic.Value // when that ended
 }
 
 func (w *writer) retries() int64 { return w.retried.Load() }
@@ -63,7 +64,10 @@ func (w *writer) put(ctx context.Context, key string) {
 		cancel()
 		if err == nil {
 			w.acked = append(w.acked, key)
-			w.stall.Store(max(w.stall.Load(), int64(time.Since(begin)))) // nobody else writes it
+			if took := int64(time.Since(begin)); took > w.stall.Load() { // nobody else writes it
+				w.stall.Store(took)
+				w.stallAt.Store(time.Now().UTC())
+			}
 			return
 		}
 		w.retried.Add(1)
@@ -86,5 +90,5 @@ func (w *writer) losesNothing() {
 	for _, key := range w.acked {
 		require.Equal(w.t, "value of "+key, found[key], "an acknowledged write is lost")
 	}
-	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms", len(w.acked), w.retries(), w.stalled().Milliseconds())
+	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms, at %v", len(w.acked), w.retries(), w.stalled().Milliseconds(), w.stallAt.Load())
 }
