@@ -171,7 +171,7 @@ func TestChanges(t *testing.T) {
 	for want, answer := range map[string]string{
 		"":                    `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"etcd","image":"a"}]}}`,
 		"metadata.labels.new": `{"metadata":{"labels":{"new":"1","ours":"1"}},"spec":{"nodeSelector":{"x":"y"}}}`,
-		"metadata.labels.ours, spec.nodeSelector": `{"metadata":{},"spec":{}}`,
+		"metadata.labels.ours, spec.nodeSelector":                      `{"metadata":{},"spec":{}}`,
 		"spec.containers.etcd.env.A.value, spec.containers.etcd.image": `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"etcd","image":"b","env":[{"name":"A","value":"2"}]}]}}`,
 		"spec.args": `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"args":["a"],"empty":{},"none":null}}`,
 	} {

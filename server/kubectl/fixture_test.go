@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,9 @@ type kube struct {
 	closed []string
 	calls  []string
 	open   int
+	lock   sync.Mutex
+	// out and errs are what waiting prints.
+	out, errs bytes.Buffer
 }
 
 // steady is a cluster of three in plain text that is as it should be: the call that the server's tests know, too.
@@ -144,8 +148,26 @@ func (k *kube) forward(_ context.Context, _, pod string, _ int) (string, func(),
 	if slices.Contains(k.closed, pod) {
 		return "", nil, errors.New("there is no way to pod/" + pod)
 	}
-	k.open++
-	return "127.0.0.1:1", func() { k.open-- }, nil
+	k.count(1)
+	return "127.0.0.1:1", func() { k.count(-1) }, nil
+}
+
+func (k *kube) count(n int) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	k.open += n
+}
+
+// waiting is the plugin for whoever waits: meanwhile happens each time.
+func (k *kube) waiting(meanwhile func()) *Program {
+	k.out.Reset()
+	k.errs.Reset()
+	p := New("v1.2.3", &k.out, &k.errs)
+	p.kubectl = func([]string) access { return k }
+	p.etcd = func(*tls.Config, dialer) hooks.Etcd { return healthy() }
+	p.now = func() time.Time { return noon }
+	p.pause = func(context.Context, time.Duration) { meanwhile() }
+	return p
 }
 
 // etcd of three members, of which orders-0 leads, until something else is said.

@@ -1,0 +1,166 @@
+package kubectl
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", exitUsage, "Usage:"},
+		{"help", 0, "Exit codes: 0 done, 1 trouble"},
+		{"version", 0, "kubectl quorate v1.2.3"},
+		{"bogus", exitUsage, `there is no command "bogus"`},
+		{"status a b", exitUsage, `status takes one NAME, not also "b"`},
+		{"status --wait", exitUsage, "flag provided but not defined: -wait"},
+		{"status -h", 0, "-namespace"},
+		{"move-leader", exitUsage, "move-leader needs the MEMBER"},
+		{"move-leader a b c", exitUsage, `move-leader takes one NAME, not also "b"`},
+		{"defrag --timeout=soon", exitUsage, "invalid value"},
+	} {
+		code, out, errs := steady(t).runs(healthy(), strings.Fields(c.args)...)
+		assert.Equal(t, c.code, code, c.args)
+		assert.Contains(t, out+errs, c.says, c.args)
+	}
+}
+
+// TestFlagsAreHandedOn: kubectl's own flags reach every call of kubectl, wherever they stood.
+func TestFlagsAreHandedOn(t *testing.T) {
+	k := steady(t)
+	var handed []string
+	p := k.waiting(func() {})
+	p.kubectl = func(passed []string) access {
+		handed = passed
+		return k
+	}
+	require.Zero(t, p.Run(t.Context(), []string{"status", "--context", "prod", "orders", "-n", "shop", "--kubeconfig=/k", "--as-group=a", "--as-group=b"}))
+	assert.Equal(t, []string{"--context=prod", "--kubeconfig=/k", "--as-group=a", "--as-group=b"}, handed)
+	assert.Equal(t, "get "+clusters+" orders -o json -n shop", k.calls[0])
+	assert.Contains(t, k.calls, "get pods -n shop -l etcd.quorate.dev/cluster=orders -o json")
+}
+
+func TestFind(t *testing.T) {
+	for _, c := range []struct {
+		what, args string
+		edit       func(k *kube)
+		code       int
+		says       string
+	}{
+		{"the only one", "status", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
+		{"by its name", "status orders", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
+		{"none", "status -n empty", func(k *kube) { k.says["get "+clusters] = `{"items":[]}` }, exitTrouble, "there is no EtcdCluster in namespace empty; choose another with -n"},
+		{"none in kubectl's own namespace", "status", func(k *kube) {
+			k.says["get "+clusters], k.says["config view"] = `{"items":[]}`, "mine"
+		}, exitTrouble, "there is no EtcdCluster in namespace mine"},
+		{"several", "status -n shop", func(k *kube) {
+			k.says["get "+clusters] = `{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`
+		}, exitUsage, "there are 2 EtcdClusters in namespace shop: a, b; say which one"},
+		{"another", "status nope -n shop", func(k *kube) {
+			k.fails["get "+clusters] = `Error from server (NotFound): etcdclusters.etcd.quorate.dev "nope" not found`
+		}, exitTrouble, "there is no EtcdCluster nope in namespace shop"},
+		{"no Quorate", "status", func(k *kube) {
+			k.fails["get "+clusters] = `error: the server doesn't have a resource type "etcdclusters"`
+		}, exitTrouble, "Quorate is not installed in this Kubernetes cluster"},
+		{"no Kubernetes", "status", func(k *kube) {
+			k.fails["get "+clusters] = `The connection to the server localhost:8080 was refused - connection refused`
+		}, exitTrouble, "kubectl config current-context"},
+		{"nonsense", "status", func(k *kube) { k.says["get "+clusters] = `<html>` }, exitTrouble, "what kubectl printed is no list in JSON"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			k := steady(t)
+			c.edit(k)
+			code, out, errs := k.runs(healthy(), strings.Fields(c.args)...)
+			assert.Equal(t, c.code, code)
+			assert.Contains(t, out+errs, c.says)
+		})
+	}
+}
+
+// TestStatusWithoutRights: what can't be read is said, and what the status knows is printed.
+func TestStatusWithoutRights(t *testing.T) {
+	k := steady(t)
+	within(k.cluster, "spec")["tls"] = map[string]any{"mode": "Auto"}
+	k.fails["get secret orders-operator-tls"] = `Error from server (Forbidden): secrets "orders-operator-tls" is forbidden`
+	code, out, _ := k.runs(healthy(), "status")
+	assert.Zero(t, code)
+	assert.Contains(t, out, "etcd can't be reached from here")
+	assert.Contains(t, out, "orders-0  voter  yes    yes    3h")
+
+	k.fails = map[string]string{}
+	k.says["get secret orders-operator-tls"] = `{"data":{"tls.crt":"","tls.key":"","ca.crt":""}}`
+	_, out, _ = k.runs(healthy(), "status")
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "the Secret shop/orders-operator-tls holds no certificate")
+}
+
+// script is a kubectl that is a shell script.
+func script(t *testing.T, text string) *executable {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubectl")
+	require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text), 0o700))
+	return &executable{file, []string{"--context=prod"}}
+}
+
+func TestExecutable(t *testing.T) {
+	out, err := script(t, `echo "$@"`).run(t.Context(), "get", "pods", "-o", "json")
+	require.NoError(t, err)
+	assert.Equal(t, "get pods -o json --context=prod\n", string(out))
+
+	_, err = script(t, `echo "Error from server (Forbidden): no" >&2; exit 1`).run(t.Context(), "get", "pods")
+	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask whoever administers Kubernetes for that right (docs/kubectl.md lists what each command needs)")
+	assert.True(t, refused(err, "Forbidden"))
+
+	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")
+	assert.ErrorContains(t, err, "install kubectl and put it on the PATH")
+}
+
+// TestForward: the port that kubectl chose is used, and kubectl ends with stop.
+func TestForward(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	dir := t.TempDir()
+	k := script(t, `echo "$@" > `+dir+`/args; echo $$ > `+dir+`/pid; echo "Forwarding from `+listener.Addr().String()+` -> 2379"; exec sleep 600`)
+	address, stop, err := k.forward(t.Context(), "shop", "orders-1", 2379)
+	require.NoError(t, err)
+	w := &ways{local: map[string]string{"10.0.0.1:2379": address}}
+	conn, err := w.dial(t.Context(), "10.0.0.1:2379")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	_, err = w.dial(t.Context(), "10.0.0.2:2379")
+	require.ErrorContains(t, err, "there is no way to 10.0.0.2:2379")
+	stop()
+	args, err := os.ReadFile(dir + "/args")
+	require.NoError(t, err)
+	assert.Equal(t, "port-forward -n shop --address=127.0.0.1 pod/orders-1 :2379 --context=prod\n", string(args))
+	pid, err := os.ReadFile(dir + "/pid")
+	require.NoError(t, err)
+	assert.NoFileExists(t, "/proc/"+strings.TrimSpace(string(pid))+"/cmdline", "kubectl still runs")
+
+	_, _, err = script(t, `echo "error: unable to forward port because pod is not running" >&2; exit 1`).forward(t.Context(), "shop", "orders-1", 2379)
+	assert.ErrorContains(t, err, "`kubectl port-forward -n shop --address=127.0.0.1 pod/orders-1 :2379`: error: unable to forward port because pod is not running")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _, err = script(t, `exec sleep 600`).forward(ctx, "shop", "orders-1", 2379)
+	assert.ErrorContains(t, err, "it did not say within 10s where it listens")
+}
+
+func TestListening(t *testing.T) {
+	assert.Equal(t, "127.0.0.1:41234", listening(strings.NewReader("something\nForwarding from 127.0.0.1:41234 -> 2379\n")))
+	assert.Equal(t, "[::1]:41234", listening(strings.NewReader("Forwarding from [::1]:41234 -> 2379\n")))
+	assert.Empty(t, listening(strings.NewReader("Forwarding from nowhere\n")))
+	assert.Empty(t, listening(io.LimitReader(nil, 0)))
+}
