@@ -118,6 +118,21 @@ func (m *Member) RestartAlone(extra ...string) {
 	m.extra = kept
 }
 
+// Become makes the member one of another version from its next start on, with these flags instead of those that it had.
+func (m *Member) Become(version string, extra ...string) {
+	m.t.Helper()
+	m.binary, m.extra = Binary(m.t, version), slices.Concat(m.ca.flags(), extra)
+}
+
+// Stop ends the process as the kubelet does, with SIGTERM, and waits.
+func (m *Member) Stop() {
+	m.t.Helper()
+	if m.Running() {
+		m.signal(syscall.SIGTERM)
+		m.ExitCode(Patience)
+	}
+}
+
 // Kill ends the process with SIGKILL, as a node does that loses power.
 func (m *Member) Kill() {
 	if m.Running() {
@@ -189,6 +204,9 @@ func (m *Member) ExitCode(within time.Duration) int {
 		return 0
 	}
 }
+
+// DataDir is where the member keeps its data.
+func (m *Member) DataDir() string { return m.dataDir }
 
 // Said reports whether the log of the member, of all its processes, holds these words.
 func (m *Member) Said(words string) bool {
