@@ -103,10 +103,11 @@ func (e *executable) forward(ctx context.Context, namespace, pod string, port in
 	late := time.AfterFunc(openWithin, cancel)
 	address := listening(out)
 	late.Stop()
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		_, _ = io.Copy(io.Discard, out) // it prints a line for each connection
-		ended <- cmd.Wait()
+		err = cmd.Wait()
 	}()
 	stop := func() {
 		cancel()
@@ -115,8 +116,7 @@ func (e *executable) forward(ctx context.Context, namespace, pod string, port in
 	if address != "" {
 		return address, stop, nil
 	}
-	cancel()
-	err = <-ended
+	stop()
 	said := cmp.Or(strings.TrimSpace(errs.String()), fmt.Sprintf("it did not say within %s where it listens", openWithin))
 	return "", nil, &refusal{args, said, err}
 }

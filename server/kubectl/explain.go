@@ -55,7 +55,7 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	}
 	asked, err := server.Read(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("Quorate would refuse to answer about EtcdCluster %s/%s: %w", c.Namespace, c.Name, err)
+		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace, c.Name, err)
 	}
 	settings, note := a.settings(ctx, body)
 	if note != "" {
@@ -100,19 +100,19 @@ func (e *explanation) print(w io.Writer) {
 	e.printCaveats(p)
 	if e.finalizing {
 		p.section("DELETION")
-		p.say("  ", fmt.Sprintf("The cluster is being deleted, so no rule is asked. Quorate lets it go: %s.", yes(e.finalized)))
+		p.say(fmt.Sprintf("The cluster is being deleted, so no rule is asked. Quorate lets it go: %s.", yes(e.finalized)))
 	} else {
 		e.printRules(p)
 		p.section("SAYS")
-		p.say("  ", e.d.Because.Rule+": "+e.d.Because.Message)
+		p.say(e.d.Because.Rule + ": " + e.d.Because.Message)
 		e.printStep(p)
 	}
 	e.printChildren(p)
 	if !e.finalizing {
 		p.section("ASKS AGAIN")
-		p.say("  ", again(e.d.ResyncAfter))
+		p.say(again(e.d.ResyncAfter))
 		p.section("SAFETY")
-		p.say("  ", safety(e.broken))
+		p.say(safety(e.broken))
 	}
 }
 
@@ -147,9 +147,9 @@ func (e *explanation) printRules(p page) {
 			continue
 		}
 		if len(passed) > 0 {
-			p.say("  ", fmt.Sprintf("%d do not apply: %s", len(passed), strings.Join(passed, ", ")))
+			p.say(fmt.Sprintf("%d do not apply: %s", len(passed), strings.Join(passed, ", ")))
 		}
-		p.say("  ", fmt.Sprintf("%d. %s applies. %s", len(passed)+1, r.Name, r.Why))
+		p.say(fmt.Sprintf("%d. %s applies. %s", len(passed)+1, r.Name, r.Why))
 		return
 	}
 }
@@ -157,16 +157,16 @@ func (e *explanation) printRules(p page) {
 func (e *explanation) printStep(p page) {
 	p.section("STEP IN ETCD")
 	if e.d.Step == nil {
-		p.say("  ", "none")
+		p.say("none")
 		return
 	}
-	p.say("  ", fmt.Sprintf("%s (not carried out; Quorate would look again after it, and answer what is right then)", e.d.Step))
+	p.say(fmt.Sprintf("%s (not carried out; Quorate would look again after it, and answer what is right then)", e.d.Step))
 }
 
 func (e *explanation) printChildren(p page) {
 	p.section("OBJECTS IN KUBERNETES")
 	if e.unanswered != nil {
-		p.say("  ", fmt.Sprintf("There would be no answer, and so no change: %s", e.unanswered))
+		p.say(fmt.Sprintf("There would be no answer, and so no change: %s", e.unanswered))
 		return
 	}
 	var lines [][]string
@@ -176,7 +176,7 @@ func (e *explanation) printChildren(p page) {
 	if len(lines) > 0 {
 		p.table(lines)
 	}
-	p.say("  ", "Objects that would stay as they are: "+fmt.Sprint(e.same))
+	p.say("Objects that would stay as they are: " + fmt.Sprint(e.same))
 }
 
 func again(after time.Duration) string {

@@ -72,7 +72,7 @@ func (s screen) members() {
 	rows := rowsOf(s.c, s.l, s.now)
 	s.section("MEMBERS")
 	if len(rows) == 0 {
-		s.say("  ", "none that Quorate knows of yet")
+		s.say("none that Quorate knows of yet")
 	} else {
 		lines := [][]string{{"NAME", "ROLE", "LEADS", "READY", "FOR", "VERSION", "DB", "IN USE", "LAG", "ALARMS"}}
 		for _, r := range rows {
@@ -92,11 +92,11 @@ func (s screen) members() {
 func (s screen) distance() {
 	switch {
 	case s.l.trouble != "":
-		s.say("  ", "etcd can't be reached from here, so this is what the status knows, without LAG: "+s.l.trouble)
+		s.say("etcd can't be reached from here, so this is what the status knows, without LAG: " + s.l.trouble)
 	case !s.l.answered():
-		s.say("  ", "No member answers; this is what the status knows, without LAG.")
+		s.say("No member answers; this is what the status knows, without LAG.")
 	case s.l.etcd == nil:
-		s.say("  ", "No quorum answers: the list is that of the status, and only the members with a LAG have answered now.")
+		s.say("No quorum answers: the list is that of the status, and only the members with a LAG have answered now.")
 	}
 }
 
@@ -105,9 +105,9 @@ func (s screen) doing() {
 	s.section("NOW")
 	progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Progressing)
 	if progressing != nil {
-		s.say("  ", progressing.Reason+": "+progressing.Message)
+		s.say(progressing.Reason + ": " + progressing.Message)
 	} else {
-		s.say("  ", "Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n quorate-system, -n metacontroller")
+		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n quorate-system, -n metacontroller")
 	}
 	if obstacles := s.obstacles(); len(obstacles) > 0 {
 		s.section("IN THE WAY")
@@ -238,9 +238,9 @@ func (s screen) certificates() {
 	s.section("CERTIFICATES")
 	if len(s.c.Status.TLS.Certificates) == 0 {
 		if s.c.Spec.TLS.Mode == v1alpha1.TLSDisabled {
-			s.say("  ", "none: spec.tls.mode is Disabled")
+			s.say("none: spec.tls.mode is Disabled")
 		} else {
-			s.say("  ", "none yet")
+			s.say("none yet")
 		}
 		return
 	}
@@ -269,7 +269,7 @@ func (s screen) defragmentation() {
 	if d == nil {
 		d = &v1alpha1.DefragmentationStatus{}
 	}
-	s.say("  ", "last: "+lastRun(d, s.now))
+	s.say("last: " + lastRun(d, s.now))
 	next := "none is scheduled; `kubectl quorate defrag` asks for one"
 	if !d.Next.IsZero() {
 		next = moment(d.Next.Time, s.now)
@@ -277,7 +277,7 @@ func (s screen) defragmentation() {
 	if m := s.c.Spec.Maintenance.Defragmentation; d.Next.IsZero() && m != nil && m.Schedule != "" {
 		next = fmt.Sprintf("by the schedule %q, in UTC", m.Schedule)
 	}
-	s.say("  ", "next: "+next)
+	s.say("next: " + next)
 }
 
 // lastRun is the run that is under way, or the last one.

@@ -21,9 +21,9 @@ type page struct {
 func (p page) section(title string) { fmt.Fprintf(p.w, "\n%s\n", title) }
 
 // say prints a sentence, in lines that fit.
-func (p page) say(indent, words string) {
-	for _, line := range wrapped(words, width-len(indent)) {
-		fmt.Fprintln(p.w, strings.TrimRight(indent+line, " "))
+func (p page) say(words string) {
+	for _, line := range wrapped(words, width-2) {
+		fmt.Fprintln(p.w, "  "+line)
 	}
 }
 

@@ -1,0 +1,176 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// plugin builds kubectl-quorate and puts it on the PATH of a kubectl, as docs/kubectl.md says.
+func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "kubectl-quorate"), "github.com/quorate-dev/quorate")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	path := "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")
+	return func(args ...string) (string, string, int) {
+		cmd := exec.Command("kubectl", append([]string{"quorate"}, args...)...)
+		cmd.Env = append(os.Environ(), path)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		if exit := (*exec.ExitError)(nil); err != nil {
+			require.ErrorAs(t, err, &exit, "kubectl did not run")
+		}
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+// TestPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without their server.
+func TestPlugin(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	quorate := plugin(t)
+	does := func(args ...string) string {
+		t.Helper()
+		out, errs, code := quorate(append(args, "-n", c.ns)...)
+		require.Zero(t, code, errs)
+		t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
+		return out
+	}
+	c.converges(3, 60*time.Second)
+
+	// status asks the members themselves: the lag is in no EtcdCluster.
+	screen := does("status")
+	assert.Contains(t, screen, "demo in namespace "+c.ns+": 3/3 ready, etcd 3.6.16, "+c.object().Status.Leader+" leads")
+	assert.NotContains(t, screen, "can't be reached")
+	for _, member := range []string{"demo-0", "demo-1", "demo-2"} {
+		fields := strings.Fields(lineWith(screen, "  "+member))
+		require.Greater(t, len(fields), 5, screen)
+		assert.Regexp(t, `^[0-9]+$`, fields[len(fields)-2], "the lag of %s", member)
+	}
+
+	// explain comes to the decision of the server, and changes nothing.
+	before := c.object().ResourceVersion
+	explained := does("explain", name)
+	assert.Contains(t, explained, "Converged applies.")
+	assert.Contains(t, explained, "breaks none of the rules of safety")
+	for _, verb := range []string{"make", "change", "delete"} {
+		assert.NotContains(t, explained, "  "+verb+"  ")
+	}
+	assert.Equal(t, before, c.object().ResourceVersion)
+
+	c.movesTheLeader(quorate, does)
+	c.asksForDefragmentation(does)
+	c.reports(does)
+
+	_, errs, code := quorate("status", "nobody", "-n", c.ns)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "there is no EtcdCluster nobody in namespace "+c.ns)
+	_, _, code = quorate("status", "one", "two")
+	assert.Equal(t, 2, code)
+}
+
+// lineWith is the line of a text that begins so.
+func lineWith(text, begin string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, begin) {
+			return line
+		}
+	}
+	return ""
+}
+
+func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), does func(...string) string) {
+	c.t.Helper()
+	leader := c.object().Status.Leader
+	names := []string{"demo-0", "demo-1", "demo-2"}
+	to := names[(slices.Index(names, leader)+1)%len(names)]
+	assert.Equal(c.t, to+" leads now\n", does("move-leader", to))
+	assert.Equal(c.t, to+" leads already\n", does("move-leader", name, to))
+	eventually(c.t, 60*time.Second, "the status says that "+to+" leads", func() string {
+		if now := c.object().Status.Leader; now != to {
+			return now
+		}
+		return ""
+	})
+	_, errs, code := quorate("move-leader", "demo-9", "-n", c.ns)
+	assert.Equal(c.t, 1, code)
+	assert.Contains(c.t, errs, "demo-9 is no member; the voters are demo-0, demo-1, demo-2")
+}
+
+// asksForDefragmentation waits for the end where this Quorate knows how to begin.
+func (c *cluster) asksForDefragmentation(does func(...string) string) {
+	c.t.Helper()
+	const annotation = "etcd.quorate.dev/defragment"
+	knows := slices.ContainsFunc(hooks.Rules, func(r hooks.Rule) bool { return strings.HasPrefix(r.Name, "Defrag") })
+	if !knows {
+		does("defrag")
+		assert.NotEmpty(c.t, c.object().Annotations[annotation])
+		return
+	}
+	assert.Contains(c.t, does("defrag", "--wait", "--timeout=5m"), "done: ")
+	status := c.object().Status.Defragmentation
+	require.NotNil(c.t, status)
+	assert.Equal(c.t, c.object().Annotations[annotation], status.Request)
+}
+
+// reports makes a bundle and looks for every secret of the cluster in it.
+func (c *cluster) reports(does func(...string) string) {
+	c.t.Helper()
+	file := filepath.Join(c.t.TempDir(), "report.tar.gz")
+	does("report", "-o", file)
+	packed, err := os.Open(file)
+	require.NoError(c.t, err)
+	defer packed.Close()
+	zipped, err := gzip.NewReader(packed)
+	require.NoError(c.t, err)
+	files, all := []string{}, &strings.Builder{}
+	archive := tar.NewReader(zipped)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(c.t, err)
+		files = append(files, strings.TrimPrefix(header.Name, "quorate-report/"))
+		_, err = io.Copy(all, archive)
+		require.NoError(c.t, err)
+	}
+	for _, want := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml", "children/secrets.yaml", "events.txt", "nodes.txt",
+		"logs/demo-0.etcd.log", "logs/demo-0.prepare.log", "quorate/deployment.yaml", "quorate/compositecontroller.yaml", "metacontroller/pods.yaml"} {
+		assert.Contains(c.t, files, want)
+	}
+	assert.NotContains(c.t, files, "problems.txt")
+	for _, ns := range []string{c.ns, "quorate-system"} {
+		for _, secret := range list[corev1.Secret](c.t, ns, "secrets") {
+			for key, value := range secret.Data {
+				if strings.HasSuffix(key, ".crt") || strings.HasSuffix(key, ".pub") {
+					continue
+				}
+				value = bytes.TrimSpace(value)
+				assert.False(c.t, strings.Contains(all.String(), string(value)), "%s of %s/%s", key, ns, secret.Name)
+				assert.False(c.t, strings.Contains(all.String(), base64.StdEncoding.EncodeToString(value)), "%s of %s/%s in base64", key, ns, secret.Name)
+			}
+		}
+	}
+}
