@@ -241,7 +241,7 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 	for _, name := range v.names {
 		claim := v.Children.Claims[name]
 		switch {
-		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.usable(claim):
+		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.usable(claim) || v.fenced(name):
 		case !v.epoch.quorate() && v.epoch.mayStartEmpty(name, claim.UID):
 			pods = append(pods, v.bootstrapPod(name))
 		default:
@@ -272,6 +272,7 @@ func (v *view) listedPods(said *verdict) []*corev1.Pod {
 	for _, m := range v.members {
 		switch {
 		case m.name == "" || m.name == said.roll:
+		case m.pod == nil && v.fenced(m.name) && !m.Learner:
 		case m.pod != nil:
 			pods = append(pods, v.keptListed(m, m.name == said.patch)...)
 		case v.memory() && v.mayBeMade(m):

@@ -31,14 +31,6 @@ func Decide(o Observation) Decision {
 	panic("the last rule always applies")
 }
 
-// Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the way. The
-// children go with their owner, by Kubernetes' own garbage collection, in the way that was asked for (background, foreground or
-// orphan). Nothing is asked of etcd and nobody is waited for (S17). A hook that deleted children itself could take, on a stale
-// view, the volumes that somebody has just orphaned.
-func Finalize(o Observation) (remaining Desired, finalized bool) {
-	return asObserved(o), true
-}
-
 // asObserved is every child as it is.
 func asObserved(o Observation) Desired {
 	return Desired{

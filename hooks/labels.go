@@ -37,6 +37,10 @@ const (
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.
 	AnnotationReaddressed = domain + "readdressed"
+	// AnnotationFence names, on an EtcdCluster, the members whose etcd is to be stopped without their removal: "demo-1" or "demo-1,demo-2".
+	AnnotationFence = domain + "fence"
+	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
+	AnnotationRetained = domain + "retained-of"
 	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted: see renewal.go.
 	AnnotationRenewing = domain + "renewing"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or "3.5@1234" once no member

@@ -12,6 +12,9 @@ func heal(v *view) *verdict {
 	if len(silent) == 0 {
 		return nil
 	}
+	if fenced := filter(silent, v.fenced); len(fenced) == len(silent) {
+		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), settled: true}
+	}
 	return &verdict{message: fmt.Sprintf("waiting for %s to serve again", strings.Join(silent, ", ")), resync: patience}
 }
 

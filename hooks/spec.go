@@ -106,6 +106,9 @@ func advice(v *view) string {
 	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
 	}
+	if why := unfenceable(v); why != "" {
+		all = append(all, why)
+	}
 	return strings.Join(all, "; ")
 }
 

@@ -42,6 +42,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth = tlsStatus(v), authStatus(v)
+	s.History = history(v, because)
 	s.Conditions = conditions(v, because, settled, s.Auth)
 	return s
 }
@@ -68,6 +69,8 @@ func members(v *view) []v1alpha1.MemberStatus {
 func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.MemberStatus {
 	h, asked := v.Health[s.Name]
 	switch {
+	case !asked && v.fenced(s.Name):
+		s.Message = "it is stopped by the annotation " + AnnotationFence
 	case !asked:
 		s.Message = "its pod has no address"
 	case h.Err != "":
@@ -205,6 +208,8 @@ func troubles(v *view, because Because) []string {
 			list = append(list, fmt.Sprintf("%s: %s", who, reason))
 		} else if v.deaf(m.health) {
 			list = append(list, who+" runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md")
+		} else if !m.serving() && m.name != "" && v.fenced(m.name) {
+			list = append(list, who+" is stopped by the annotation "+AnnotationFence)
 		} else if !m.serving() && (!m.Learner || m.Started()) {
 			list = append(list, who+" does not serve")
 		}

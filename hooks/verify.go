@@ -222,6 +222,9 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.name == "" || finished(m.pod) {
 		return false
 	}
+	if m.pod == nil && j.v.fenced(m.name) {
+		return false
+	}
 	return m.pod != nil || len(j.v.lacking) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
 }
 
@@ -286,7 +289,8 @@ func (j *judgement) othersStay(m *member) int {
 // names it, not while it leads, and with all voters serving and nobody joining.
 func (j *judgement) mayRestart(m *member) bool {
 	stays := !j.v.memory() || j.pod(m.name) != nil
-	return j.unlike(m) && stays && m.name == j.v.epoch.renewing && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
+	asked := j.unlike(m) && stays && m.name == j.v.epoch.renewing || j.v.fenced(m.name)
+	return asked && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
 }
 
 // unlike reports whether the member is not as the spec and the record want it.

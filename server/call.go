@@ -37,7 +37,15 @@ func (s *Server) sync(c *gin.Context) {
 		return
 	}
 	defer end()
+	s.look(ctx, c, r, began)
+}
 
+// look observes, decides and answers, in the turn of the cluster.
+func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began time.Time) {
+	var finalized *bool // told while the cluster is being deleted only
+	if r.Finalizing {
+		finalized = new(bool)
+	}
 	o := r.observation(s.now(), s.options.Settings)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
@@ -50,7 +58,7 @@ func (s *Server) sync(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	body, err := encode(r, d.Children, &d.Status, d.ResyncAfter, nil)
+	body, err := encode(r, d.Children, &d.Status, d.ResyncAfter, finalized)
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -61,7 +69,7 @@ func (s *Server) sync(c *gin.Context) {
 	reply(c, body)
 }
 
-// finalize answers the hook finalize. It does not talk to etcd (S17).
+// finalize answers the hook finalize. It does not talk to etcd (S17), unless the cluster is protected: then it is looked after as before.
 func (s *Server) finalize(c *gin.Context) {
 	began := s.now()
 	r, err := s.read(c)
@@ -81,6 +89,10 @@ func (s *Server) finalize(c *gin.Context) {
 		return
 	}
 	defer end()
+	if hooks.Protected(r.Cluster) {
+		s.look(ctx, c, r, began)
+		return
+	}
 
 	children, finalized := s.finalizeFn(r.observation(s.now(), s.options.Settings))
 	// Metacontroller replaces the status by the answer's: the observed one stays.

@@ -468,6 +468,8 @@ type answerMeta struct {
 	Namespace   string            `json:"namespace"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// OwnerReferences are told only to have them removed: see hooks.Finalize. Metacontroller adds its own.
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
 // encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
@@ -502,7 +504,7 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 // child is an object in an answer, with its content.
 func child(r *request, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
 	content.APIVersion, content.Kind = apiVersion, kind
-	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations}
+	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences}
 	return content
 }
 
@@ -518,6 +520,9 @@ func specs[Spec any, O interface {
 			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
 		}
 		m := metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
+		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
+			m.OwnerReferences = hooks.ToldOwners(claim)
+		}
 		list = append(list, child(r, apiVersion, kind, &m, answerChild{Spec: spec}))
 	}
 	return list

@@ -45,10 +45,11 @@ func (s *story) breaches() []string {
 var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
 	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"secret":  (*story).secret,  // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
 	"status":  (*story).status,  // status wipe
+	"fence":   (*story).fence,   // fence member=demo-1,demo-2 | fence: kubectl annotate
 	"write":   (*story).write,   // write n=10: clients write
 
 	// what happens
@@ -170,6 +171,12 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("version") {
 		spec.Version = a["version"]
 	}
+	if a.has("protected") {
+		spec.DeletionProtection = a["protected"] == "true"
+	}
+	if a.has("deletion") {
+		spec.DeletionPolicy = v1alpha1.DeletionPolicy(a["deletion"])
+	}
 	if a.has("upgrade") {
 		spec.UpgradePolicy = v1alpha1.UpgradePolicy(a["upgrade"])
 	}
@@ -226,6 +233,11 @@ func (s *story) delete(a args) string {
 }
 
 func (s *story) status(args) string { s.w.WipeStatus(); return "" }
+
+func (s *story) fence(a args) string {
+	s.w.Annotate(hooks.AnnotationFence, a["member"])
+	return ""
+}
 
 func (s *story) write(a args) string {
 	if !s.w.Write(a.number("n", 1)) {

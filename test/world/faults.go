@@ -23,6 +23,16 @@ func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
 	})
 }
 
+// Annotate is what kubectl annotate does to the cluster; an empty value takes the annotation away.
+func (w *World) Annotate(key, value string) {
+	w.editCluster(func(c *v1alpha1.EtcdCluster) {
+		c.Annotations = clone(c.Annotations)
+		if c.Annotations[key] = value; value == "" {
+			delete(c.Annotations, key)
+		}
+	})
+}
+
 // DeleteCluster is what kubectl delete does, with --cascade=orphan when asked.
 func (w *World) DeleteCluster(orphan bool) {
 	if orphan {

@@ -134,7 +134,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
 	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
 	etcd.operator = operatorOf(parent, &o)
-	if c.Finalizing {
+	if c.Finalizing && !hooks.Protected(parent) {
 		c.Decision.Children, c.Finalized = hooks.Finalize(o)
 		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
 		w.makeSecrets(c, o.Children.Secrets)
@@ -318,7 +318,7 @@ func (w *World) Apply(c *Call) {
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
 	}
-	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing {
+	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing && !hooks.Protected(c.parent) {
 		return
 	}
 	w.writeStatus(c)
@@ -413,6 +413,8 @@ func inOrder(objects map[Key]metav1.Object) []Key {
 // applied is what Metacontroller notes on an object: what it applied last. Only what this world merges is noted.
 type applied struct {
 	Labels, Annotations []string
+	// Owners were told, and go when they are told no more.
+	Owners bool
 }
 
 func appliedOf(o metav1.Object) applied {
@@ -434,7 +436,7 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	o := copyOf(answer)
 	labels := clone(o.GetLabels())
 	labels["controller-uid"] = string(parent.UID)
-	note := applied{sorted(labels), sorted(o.GetAnnotations())}
+	note := applied{Labels: sorted(labels), Annotations: sorted(o.GetAnnotations())}
 	annotations := clone(o.GetAnnotations())
 	annotations[lastApplied] = note.String()
 	o.SetLabels(labels)
@@ -456,7 +458,13 @@ func merge(old, answer metav1.Object) (metav1.Object, []string) {
 	delete(own, lastApplied)
 	newAnnotations, more := mergeMap("", old.GetAnnotations(), last.Annotations, own)
 	changed = append(changed, more...)
-	newAnnotations[lastApplied] = applied{sorted(labels), sorted(own)}.String()
+	claim, isClaim := answer.(*corev1.PersistentVolumeClaim)
+	owners := isClaim && len(hooks.ToldOwners(claim)) > 0
+	newAnnotations[lastApplied] = applied{sorted(labels), sorted(own), owners}.String()
+	if last.Owners && !owners {
+		o.SetOwnerReferences(nil)
+		changed = append(changed, "-owner")
+	}
 	if newAnnotations[lastApplied] != old.GetAnnotations()[lastApplied] && len(changed) == 0 {
 		changed = append(changed, "last-applied")
 	}

@@ -145,6 +145,11 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
+	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Delete (the default) deletes them, and their
+	// data; Retain leaves them, without an owner, with the annotation etcd.quorate.dev/retained-of.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
 	// DeletionProtection keeps the cluster running when somebody deletes its EtcdCluster: the deletion waits until this is set to
 	// false. Where the admission policy of `quorate install` is in place, the deletion is refused right away.
 	// +optional
@@ -155,6 +160,17 @@ type EtcdClusterSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
+
+// DeletionPolicy says what becomes of the claims of a cluster that is deleted.
+// +kubebuilder:validation:Enum=Delete;Retain
+type DeletionPolicy string
+
+const (
+	// DeletionDelete deletes them, and their data.
+	DeletionDelete DeletionPolicy = "Delete"
+	// DeletionRetain leaves them, without an owner.
+	DeletionRetain DeletionPolicy = "Retain"
+)
 
 // UpgradePolicy says how a version more than one step away is reached.
 // +kubebuilder:validation:Enum=OneMinor;Step

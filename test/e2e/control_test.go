@@ -1,0 +1,72 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestAFencedMemberStaysAMember(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	ids, leader := c.ids(), c.object().Status.Leader
+
+	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
+	c.decides("Heal", leader+" stopped by the annotation", 60*time.Second)
+	eventually(t, 60*time.Second, "the pod is gone", func() string {
+		if n := len(c.pods()); n != 2 {
+			return fmt.Sprintf("%d pods", n)
+		}
+		return ""
+	})
+	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 3)
+	assert.Equal(t, ids, c.ids())
+
+	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
+	c.converges(3, 60*time.Second)
+	assert.Equal(t, ids, c.ids(), "the same members")
+	w.losesNothing()
+
+	last := c.object().Status.History
+	require.NotEmpty(t, last)
+	assert.Equal(t, "Converged", last[len(last)-1].Rule)
+	assert.LessOrEqual(t, len(last), 20)
+	steps := ""
+	for _, entry := range last {
+		steps += entry.Rule + " " + entry.Step + "; "
+	}
+	assert.Contains(t, steps, "Fence move leader to", "the status remembers what was done, and by which rule")
+}
+
+func TestAProtectedClusterIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  deletionProtection: true\n  deletionPolicy: Retain\n")
+	c.converges(1, 60*time.Second)
+	w := c.writes()
+	out, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
+	require.Error(t, err)
+	assert.Contains(t, out+err.Error(), "is protected against deletion; set spec.deletionProtection to false first")
+	w.losesNothing()
+
+	c.edit(`{"deletionProtection":false}`)
+	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	eventually(t, 60*time.Second, "the pod is gone", func() string {
+		if n := len(c.pods()); n > 0 {
+			return fmt.Sprintf("%d pods", n)
+		}
+		return ""
+	})
+	claims := list[corev1.PersistentVolumeClaim](t, c.ns, "pvc")
+	require.Len(t, claims, 1, "deletionPolicy Retain")
+	assert.Empty(t, claims[0].OwnerReferences)
+	assert.Equal(t, corev1.ClaimBound, claims[0].Status.Phase)
+	assert.Equal(t, name, claims[0].Annotations["etcd.quorate.dev/retained-of"])
+}
