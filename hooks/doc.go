@@ -26,6 +26,9 @@
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
 //	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
+//	renewal.go      how a change reaches members that run
+//	upgrade.go      which version members run, and the way to another one
+//	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	status.go       what people see
