@@ -82,12 +82,30 @@ func settle(t *testing.T, c *etcdproc.Cluster, step hooks.Step) time.Duration {
 	began := time.Now()
 	etcdproc.Eventually(t, step.String(), func(context.Context) error {
 		err := do(t, c, step)
-		if err != nil && !errors.Is(err, etcdops.ErrUnhealthy) && !errors.Is(err, etcdops.ErrLearnerNotReady) {
+		if err != nil && !waits(err) {
 			require.NoError(t, err)
 		}
 		return err
 	})
 	return time.Since(began)
+}
+
+// waits reports whether nothing was done yet: etcd asks to wait, or was not asked, as on a machine that is busy with other things.
+func waits(err error) bool {
+	return errors.Is(err, etcdops.ErrUnhealthy) || errors.Is(err, etcdops.ErrLearnerNotReady) ||
+		errors.Is(err, etcdops.ErrNoQuorum) || errors.Is(err, etcdops.ErrLearnerCutOff)
+}
+
+// repeat does a step that may be done twice until etcd says that it is done.
+func repeat(t *testing.T, c *etcdproc.Cluster, step hooks.Step) {
+	t.Helper()
+	etcdproc.Eventually(t, step.String(), func(context.Context) error {
+		err := do(t, c, step)
+		if err != nil && !waits(err) && !errors.Is(err, etcdops.ErrNoAnswer) {
+			require.NoError(t, err)
+		}
+		return err
+	})
 }
 
 // idOf is the member's ID in the member list; the test fails when it is not in it.

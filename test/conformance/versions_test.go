@@ -125,7 +125,7 @@ func ended(t *testing.T, c *etcdproc.Cluster) {
 // enable lets the cluster go down, and waits until it has.
 func enable(t *testing.T, c *etcdproc.Cluster, version string) {
 	t.Helper()
-	require.NoError(t, do(t, c, hooks.EnableDowngrade{Version: minorOf(version)}))
+	repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)})
 	tells(t, c, minorOf(version))
 }
 
@@ -134,7 +134,7 @@ func enable(t *testing.T, c *etcdproc.Cluster, version string) {
 func snapshot(t *testing.T, c *etcdproc.Cluster) {
 	t.Helper()
 	enable(t, c, "3.5.0")
-	require.NoError(t, do(t, c, hooks.CancelDowngrade{}))
+	repeat(t, c, hooks.CancelDowngrade{})
 	tells(t, c, "3.6.0")
 }
 
@@ -250,17 +250,17 @@ func TestAllTheWayUpAndDown(t *testing.T) {
 	for _, version := range []string{versions[1], versions[0]} {
 		chapter(t, "down to "+version, func(t *testing.T) {
 			require.ErrorIs(t, do(t, c, hooks.EnableDowngrade{Version: "3.2.0"}), etcdops.ErrDowngradeTarget)
-			require.NoError(t, do(t, c, hooks.EnableDowngrade{Version: minorOf(version)}))
+			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)})
 			assert.Equal(t, minorOf(version), downgrading(t, c))
-			require.NoError(t, do(t, c, hooks.EnableDowngrade{Version: minorOf(version)}), "twice is once")
+			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)}) // twice is once
 			tells(t, c, minorOf(version))
-			require.NoError(t, do(t, c, hooks.EnableDowngrade{Version: minorOf(version)}), "also when it has come down")
+			repeat(t, c, hooks.EnableDowngrade{Version: minorOf(version)}) // also when it has come down
 			for _, m := range leaderLast(t, c) {
 				assert.Equal(t, minorOf(version), downgrading(t, c))
 				restartAs(t, c, m, version)
 			}
 			ended(t, c)
-			require.NoError(t, do(t, c, hooks.CancelDowngrade{}), "there is nothing to cancel")
+			repeat(t, c, hooks.CancelDowngrade{}) // there is nothing to cancel
 			require.NoError(t, allTell(t.Context(), c, minorOf(version)))
 		})
 	}
@@ -333,7 +333,7 @@ func TestADowngradeTakenBack(t *testing.T) {
 		restartAs(t, c, m, low)
 
 		chapter(t, "cancelled, nothing changes while a member is low", func(t *testing.T) {
-			require.NoError(t, do(t, c, hooks.CancelDowngrade{}))
+			repeat(t, c, hooks.CancelDowngrade{})
 			assert.Empty(t, downgrading(t, c))
 			stays(t, c, minorOf(low))
 		})
@@ -356,7 +356,7 @@ func TestAnUpgradeTakenBack(t *testing.T) {
 		restartAs(t, c, members[0], high)
 		restartAs(t, c, members[1], high)
 		m, _ := look(t, c.Endpoints())
-		require.NoError(t, do(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name}))
+		repeat(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
 		stays(t, c, minorOf(low))
 		restartAs(t, c, members[1], low)
 		restartAs(t, c, members[0], low)
@@ -378,7 +378,7 @@ func TestALowLeader(t *testing.T) {
 		members := leaderLast(t, c)
 		restartAs(t, c, members[0], low)
 		m, _ := look(t, c.Endpoints())
-		require.NoError(t, do(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name}))
+		repeat(t, c, hooks.MoveLeader{To: idOf(t, m, members[0]), Name: members[0].Name})
 		if strings.HasPrefix(low, "3.5.") {
 			ended(t, c)
 		} else {
@@ -441,7 +441,7 @@ func TestANewMemberInADowngrade(t *testing.T) {
 			assert.False(t, joins(t, c, "high-1", high))
 		})
 		chapter(t, "cancelled midway, both join", func(t *testing.T) {
-			require.NoError(t, do(t, c, hooks.CancelDowngrade{}))
+			repeat(t, c, hooks.CancelDowngrade{})
 			assert.True(t, joins(t, c, "low-2", low))
 			assert.True(t, joins(t, c, "high-2", high))
 		})
