@@ -58,6 +58,9 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace, c.Name, err)
 	}
 	settings, note := a.settings(ctx, body)
+	if note == "" {
+		note = otherVersion(a.Version, settings.Image)
+	}
 	if note != "" {
 		notes = append(notes, note)
 	}
@@ -209,6 +212,17 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 	s := hooks.Settings{Namespace: a.quorate, Image: body.image()}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
+}
+
+// otherVersion says that this plugin may decide otherwise than the Quorate with this image; empty when both are of one version, or
+// the image does not tell.
+func otherVersion(version, image string) string {
+	own, _, _ := strings.Cut(version, " ")
+	colon := strings.LastIndex(image, ":")
+	if colon <= strings.LastIndex(image, "/") || strings.Contains(image, "@") || image[colon+1:] == own {
+		return ""
+	}
+	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, so use the plugin of Quorate's version", own, image)
 }
 
 func settingsIn(c *corev1.Container, namespace string) hooks.Settings {

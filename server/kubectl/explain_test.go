@@ -127,6 +127,16 @@ func TestBrokenSafetyIsSaid(t *testing.T) {
 	assert.Contains(t, safety(hooks.Verify(hooks.Observation{Cluster: orders(t)}, hooks.Decision{Step: hooks.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
 }
 
+func TestOtherVersion(t *testing.T) {
+	for image, same := range map[string]bool{
+		"ghcr.io/quorate-dev/quorate:v0.1.0": true, "ghcr.io/quorate-dev/quorate:v0.2.0": false, "registry:5000/quorate": true,
+		"ghcr.io/quorate-dev/quorate@sha256:0123": true, "": true,
+	} {
+		assert.Equal(t, same, otherVersion("v0.1.0 (commit 0123abc)", image) == "", image)
+	}
+	assert.Contains(t, steady(t).explained(healthy())["KEEP IN MIND"], "this plugin is v1.2.3 and Quorate's image is ghcr.io/quorate-dev/quorate:v0.1.0")
+}
+
 // TestEveryGroupIsCollected: what the server wants of a call, explain asks kubectl for.
 func TestEveryGroupIsCollected(t *testing.T) {
 	var groups []string
