@@ -115,11 +115,20 @@ const historyLength = 20
 // history is the observed one with what this call has decided, if that changed anything or differs from what was decided last.
 func history(v *view, because Because) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
+	for _, e := range v.Recent {
+		if !slices.Contains(list, e) {
+			list = append(list, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
 	add := func(rule, step, message string) {
 		if len(message) > 500 {
 			message = strings.ToValidUTF8(message[:500], "")
 		}
-		list = append(list, v1alpha1.HistoryEntry{Time: metav1.NewTime(v.Now.Truncate(1e9)), Rule: rule, Step: step, Message: message})
+		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(v.Now.Truncate(1e9)), Rule: rule, Step: step, Message: message}
+		if !slices.Contains(list, entry) { // else the same call, made again
+			list = append(list, entry)
+		}
 	}
 	if t := v.Taken; t != nil {
 		add(t.Because, t.Step.String(), t.Err)

@@ -26,6 +26,9 @@ type Observation struct {
 	Related Related
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *Outcome
+	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be shown as it was before.
+	// No decision depends on it.
+	Recent []v1alpha1.HistoryEntry
 	// Now is the time of the call.
 	Now time.Time
 	// Settings of the installation.

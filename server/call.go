@@ -47,6 +47,7 @@ func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began tim
 		finalized = new(bool)
 	}
 	o := r.observation(s.now(), s.options.Settings)
+	o.Recent = s.said.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
 	if outcome != nil {
@@ -66,6 +67,7 @@ func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began tim
 	s.metrics.decisions.WithLabelValues(d.Because.Rule).Inc()
 	s.metrics.expiries.note(r.Cluster, &d.Status)
 	s.logCall("sync", r, d.Because, d.Children, outcome, s.now().Sub(began))
+	s.said.note(r.Cluster.UID, d.Status.History)
 	reply(c, body)
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 const (
@@ -31,6 +32,7 @@ type line struct {
 	words    words
 	at, seen time.Time
 	held     int
+	history  []v1alpha1.HistoryEntry // as answered last
 }
 
 // words are what makes a line worth repeating.
@@ -58,6 +60,25 @@ func (s *said) worth(cluster types.UID, w words, now time.Time) (bool, int) {
 	held := l.held
 	l.words, l.at, l.held = w, now, 0
 	return true, held
+}
+
+// remembers is the history that was answered last about a cluster.
+func (s *said) remembers(cluster types.UID) []v1alpha1.HistoryEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lines[cluster]; l != nil {
+		return l.history
+	}
+	return nil
+}
+
+// note keeps the history that is answered about a cluster: Metacontroller may call again before its cache shows it.
+func (s *said) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lines[cluster]; l != nil {
+		l.history = history
+	}
 }
 
 // forget drops a cluster that is gone.
