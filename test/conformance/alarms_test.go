@@ -332,7 +332,9 @@ func TestDamageWhileItRuns(t *testing.T) {
 
 func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.Member, well []*etcdproc.Member) {
 	damage(t, sick)
+	c.WaitServing(c.Members...)
 	m, health := look(t, c.Endpoints())
+	require.Positive(t, health[sick.Name].Revision)
 	id := idOf(t, m, sick)
 	raised := id
 	if strings.HasPrefix(version, "3.5.") {
