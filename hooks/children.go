@@ -153,6 +153,7 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	record.Annotations[AnnotationStartsOn] = startsOnNothing
 	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
 	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
 	if id := v.Cluster.Status.ClusterID; id != "" {
 		record.Annotations[AnnotationClusterID] = id
 	}

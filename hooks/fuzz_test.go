@@ -154,6 +154,45 @@ var mishaps = []func(o *Observation, n int){
 		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]
 	},
 
+	// Versions on their way, and members that are restarted for it.
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Version = []string{"3.5.35", "3.6.16", "3.6.4", "3.6.17", "3.7.3", "3.7.0", "3.5.26"}[n%7]
+		o.Cluster.Spec.UpgradePolicy = []v1alpha1.UpgradePolicy{"", v1alpha1.UpgradeStep}[n/7]
+	},
+	onRecord(func(a map[string]string, n int) {
+		a[AnnotationVersion] = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
+	}),
+	onRecord(func(a map[string]string, n int) {
+		a[AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
+	}),
+	onRecord(func(a map[string]string, n int) { a[AnnotationRenewing] = MemberName("demo", n) }),
+	trusting(func(h *Health, n int) {
+		h.Version = []string{"3.5.35", "3.6.16", "3.7.3", "", "rubbish"}[n%5]
+		h.StorageVersion, h.Downgrade = []string{"", "3.5.0", "3.6.0", "3.7.0"}[n%4], []string{"", "3.6.0", "3.5.0", "rubbish"}[n/3%4]
+	}),
+	func(o *Observation, n int) {
+		for name, h := range o.Health {
+			h.StorageVersion, h.Downgrade = []string{"3.5.0", "3.6.0", "3.7.0"}[n%3], []string{"", "3.5.0", "3.6.0"}[n/3%3]
+			o.Health[name] = h
+		}
+	},
+	onPod(func(p *corev1.Pod) {
+		if p.Annotations != nil {
+			p.Annotations[AnnotationImage], p.Annotations[AnnotationFlagsFor], p.Annotations[AnnotationExchanged] = "a/b:v3.5.35", "rubbish", ""
+		}
+	}),
+	onPod(func(p *corev1.Pod) {
+		if p.Annotations != nil {
+			p.Annotations[AnnotationImage] = "without a tag"
+		}
+	}),
+	func(o *Observation, n int) {
+		o.Cluster.Annotations = map[string]string{AnnotationFence: []string{"demo-0", "demo-1,demo-2", " , demo-9,,rubbish"}[n%3]}
+	},
+	func(o *Observation, n int) {
+		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
+	},
+
 	// Certificates.
 	func(o *Observation, n int) {
 		for i, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {
