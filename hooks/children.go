@@ -354,7 +354,7 @@ func role(m Member) string {
 func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	volume := storageSize(&v.Cluster.Spec)
 	if claim := v.Children.Claims[name]; claim != nil {
-		if size, set := claim.Spec.Resources.Requests[corev1.ResourceStorage]; set {
+		if size := volumeSize(claim); !size.IsZero() {
 			volume = size
 		}
 	}
@@ -432,6 +432,7 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 			claim := *old
 			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: name})
 			claim.Annotations = annotations(v.Cluster, nil)
+			v.sized(&claim)
 			list = append(list, &claim)
 		} else if create(name) {
 			list = append(list, v.newClaim(name))

@@ -31,6 +31,7 @@
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
+//	storage.go      how members come to larger volumes, and to others
 //	status.go       what people see
 //	verify.go       the safety rules as an oracle
 //	sync.go         one call, with the interface to etcd

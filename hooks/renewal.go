@@ -22,6 +22,8 @@ type renewal struct {
 	reason string
 	// inPlace: another image in the same pod is all that it takes.
 	inPlace bool
+	// elsewhere: a restart is not enough; it takes another volume.
+	elsewhere bool
 }
 
 // renewal of a member; nil when it is as it should be.
@@ -29,7 +31,7 @@ func (v *view) renewal(m *member) *renewal {
 	if m.name == "" || m.pod == nil {
 		return nil
 	}
-	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.templateDiffers} {
+	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
 		if reason, differs := otherwise(m); differs {
 			return &renewal{reason: reason}
 		}
@@ -39,6 +41,9 @@ func (v *view) renewal(m *member) *renewal {
 	}
 	if v.peersInPlain(m) {
 		return &renewal{reason: "its peers reach it in plain text"}
+	}
+	if reason, differs := v.volumeDiffers(m); differs {
+		return &renewal{reason: reason, elsewhere: true}
 	}
 	return nil
 }
@@ -84,7 +89,7 @@ func (v *view) restartable() bool { return !v.memory() && v.spareable() }
 
 // renewable reports whether the renewal may be done to the member itself; otherwise another one must succeed it.
 func (v *view) renewable(r *renewal) bool {
-	return v.restartable() || r.inPlace && v.spareable()
+	return !r.elsewhere && (v.restartable() || r.inPlace && v.spareable())
 }
 
 // due are the voters that are to be renewed themselves, the leader last.

@@ -82,7 +82,8 @@ var Rules = []Rule{
 	{"Readdress", "Once everybody can dial by TLS, one voter after the other is listed with its https URL, and restarted before the next (S4).", readdress},
 	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
 	{"Upgrade", "The next version on the way to the wanted one, a minor version at a time, is recorded once all members run the one before; downwards by etcd's own protocol (S18).", upgrade},
-	{"VolumePending", "Claims keep their size and class in this release.", volumePending},
+	{"Resize", "Volumes grow to the wanted size beside everything else, all at once; their members are restarted when they have.", resize},
+	{"VolumePending", "Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, their members are succeeded by new ones while the data fits.", volumePending},
 	{"Converged", "The cluster is as the spec wants it.", converged},
 }
 

@@ -39,19 +39,6 @@ func alarm(v *view) *verdict {
 	return nil
 }
 
-func volumePending(v *view) *verdict {
-	want := storageSize(&v.Cluster.Spec)
-	class := v.Cluster.Spec.Storage.StorageClassName
-	other := names(filter(v.members, func(m *member) bool {
-		return m.claim != nil && (m.claim.Spec.Resources.Requests.Storage().Cmp(want) < 0 ||
-			class != nil && m.claim.Spec.StorageClassName != nil && *m.claim.Spec.StorageClassName != *class)
-	}))
-	if len(other) == 0 {
-		return nil
-	}
-	return &verdict{message: fmt.Sprintf("serving; the claims of %s keep their size and class: this release of Quorate gives changed storage to new members only", strings.Join(other, ", ")), settled: true}
-}
-
 func converged(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter")), settled: true}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -164,7 +165,9 @@ func (j *judgement) claims() {
 		}
 	}
 	for _, claim := range j.d.Children.Claims {
-		if j.o.Children.Claims[claim.Name] == nil {
+		if old := j.o.Children.Claims[claim.Name]; old != nil {
+			j.sameClaim(old, claim)
+		} else {
 			j.newClaim(claim.Name)
 		}
 	}
@@ -298,8 +301,34 @@ func (j *judgement) unlike(m *member) bool {
 	if m.pod == nil {
 		return false
 	}
-	return j.outTrusted(m) || j.speaksWrong(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
+	return j.outTrusted(m) || j.speaksWrong(m) || j.volumeUnlike(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
 		m.pod.Annotations[AnnotationImage] != image(&j.o.Cluster.Spec, j.v.epoch.version)
+}
+
+// volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
+func (j *judgement) volumeUnlike(m *member) bool {
+	if m.claim == nil || j.v.memory() {
+		return false
+	}
+	s := j.o.Cluster.Spec.Storage
+	asks, has := m.claim.Spec.Resources.Requests.Storage(), m.claim.Status.Capacity.Storage()
+	other := s.StorageClassName != nil && (m.claim.Spec.StorageClassName == nil || *m.claim.Spec.StorageClassName != *s.StorageClassName)
+	sized := asks.Cmp(storageSize(&j.o.Cluster.Spec)) != 0
+	quota, known := quotaOf(m.pod)
+	return s.Migration == v1alpha1.MigrateReplace && (other || sized) || has.Cmp(*asks) < 0 || known && quota != quotaBytes(j.o.Cluster.Spec.Options, *asks)
+}
+
+// sameClaim checks that a claim that stays changes in nothing but its size, and that only upwards to what is asked for.
+func (j *judgement) sameClaim(old, now *corev1.PersistentVolumeClaim) {
+	was, is := old.Spec.Resources.Requests.Storage(), now.Spec.Resources.Requests.Storage()
+	bare := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
+		s := c.Spec.DeepCopy()
+		s.Resources = corev1.VolumeResourceRequirements{}
+		return s
+	}
+	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change", old.Name)
+	grows := is.Cmp(*was) > 0 && is.Cmp(storageSize(&j.o.Cluster.Spec)) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.ours(old)
+	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)
 }
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.

@@ -46,11 +46,13 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	"delete":  (*story).delete,  // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
-	"secret":  (*story).secret,  // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
-	"status":  (*story).status,  // status wipe
-	"fence":   (*story).fence,   // fence member=demo-1,demo-2 | fence: kubectl annotate
-	"write":   (*story).write,   // write n=10: clients write
+	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none
+	"delete": (*story).delete, // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
+	"claim":  (*story).claim,  // claim grow=demo-1 size=3Gi: kubectl edit
+	"secret": (*story).secret, // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
+	"status": (*story).status, // status wipe
+	"fence":  (*story).fence,  // fence member=demo-1,demo-2 | fence: kubectl annotate
+	"write":  (*story).write,  // write n=10: clients write
 
 	// what happens
 	"kill":    fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
@@ -61,8 +63,9 @@ var verbs = map[string]func(*story, args) string{
 	"lose":    (*story).lose,                                              // lose claim=demo-1 | node=demo-1: with the data, or without a word
 	"heal":    fault((*world.World).HealNode),                             // heal node=demo-1
 	"image":   (*story).image,                                             // image bad=repository | good=repository
+	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod
-	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | space=out
+	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | space=out | db=900 used=100 (MiB)
 	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | healed
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
 	"tick":    (*story).tick,                                              // tick 30s: time passes
@@ -186,12 +189,48 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("snapshot-count") {
 		spec.Options.SnapshotCount = new(int64(a.number("snapshot-count", 0)))
 	}
+	changeStorage(&spec.Storage, a)
 	if a.has("priority-class") {
 		spec.PriorityClassName = a["priority-class"]
 	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
 	}
+}
+
+func changeStorage(storage *v1alpha1.StorageSpec, a args) {
+	if a.has("size") {
+		storage.Size = resource.MustParse(a["size"])
+	}
+	if a.has("class") {
+		storage.StorageClassName = new(a["class"])
+	}
+	if a.has("migration") {
+		storage.Migration = v1alpha1.StorageMigration(a["migration"])
+	}
+}
+
+func (s *story) claim(a args) string {
+	s.w.GrowClaim(a["grow"], resource.MustParse(a["size"]))
+	return ""
+}
+
+func (s *story) volumes(a args) string {
+	for what, name := range a {
+		switch what {
+		case "fixed":
+			s.w.FixedClasses[name] = true
+		case "expandable":
+			delete(s.w.FixedClasses, name)
+		case "broken":
+			s.w.BrokenVolumes[name] = true
+		case "mended":
+			delete(s.w.BrokenVolumes, name)
+		case "offline":
+			s.w.OfflineVolumes = true
+		}
+	}
+	return ""
 }
 
 func (s *story) secret(a args) string {
@@ -305,6 +344,8 @@ func (s *story) etcd(a args) string {
 		s.w.Lead(a["leader"])
 	case a.has("space"):
 		s.w.Etcd.NoSpace = a["space"] == "out"
+	case a.has("db"):
+		s.w.Etcd.DBSize, s.w.Etcd.DBInUse = int64(a.number("db", 0))<<20, int64(a.number("used", a.number("db", 0)))<<20
 	case a.has("connected"):
 		s.w.Etcd.ConnectedFor = duration(a["connected"])
 	}

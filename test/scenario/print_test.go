@@ -35,7 +35,7 @@ func (s *story) check(args) string {
 		pods = append(pods, pod.Name+" "+podState(pod))
 	}
 	for _, claim := range s.w.Claims() {
-		claims = append(claims, claim.Name+owner(claim)+going(claim))
+		claims = append(claims, claim.Name+size(claim)+owner(claim)+going(claim))
 	}
 	line("pods", pods)
 	line("claims", claims)
@@ -151,6 +151,20 @@ func going(o metav1.Object) string {
 		return " (being deleted)"
 	}
 	return ""
+}
+
+// size of a claim and of its volume, and the claim's class, as far as they are not the usual ones.
+func size(c *corev1.PersistentVolumeClaim) string {
+	var odd string
+	if asks, has := c.Spec.Resources.Requests.Storage().String(), c.Status.Capacity.Storage().String(); has != asks {
+		odd = " " + has + " to be " + asks
+	} else if has != "1Gi" {
+		odd = " " + has
+	}
+	if class := world.ClassOf(c); class != "default" {
+		odd += " " + class
+	}
+	return odd
 }
 
 func owner(o metav1.Object) string {

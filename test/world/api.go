@@ -61,6 +61,9 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.UIDs)))
 	o.SetNamespace("default")
 	o.SetCreationTimestamp(metav1.NewTime(w.Now))
+	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
+		bind(claim)
+	}
 	w.put(kind, o)
 	return nil
 }
@@ -74,7 +77,7 @@ func (w *World) update(kind Kind, o metav1.Object) error {
 	case old.GetResourceVersion() != o.GetResourceVersion():
 		return ErrConflict
 	}
-	if err := admit(old, o); err != nil {
+	if err := w.admit(old, o); err != nil {
 		return err
 	}
 	w.put(kind, o)
@@ -82,7 +85,7 @@ func (w *World) update(kind Kind, o metav1.Object) error {
 }
 
 // admit is what validation lets through in an update.
-func admit(old, new metav1.Object) error {
+func (w *World) admit(old, new metav1.Object) error {
 	switch n := new.(type) {
 	case *corev1.ConfigMap:
 		o := old.(*corev1.ConfigMap)
@@ -92,9 +95,7 @@ func admit(old, new metav1.Object) error {
 	case *corev1.Pod:
 		return admitPod(&old.(*corev1.Pod).Spec, &n.Spec)
 	case *corev1.PersistentVolumeClaim:
-		if !reflect.DeepEqual(old.(*corev1.PersistentVolumeClaim).Spec.AccessModes, n.Spec.AccessModes) {
-			return ErrImmutable
-		}
+		return w.admitClaim(old.(*corev1.PersistentVolumeClaim), n)
 	}
 	return nil
 }
@@ -151,20 +152,11 @@ func (w *World) markDeleted(kind Kind, o metav1.Object, grace time.Duration) {
 // inUse reports whether a scheduled pod names the claim: Kubernetes then keeps it until the pod is gone (pvc-protection).
 func (w *World) inUse(claim string) bool {
 	for _, pod := range w.Pods() {
-		if pod.Spec.NodeName != "" && claimOf(pod) == claim {
+		if pod.Spec.NodeName != "" && slices.Contains(claimsOf(pod), claim) {
 			return true
 		}
 	}
 	return false
-}
-
-func claimOf(pod *corev1.Pod) string {
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil {
-			return v.PersistentVolumeClaim.ClaimName
-		}
-	}
-	return ""
 }
 
 // put stores the object under a new resource version.

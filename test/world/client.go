@@ -98,7 +98,7 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
 	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
-		DBSize: 1 << 20, DBSizeInUse: 1 << 19, Certificate: h.Certificate, Trusts: h.Trusts}
+		DBSize: c.w.Etcd.DBSize, DBSizeInUse: c.w.Etcd.DBInUse, Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
 	}

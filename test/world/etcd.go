@@ -23,6 +23,8 @@ type Etcd struct {
 	LearnerPace int
 	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in etcd).
 	ConnectedFor time.Duration
+	// DBSize and DBInUse of every member's database, in bytes.
+	DBSize, DBInUse int64
 	// NoSpace: the alarm NOSPACE is raised.
 	NoSpace bool
 	// LoseReply lets the next step be carried out, and its answer be lost.

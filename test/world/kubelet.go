@@ -42,9 +42,8 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" {
 		return true
 	}
-	claim := claimOf(pod)
-	held := claim != "" && (w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil)
-	if held || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] {
+	held := func(claim string) bool { return w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil }
+	if slices.ContainsFunc(claimsOf(pod), held) || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] {
 		return false
 	}
 	ip := w.freeIP()
@@ -109,8 +108,8 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 }
 
 func (w *World) placeOf(pod *corev1.Pod) string {
-	if claim := claimOf(pod); claim != "" {
-		return volumeOf(w.Claim(claim).UID)
+	if claims := claimsOf(pod); len(claims) > 0 {
+		return volumeOf(w.Claim(claims[0]).UID)
 	}
 	return memoryOf(pod.UID)
 }

@@ -526,7 +526,7 @@ func mergeSpec(o, answer metav1.Object) []string {
 		replace(t.Data, want.Data, "data", func() { t.Data = want.Data })
 	case *corev1.PersistentVolumeClaim:
 		want := answer.(*corev1.PersistentVolumeClaim).Spec
-		replace(t.Spec, want, "spec", func() { t.Spec = want })
+		replace(t.Spec, want, "size="+want.Resources.Requests.Storage().String(), func() { t.Spec = want })
 	case *corev1.Service:
 		want := answer.(*corev1.Service).Spec
 		replace(t.Spec, want, "spec", func() { t.Spec = want })

@@ -3,7 +3,7 @@
 // on the same world lead to the same world.
 //
 // The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
-// and the kubelets (kubelet.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+// and the kubelets (kubelet.go), volumes (volumes.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
 package world
 
 import (
@@ -50,6 +50,10 @@ type World struct {
 	Forged, Authorities int
 	// BadImages can't be pulled.
 	BadImages map[string]bool
+	// FixedClasses are the storage classes whose volumes can't grow; BrokenVolumes the claims whose volumes don't although they could. With
+	// OfflineVolumes a file system grows only when a pod starts on it.
+	FixedClasses, BrokenVolumes map[string]bool
+	OfflineVolumes              bool
 
 	Etcd Etcd
 	Net  Net
@@ -81,9 +85,11 @@ func New() *World {
 		Files:     map[types.UID]Files{},
 		SlowFiles: map[string]bool{},
 		BadImages: map[string]bool{},
-		Etcd:      Etcd{Clusters: map[uint64]Cluster{}},
-		Net:       Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
-		Oracle:    newOracle(),
+
+		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{},
+		Etcd:   Etcd{Clusters: map[uint64]Cluster{}, DBSize: 1 << 20, DBInUse: 1 << 19},
+		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
+		Oracle: newOracle(),
 	}
 }
 
@@ -93,6 +99,7 @@ func (w *World) Clone() *World {
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
 	c.Lost, c.Full, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.BadImages)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
+	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
 	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
 	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)
@@ -105,6 +112,7 @@ func (w *World) Clone() *World {
 func (w *World) Pass() {
 	w.Collect()
 	w.Kubelets()
+	w.GrowVolumes()
 	w.TickEtcd()
 }
 

@@ -219,7 +219,7 @@ const (
 // StorageSpec says where the members keep their data.
 //
 // +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
-// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",message="storage.size can't shrink: a volume can't be made smaller without losing data; keep the size, or create a new EtcdCluster and move the data"
+// +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones on smaller volumes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName has no meaning on the medium Memory; remove it"
 type StorageSpec struct {
 	// Medium is Persistent or Memory. It can't be changed later.
@@ -227,16 +227,35 @@ type StorageSpec struct {
 	// +default="Persistent"
 	Medium Medium `json:"medium,omitempty"`
 
-	// Size of each member's volume or tmpfs. It can't shrink.
+	// Size of each member's volume or tmpfs. Volumes grow while the members run, where their class lets them. It shrinks only with
+	// migration Replace.
 	// +optional
 	// +default="1Gi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi: etcd's write-ahead log alone takes that much"
 	Size resource.Quantity `json:"size,omitzero"`
 
-	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
+	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep theirs, unless
+	// migration is Replace.
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another class, a smaller
+	// size, or a larger one where the class can't expand. Never, the default, leaves them and says so; Replace has each succeeded by
+	// a new member on a new volume, one at a time.
+	// +optional
+	Migration StorageMigration `json:"migration,omitempty"`
 }
+
+// StorageMigration says what becomes of members whose volumes can't be changed.
+// +kubebuilder:validation:Enum=Never;Replace
+type StorageMigration string
+
+const (
+	// MigrateNever leaves members on the volumes that they have.
+	MigrateNever StorageMigration = "Never"
+	// MigrateReplace has them succeeded by new members, one at a time.
+	MigrateReplace StorageMigration = "Replace"
+)
 
 // Metadata is labels and annotations.
 type Metadata struct {

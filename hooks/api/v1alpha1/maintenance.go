@@ -121,6 +121,11 @@ type VolumeStatus struct {
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 
+	// Asked is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed soon after is one
+	// that it refused.
+	// +optional
+	Asked metav1.Time `json:"asked,omitzero"`
+
 	// Message says what it waits for.
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -1,0 +1,115 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// expandable is the lab's class whose volumes grow; those of its default one don't.
+const expandable = "  storage: {size: 256Mi, storageClassName: expandable}\n"
+
+func TestVolumesGrow(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			c := newCluster(t, fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n", members)+expandable)
+			c.converges(members, 120*time.Second)
+			before := c.ids()
+			w := c.writes()
+			c.edit(`{"storage":{"size":"512Mi"}}`)
+			c.converges(members, 5*time.Minute)
+			w.losesNothing()
+			c.onVolumes("512Mi", "expandable", members)
+			c.withQuota(384 << 20)
+			if members > 2 {
+				assert.Equal(t, before, c.ids(), "the same members, on larger volumes")
+			}
+		})
+	}
+}
+
+// TestVolumesThatCantGrow lets the API server refuse, then has the members replaced, and then goes back to small ones.
+func TestVolumesThatCantGrow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
+	c.converges(3, 120*time.Second)
+	before := c.ids()
+	c.edit(`{"storage":{"size":"512Mi"}}`)
+	eventually(t, 90*time.Second, "the message names the choice", func() string {
+		s := c.object().Status
+		if s.Phase != "VolumePending" {
+			return s.Phase
+		}
+		return ""
+	})
+	m := c.object().Status.Members[0]
+	if assert.NotNil(t, m.Volume) {
+		assert.Contains(t, m.Volume.Message, "allowVolumeExpansion")
+		assert.Equal(t, "512Mi", m.Volume.Wanted.String())
+		assert.Equal(t, "256Mi", m.Volume.Capacity.String())
+	}
+	assert.Equal(t, before, c.ids())
+	c.edit(`{"additionalMetadata":{"labels":{"team":"a"}}}`)
+	eventually(t, 60*time.Second, "what else is changed is changed all the same", func() string {
+		for _, pod := range c.pods() {
+			if pod.Labels["team"] != "a" {
+				return pod.Name + " has no label"
+			}
+		}
+		return ""
+	})
+
+	w := c.writes()
+	c.edit(`{"storage":{"migration":"Replace"}}`)
+	c.converges(3, 6*time.Minute)
+	c.onVolumes("512Mi", "local-path", 3)
+	c.withQuota(384 << 20)
+	for name := range c.ids() {
+		assert.NotContains(t, before, name, "a successor has a name of its own")
+	}
+	c.edit(`{"storage":{"size":"256Mi"}}`)
+	c.converges(3, 6*time.Minute)
+	w.losesNothing()
+	c.onVolumes("256Mi", "local-path", 3)
+	c.withQuota(192 << 20)
+}
+
+func TestMembersMoveToAnotherClass(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
+	c.converges(3, 120*time.Second)
+	clusterID := c.object().Status.ClusterID
+	w := c.writes()
+	c.edit(`{"storage":{"storageClassName":"expandable","migration":"Replace"}}`)
+	c.converges(3, 6*time.Minute)
+	w.losesNothing()
+	c.onVolumes("256Mi", "expandable", 3)
+	assert.Equal(t, clusterID, c.object().Status.ClusterID)
+}
+
+// onVolumes insists that there are as many claims as members, and each is as it should be.
+func (c *cluster) onVolumes(size, class string, n int) {
+	c.t.Helper()
+	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
+	assert.Len(c.t, claims, n)
+	for _, claim := range claims {
+		assert.Equal(c.t, size, claim.Status.Capacity.Storage().String(), claim.Name)
+		assert.Equal(c.t, class, *claim.Spec.StorageClassName, claim.Name)
+	}
+	for _, m := range c.object().Status.Members {
+		assert.Nil(c.t, m.Volume, m.Name)
+	}
+}
+
+func (c *cluster) withQuota(bytes int64) {
+	c.t.Helper()
+	for _, pod := range c.pods() {
+		assert.Contains(c.t, pod.Spec.Containers[0].Command, fmt.Sprintf("--quota-backend-bytes=%d", bytes), pod.Name)
+	}
+}

@@ -1,0 +1,113 @@
+package world
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Volumes: what the API server lets become of claims, and how volumes grow. Each claim is bound as soon as it is made.
+
+// ErrNotExpandable is the API server's, for claims whose class forbids it.
+var ErrNotExpandable = errors.New("forbidden: the storageclass that provisions the pvc must support resize")
+
+// bind gives a new claim its volume.
+func bind(c *corev1.PersistentVolumeClaim) {
+	c.Status.Phase = corev1.ClaimBound
+	c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()}
+}
+
+// admitClaim lets a claim grow, where its class does, and nothing else.
+func (w *World) admitClaim(old, now *corev1.PersistentVolumeClaim) error {
+	bare := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
+		s := c.Spec.DeepCopy()
+		s.Resources = corev1.VolumeResourceRequirements{}
+		return s
+	}
+	grown := now.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage())
+	switch {
+	case grown < 0 || !reflect.DeepEqual(bare(old), bare(now)):
+		return ErrImmutable
+	case grown > 0 && w.FixedClasses[ClassOf(now)]:
+		return ErrNotExpandable
+	}
+	return nil
+}
+
+// ClassOf is the claim's class; default when it names none.
+func ClassOf(c *corev1.PersistentVolumeClaim) string {
+	if c.Spec.StorageClassName == nil {
+		return "default"
+	}
+	return *c.Spec.StorageClassName
+}
+
+// GrowVolumes lets every volume whose claim asks for more come a step further: first the volume, then the file system on it, for which
+// the claim must be in use; on an offline one the pod must start after the volume has grown.
+func (w *World) GrowVolumes() {
+	for _, claim := range w.Claims() {
+		has, asks := claim.Status.Capacity.Storage(), claim.Spec.Resources.Requests.Storage()
+		if has.Cmp(*asks) >= 0 {
+			continue
+		}
+		w.editClaim(claim.Name, func(c *corev1.PersistentVolumeClaim) {
+			grown := slices.ContainsFunc(c.Status.Conditions, func(s corev1.PersistentVolumeClaimCondition) bool {
+				return s.Type == corev1.PersistentVolumeClaimFileSystemResizePending
+			})
+			switch {
+			case w.BrokenVolumes[c.Name]:
+				w.conditioned(c, corev1.PersistentVolumeClaimControllerResizeError, "the pool is full")
+			case !grown:
+				w.conditioned(c, corev1.PersistentVolumeClaimFileSystemResizePending, "")
+			case w.mountedSince(c):
+				c.Status.Capacity, c.Status.Conditions = corev1.ResourceList{corev1.ResourceStorage: asks.DeepCopy()}, nil
+			}
+		})
+	}
+}
+
+// mountedSince reports whether the volume is in use, in a way that lets its file system grow.
+func (w *World) mountedSince(c *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(w.Pods(), func(p *corev1.Pod) bool {
+		_, runs := w.Procs[p.UID]
+		late := p.CreationTimestamp.After(c.Status.Conditions[0].LastTransitionTime.Time)
+		return runs && slices.Contains(claimsOf(p), c.Name) && (late || !w.OfflineVolumes)
+	})
+}
+
+func (w *World) conditioned(c *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType, message string) {
+	if len(c.Status.Conditions) == 1 && c.Status.Conditions[0].Type == kind {
+		return
+	}
+	c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(w.Now)}}
+}
+
+// GrowClaim is a person who makes a claim larger by hand.
+func (w *World) GrowClaim(name string, size resource.Quantity) {
+	w.editClaim(name, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: size}
+	})
+}
+
+func (w *World) editClaim(name string, change func(*corev1.PersistentVolumeClaim)) {
+	claim := w.Claim(name).DeepCopy()
+	change(claim)
+	if !reflect.DeepEqual(claim, w.Claim(name)) {
+		w.put(ClaimKind, claim)
+	}
+}
+
+// claimsOf are the claims that the pod names.
+func claimsOf(pod *corev1.Pod) []string {
+	var list []string
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			list = append(list, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return list
+}
