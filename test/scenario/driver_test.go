@@ -62,9 +62,9 @@ var verbs = map[string]func(*story, args) string{
 	"wipe":    fault((*world.World).WipeData),                             // wipe claim=demo-1: the disk is empty, the claim stays
 	"lose":    (*story).lose,                                              // lose claim=demo-1 | node=demo-1: with the data, or without a word
 	"heal":    fault((*world.World).HealNode),                             // heal node=demo-1
-	"image":   (*story).image,                                             // image bad=repository | good=repository
+	"image":   (*story).image,                                             // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
-	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod
+	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | space=out | db=900 used=100 (MiB)
 	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | healed
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
@@ -302,6 +302,9 @@ func (s *story) node(a args) string {
 		s.w.Full[a["full"]] = true
 	}
 	delete(s.w.Full, a["room"])
+	if a.has("unplaced") {
+		s.w.Unplaced[a["unplaced"]] = true
+	}
 	return ""
 }
 

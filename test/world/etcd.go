@@ -65,6 +65,8 @@ type Proc struct {
 	// Pod is the name of its pod, Dir the place of its data.
 	Pod, Dir string
 	Since    time.Time
+	// Start numbers all starts of the world.
+	Start int
 	// Clients and Peers are the authorities whose certificates it takes: those that it was started with.
 	Clients, Peers []hooks.Certificate
 	// Image and Version are what it was started from.
@@ -73,10 +75,8 @@ type Proc struct {
 	TLS bool
 }
 
-// container is the ID of the container that it runs in: another one for each start and image.
-func (p Proc) container() string {
-	return fmt.Sprintf("containerd://%x", id(p.Pod, p.Image, p.Since.String()))
-}
+// container is the ID of the container that it runs in: another one for each start.
+func (p Proc) container() string { return fmt.Sprintf("containerd://%d", p.Start) }
 
 func volumeOf(claim types.UID) string { return "volume of " + string(claim) }
 func memoryOf(pod types.UID) string   { return "memory of " + string(pod) }
@@ -349,6 +349,9 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	if why := files.unfit(); why != "" {
 		return why
 	}
+	if why := unknownFlag(pod); why != "" {
+		return why
+	}
 	if d.Member == 0 {
 		var err error
 		if d, err = w.begin(pod); err != nil {
@@ -367,7 +370,8 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	}
 	w.starts(pod, d)
 	clients, peers := files.loaded()
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
+	w.Starts++
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
 	return ""

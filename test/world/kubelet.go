@@ -43,7 +43,8 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 		return true
 	}
 	held := func(claim string) bool { return w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil }
-	if slices.ContainsFunc(claimsOf(pod), held) || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] {
+	unplaced := len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName]
+	if slices.ContainsFunc(claimsOf(pod), held) || unplaced {
 		return false
 	}
 	ip := w.freeIP()
@@ -84,7 +85,7 @@ func (w *World) run(pod *corev1.Pod) state {
 	if !w.prepare(pod, place) {
 		return state{refused: true, waiting: "PodInitializing"}
 	}
-	if image := pod.Spec.Containers[0].Image; w.BadImages[image[:strings.LastIndex(image, ":")]] {
+	if image := pod.Spec.Containers[0].Image; w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
 		return state{waiting: "ErrImagePull"}
 	}
 	if complaint := w.startEtcd(pod, place); complaint != "" {
@@ -130,6 +131,10 @@ func (w *World) setStatus(name string, s state) {
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
 		default:
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}
+			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed || etcd.ContainerID == p.Annotations[hooks.AnnotationExchanged] {
+				w.Starts++
+				next.ContainerID = fmt.Sprintf("containerd://crashed-%d", w.Starts)
+			}
 			ran = true
 		}
 		if ran && next.State.Running == nil {

@@ -34,17 +34,23 @@ func version(pod *corev1.Pod) string {
 	return tag
 }
 
-// unfitVersion is why an etcd of this version does not start in its cluster, or with its pod's flags; empty when it does.
+// unknownFlag is why an etcd of this version does not start with its pod's flags; empty when it does.
+func unknownFlag(pod *corev1.Pod) string {
+	minor, flags := minorOf(version(pod)), strings.Join(pod.Spec.Containers[0].Command, " ")
+	if minor >= 7 && strings.Contains(flags, "--experimental-") || minor < 6 && strings.Contains(flags, "--feature-gates") {
+		return "flag provided but not defined"
+	}
+	return ""
+}
+
+// unfitVersion is why an etcd of this version does not start in its cluster; empty when it does.
 func (w *World) unfitVersion(pod *corev1.Pod, d Dir) string {
 	minor, c := minorOf(version(pod)), w.Etcd.Clusters[d.Cluster]
-	flags := strings.Join(pod.Spec.Containers[0].Command, " ")
 	switch {
 	case minor >= 7 && c.OldLog > w.behindSnapshot(c, d):
 		return "panic: unmarshal should never fail (proto: cannot parse invalid wire-format data)"
 	case d.Index == 0 && c.Downgrade != 0:
 		return "incompatible with current running cluster"
-	case minor >= 7 && strings.Contains(flags, "--experimental-"), minor < 6 && strings.Contains(flags, "--feature-gates"):
-		return "flag provided but not defined"
 	case c.Downgrade != 0 && minor != c.Downgrade:
 		// A member that starts knows of the downgrade only from its data: one that has run before.
 		if minor != c.Downgrade+1 || c.Agreed != c.Downgrade {

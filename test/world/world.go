@@ -35,6 +35,8 @@ type World struct {
 	Lost map[string]bool
 	// Full are the members for whose pods no node has room.
 	Full map[string]bool
+	// Unplaced are the priority classes of which no node takes a pod.
+	Unplaced map[string]bool
 	// Markers are the pods in which prepare has once let etcd start.
 	Markers map[types.UID]bool
 	// Prepared are the pods whose init container is done; it runs again only after a reboot.
@@ -48,7 +50,9 @@ type World struct {
 	SlowFiles map[string]bool
 	// Forged counts certificates and keys, Authorities those of the clusters.
 	Forged, Authorities int
-	// BadImages can't be pulled.
+	// Starts counts etcds that were started.
+	Starts int
+	// BadImages can't be pulled: whole repositories, or one image with its tag.
 	BadImages map[string]bool
 	// FixedClasses are the storage classes whose volumes can't grow; BrokenVolumes the claims whose volumes don't although they could. With
 	// OfflineVolumes a file system grows only when a pod starts on it.
@@ -78,6 +82,7 @@ func New() *World {
 		Frozen:    map[Kind]map[string]metav1.Object{},
 		Lost:      map[string]bool{},
 		Full:      map[string]bool{},
+		Unplaced:  map[string]bool{},
 		Markers:   map[types.UID]bool{},
 		Prepared:  map[types.UID]bool{},
 		Dirs:      map[string]Dir{},
@@ -97,7 +102,7 @@ func New() *World {
 func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
-	c.Lost, c.Full, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.BadImages)
+	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
 	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
 	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
