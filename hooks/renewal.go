@@ -148,7 +148,7 @@ func (v *view) unsettled() string {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
 			return fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name)
-		case m.pod.Annotations[AnnotationExchanged] != "" && m.pod.Annotations[AnnotationExchanged] == containerOf(m.pod):
+		case m.restarting():
 			return fmt.Sprintf("waiting for %s to start from its new image", m.name)
 		case v.runsOtherVersion(m):
 			return fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
@@ -156,6 +156,15 @@ func (v *view) unsettled() string {
 		}
 	}
 	return ""
+}
+
+// restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been deleted, or given another
+// image.
+func (m *member) restarting() bool {
+	if m.name == "" {
+		return false
+	}
+	return m.pod == nil || m.pod.DeletionTimestamp != nil || m.pod.Annotations[AnnotationExchanged] != "" && m.pod.Annotations[AnnotationExchanged] == containerOf(m.pod)
 }
 
 // runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.

@@ -135,10 +135,10 @@ func (v *view) disposable(m *member) bool {
 	return m.Learner || !m.serving() && v.leads(m) == 0 && v.spares(m)
 }
 
-// spares reports whether the voters that serve, and whose pods are not on their way out, are a quorum without this one.
+// spares reports whether the voters that serve, and are not about to restart, are a quorum without this one.
 func (v *view) spares(m *member) bool {
 	rest := filter(v.voters, func(o *member) bool {
-		return o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil
+		return o.ID != m.ID && o.serving() && o.pod != nil && !o.restarting()
 	})
 	return len(rest) >= quorum(len(v.voters))
 }
@@ -282,6 +282,8 @@ func (v *view) retire(m *member, why string) *verdict {
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
 	case serving(others) < quorum(len(others)):
 		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.name, serving(others), len(others)), resync: patience}
+	case m.serving() && len(filter(others, (*member).restarting)) > 0:
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(filter(others, (*member).restarting)), ", ")), resync: patience}
 	case m.serving() && serving(others) < len(others):
 		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
 	case m.ID == v.Etcd.Leader:

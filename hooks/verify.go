@@ -277,11 +277,14 @@ func etcdImage(pod *corev1.Pod) string {
 	return ""
 }
 
-// othersStay counts the other voters that serve and whose pods nobody has deleted.
+// othersStay counts the other voters that serve and whose pods nobody has deleted or given another image from which they have yet to start.
 func (j *judgement) othersStay(m *member) int {
 	n := 0
 	for _, o := range j.v.voters {
-		if o.ID != m.ID && o.serving() && o.pod != nil && o.pod.DeletionTimestamp == nil {
+		if o.ID == m.ID || !o.serving() || o.pod == nil || o.pod.DeletionTimestamp != nil {
+			continue
+		}
+		if ends := o.pod.Annotations[AnnotationExchanged]; ends == "" || ends != containerOf(o.pod) {
 			n++
 		}
 	}
