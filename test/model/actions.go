@@ -31,6 +31,7 @@ const (
 	nodeBack
 	podTaken
 	spaceFreed
+	badTakenBack
 
 	podKilled
 	podDeleted
@@ -70,12 +71,15 @@ var classes = [templateEdited + 1]class{
 	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
 }
 
+// harmless are the faults that take nobody away: they excuse nothing that we do after them.
+var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true, spaceOut: true}
+
 // possible appends every action that would change something, or may.
 func (m *Model) possible(s *state, list []action) []action {
 	list = m.calls(s, list)
 	list = m.life(s, list)
 	if s.faults > 0 {
-		list = m.trouble(s, list)
+		list = m.only(m.trouble(s, list), len(list))
 	}
 	if s.edits > 0 {
 		list = m.people(s, list)
@@ -88,6 +92,14 @@ func (m *Model) possible(s *state, list []action) []action {
 		}
 	}
 	return list
+}
+
+// only leaves out the faults, from this place of the list on, that this model knows nothing of.
+func (m *Model) only(list []action, from int) []action {
+	if m.Just == nil {
+		return list
+	}
+	return append(list[:from], slices.DeleteFunc(list[from:], func(a action) bool { return !slices.Contains(m.Just, a.deed) })...)
 }
 
 // calls are what the hooks and Metacontroller may do.
@@ -158,13 +170,13 @@ func (m *Model) life(s *state, list []action) []action {
 	later := s.young != 0 || p.old != p.voters|p.learners
 	for n := range maxMembers {
 		p := &s.live.pods[n]
-		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs) {
+		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
 			list = append(list, action{kubeletActs, uint8(n), 0})
 		}
 		if s.live.claims[n].deleting && !p.bound {
 			list = append(list, action{deed: claimsCollected})
 		}
-		later = later || p.deleting == leaving && s.lost.has(n)
+		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh
 	}
 	list = append(list, action{deed: etcdTicks})
 	for n := range (s.learners & s.following()).all {
@@ -185,6 +197,12 @@ func (m *Model) life(s *state, list []action) []action {
 	}
 	if s.nospace {
 		list = append(list, action{deed: spaceFreed})
+	}
+	if s.live.parent.template == unplaced {
+		list = append(list, action{badTakenBack, 0, aTemplate})
+	}
+	if s.live.parent.version == unpullable {
+		list = append(list, action{badTakenBack, 0, aVersion})
 	}
 	for _, e := range []struct {
 		who set
@@ -251,11 +269,34 @@ func (m *Model) people(s *state, list []action) []action {
 			list = append(list, action{sizeEdited, 0, uint8(size)})
 		}
 	}
-	return append(list, action{deed: versionEdited}, action{deed: templateEdited})
+	for _, v := range m.Versions {
+		if v != s.live.parent.version {
+			list = append(list, action{versionEdited, 0, v})
+		}
+	}
+	for _, t := range m.Templates {
+		if t != s.live.parent.template {
+			list = append(list, action{templateEdited, 0, t})
+		}
+	}
+	return list
 }
+
+// What was wrong with a spec that is taken back.
+const (
+	aTemplate uint8 = iota
+	aVersion
+)
 
 // do lets the action happen.
 func (m *Model) do(s *state, a action) (broken []string) {
+	if a.deed != timePasses {
+		defer s.revise(s.live.pods, s.live.record)
+	}
+	return m.happen(s, a)
+}
+
+func (m *Model) happen(s *state, a action) (broken []string) {
 	m.pay(s, a.deed)
 	n := int(a.n)
 	switch a.deed {
@@ -279,7 +320,7 @@ func (m *Model) do(s *state, a action) (broken []string) {
 	case kubeletActs:
 		return m.kubelet(s, n)
 	case etcdTicks:
-		s.tick()
+		m.tick(s)
 	case learnerCatchesUp:
 		s.catchUp(n)
 	case claimsCollected:
@@ -344,9 +385,20 @@ func (m *Model) befall(s *state, a action) {
 	case sizeEdited:
 		s.live.parent.replicas = a.x
 	case versionEdited:
-		s.live.parent.version ^= 1
+		s.live.parent.version = a.x
 	case templateEdited:
-		s.live.parent.template ^= 1
+		s.live.parent.template = a.x
+	case badTakenBack:
+		m.takeBack(s, a.x)
+	}
+}
+
+// takeBack lets somebody correct what can't work.
+func (m *Model) takeBack(s *state, what uint8) {
+	if what == aTemplate {
+		s.live.parent.template = 0
+	} else {
+		s.live.parent.version = m.From
 	}
 }
 
@@ -355,8 +407,10 @@ func (m *Model) pay(s *state, d deed) {
 	switch classes[d] {
 	case fault:
 		s.faults--
-		s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
-		s.unseen = s.unseen || s.frozen&podCache != 0
+		if !harmless[d] {
+			s.flight.disturbed = s.flight.disturbed || s.flight.phase != none
+			s.unseen = s.unseen || s.frozen&podCache != 0
+		}
 	case edit:
 		s.edits--
 	case hitch:

@@ -26,7 +26,11 @@ func TestTheModelIsTheWorld(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
-			m := &Model{Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100, Sizes: []int{0, 1, 2, 3, 4, 5}}
+			m := &Model{
+				Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100, Sizes: []int{0, 1, 2, 3, 4, 5},
+				From: []uint8{usualVersion, minorBefore}[r.IntN(2)], Versions: []uint8{usualVersion, patchRelease, nextMinor, minorBefore, unpullable},
+				Templates: []uint8{0, 1, unplaced},
+			}
 			if r.IntN(3) == 0 {
 				m.Medium, m.Sizes = v1alpha1.Memory, m.Sizes[1:]
 			}
@@ -68,9 +72,11 @@ func newDouble(m *Model) *double {
 	w := world.New()
 	w.Etcd.LearnerPace = never
 	w.CreateCluster(cluster, v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(m.Replicas)), Version: versions[0], Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
+		Replicas: new(int32(m.Replicas)), Version: versions[m.From], UpgradePolicy: v1alpha1.UpgradeStep, Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
 		TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})
+	w.BadImages[image(unpullable)] = true
+	w.Unplaced[template(unplaced)] = true
 	w.Begin(world.Crash{}) // sets Metacontroller's finalizer; the answer is thrown away
 	return &double{w: w}
 }
@@ -159,10 +165,10 @@ func (d *double) befall(_ *Model, a action, member string, after *state) {
 		w.Etcd.NoSpace = after.nospace
 	case sizeEdited:
 		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(a.x)) })
-	case versionEdited:
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = versions[after.live.parent.version] })
-	case templateEdited:
-		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.PriorityClassName = template(after.live.parent.template) })
+	case versionEdited, templateEdited, badTakenBack:
+		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
+			s.Version, s.PriorityClassName = versions[after.live.parent.version], template(after.live.parent.template)
+		})
 	}
 }
 
@@ -189,8 +195,8 @@ func (s *state) facts(m *Model) string {
 	var b strings.Builder
 	for n := range maxMembers {
 		if p := s.live.pods[n]; p.uid != 0 {
-			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused"}[p.status])
-			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "template": p.template == 1, "version": p.version == 1})
+			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
+			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
 			fmt.Fprintf(&b, " claim %s", name(n))
@@ -199,6 +205,9 @@ func (s *state) facts(m *Model) string {
 		if s.data[n] != nothing {
 			fmt.Fprintf(&b, " data %s %s", name(n), []string{"", "behind", "whole"}[s.data[n]])
 		}
+	}
+	if m.minors {
+		fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", s.agreed, s.lowered)
 	}
 	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", s.voters.names(), s.learners.names(), (s.published & s.members()).names())
 	if s.leads() {
@@ -212,7 +221,7 @@ func (s *state) facts(m *Model) string {
 			}
 		}
 		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", r.initial.names(), starts.names(), r.next)
-		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, "version": r.version == 1})
+		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true, "restarts " + hooks.MemberName(cluster, int(r.renewing)-1): r.renewing > 0})
 	}
 	st := s.live.parent.status
 	fmt.Fprintf(&b, "\n status %s and %s", st.voters.names(), st.learners.names())
@@ -231,14 +240,6 @@ func flags(b *strings.Builder, all map[string]bool) {
 	fmt.Fprintf(b, " %v", set)
 }
 
-func (s set) names() string {
-	var all []string
-	for n := range s.all {
-		all = append(all, name(n))
-	}
-	return fmt.Sprint(all)
-}
-
 // facts are the world's, in the same words.
 func (d *double) facts() string {
 	w := d.w
@@ -252,11 +253,12 @@ func (d *double) facts() string {
 		var data world.Dir
 		if p != nil {
 			fmt.Fprintf(&b, " pod %s %s %s", name(n), p.Annotations[hooks.AnnotationStart], statusOfPod(p))
-			_, running := w.Procs[p.UID]
+			proc, running := w.Procs[p.UID]
+			container := containerID(p)
 			flags(&b, map[string]bool{
 				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
-				"template": p.Annotations[hooks.AnnotationTemplate] == templates()[w.Cluster().Spec.Storage.Medium][1],
-				"version":  strings.HasSuffix(p.Spec.Containers[0].Image, versions[1]),
+				"exchanged": container != "" && p.Annotations[hooks.AnnotationExchanged] == container, p.Spec.PriorityClassName: true,
+				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
 			})
 			data = w.Dirs["memory of "+string(p.UID)]
 		}
@@ -269,6 +271,7 @@ func (d *double) facts() string {
 			fmt.Fprintf(&b, " data %s %s", name(n), map[bool]string{true: "behind", false: "whole"}[data.Behind > 0])
 		}
 	}
+	fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", c.Agreed, c.Downgrade)
 	voters, learners, published, leader := membersInWorld(c)
 	fmt.Fprintf(&b, "\n voters %v, learners %v, published %v", voters, learners, published)
 	if leader != "" && w.Leads() {
@@ -291,9 +294,18 @@ func statusOfPod(p *corev1.Pod) string {
 			return "runs"
 		case s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff":
 			return "crashes"
+		case s.State.Waiting != nil && s.State.Waiting.Reason == "ErrImagePull":
+			return "unpulled"
 		}
 	}
 	return "pending"
+}
+
+func containerID(p *corev1.Pod) string {
+	for _, s := range p.Status.ContainerStatuses {
+		return s.ContainerID
+	}
+	return ""
 }
 
 func membersInWorld(c world.Cluster) (voters, learners, published []string, leader string) {
@@ -338,7 +350,7 @@ func (d *double) record() string {
 	quorate := r.Annotations[hooks.AnnotationClusterID] != ""
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[hooks.EpochKeyInitialCluster]).names(), starts, r.Annotations[hooks.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, "version": r.Annotations[hooks.AnnotationVersion] == versions[1]})
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[hooks.AnnotationVersion]: true, "restarts " + r.Annotations[hooks.AnnotationRenewing]: r.Annotations[hooks.AnnotationRenewing] != ""})
 	return b.String()
 }
 

@@ -36,6 +36,38 @@ func (s *state) forget() {
 	}
 	s.flight.answer.record.initial &= r
 	s.flight.answer.status.keep(r)
+	s.forgetRevisions()
+}
+
+// forgetRevisions keeps of revisions no more than whether what somebody still shows is the one that there is.
+func (s *state) forgetRevisions() {
+	for n := range maxMembers {
+		live, seen, held := &s.live.pods[n], &s.seen.pods[n], &s.flight.view.pods[n]
+		rank(&live.rev, &seen.rev, &held.rev, seen.uid != 0, held.uid != 0)
+	}
+	live, seen, held := &s.live.record, &s.seen.record, &s.flight.view.record
+	rank(&live.rev, &seen.rev, &held.rev, seen.exists, held.exists)
+}
+
+// rank numbers revisions from 0, the latest last.
+func rank(live, seen, held *uint8, shown, holds bool) {
+	if *live|*seen|*held == 0 {
+		return
+	}
+	old := [...]uint8{*live, *seen, *held}
+	counts := [...]bool{true, shown, holds}
+	for i, r := range []*uint8{live, seen, held} {
+		*r = 0
+		for j := range old {
+			earlier := counts[i] && counts[j] && old[j] < old[i]
+			for k := range j {
+				earlier = earlier && (!counts[k] || old[k] != old[j]) // each once
+			}
+			if earlier {
+				*r++
+			}
+		}
+	}
 }
 
 func (p *status) keep(r set) {
@@ -66,7 +98,7 @@ func (s *state) relevant() set {
 
 func (f *flight) relevant() set {
 	r := f.view.relevant() | f.list.voters | f.list.learners | f.answer.record.relevant()
-	if f.step.kind != noStep {
+	if f.step.ofMember() {
 		r = r.with(int(f.step.member))
 	}
 	for n := range maxMembers {
@@ -97,6 +129,9 @@ func (r *record) relevant() set {
 			all = all.with(n)
 		}
 	}
+	if r.renewing > 0 {
+		all = all.with(int(r.renewing) - 1)
+	}
 	return all
 }
 
@@ -115,6 +150,7 @@ func (s *state) renumber(r set) {
 	s.seen.renumber(r, shift)
 	s.flight.renumber(r, shift)
 	squeeze(&s.data, r)
+	squeeze(&s.proc, r)
 	for _, facts := range []*set{
 		&s.running, &s.young, &s.marked, &s.prepared, &s.lost, &s.stuck, &s.unreachable, &s.isolated,
 		&s.voters, &s.learners, &s.published, &s.synced, &s.born, &s.removed,
@@ -128,7 +164,7 @@ func (s *state) renumber(r set) {
 
 func (f *flight) renumber(r set, shift func(uint8) uint8) {
 	f.view.renumber(r, shift)
-	if f.step.kind != noStep {
+	if f.step.ofMember() {
 		f.step.member = shift(f.step.member)
 	}
 	f.list.voters, f.list.learners = f.list.voters.squeezed(r), f.list.learners.squeezed(r)
@@ -159,6 +195,9 @@ func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 	r.next = shift(r.next)
 	r.initial = r.initial.squeezed(relevant)
 	squeeze(&r.startsOn, relevant)
+	if r.renewing > 0 {
+		r.renewing = shift(r.renewing-1) + 1
+	}
 }
 
 // squeezed is the set in new numbers.

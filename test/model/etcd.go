@@ -25,7 +25,7 @@ func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner
 	if t.kind == promote && !m.Unproved && s.learners.has(n) && !s.hears(n, seen) {
 		return false, nil
 	}
-	before := s.hasQuorum()
+	before, lasting := s.hasQuorum(), s.lasts()
 	switch t.kind {
 	case addLearner, addVoter:
 		if n < int(s.used) {
@@ -47,12 +47,23 @@ func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner
 		s.removed = s.removed.with(n)
 	case moveLeader:
 		s.lead(n)
+	case enableDowngrade:
+		s.lowered = t.member
+	case cancelDowngrade:
+		s.lowered = 0
 	}
-	if before && !s.hasQuorum() && !how.pardoned {
-		broken = append(broken, "S1: "+t.as(m.judge.cluster(&s.live.parent)).String()+" took the quorum away")
+	switch asked := t.as(m.judge.cluster(&s.live.parent)); {
+	case how.pardoned:
+	case before && !s.hasQuorum():
+		broken = append(broken, "S1: "+asked.String()+" took the quorum away")
+	case lasting && !s.lasts() && !s.unseen:
+		broken = append(broken, "S1: "+asked.String()+" leaves no quorum of voters that go on serving")
 	}
 	return true, broken
 }
+
+// lasts reports whether the voters that serve and will go on serving are a quorum.
+func (s *state) lasts() bool { return s.steady().size() >= quorum(s.voters.size()) }
 
 // canAsk reports whether the hooks reach a member that may be asked for the step: one that follows a leader and is not the one
 // that goes, and for some steps the leader alone.
@@ -111,6 +122,8 @@ func (m *Model) allows(s *state, t step) bool {
 		err = guard.Remove(all, at)
 	case moveLeader:
 		err = guard.MoveLeader(all, at)
+	case enableDowngrade:
+		return s.lowered == t.member || s.lowered == 0 && s.agreed == t.member+1
 	}
 	return err == nil
 }
@@ -132,7 +145,7 @@ func (s *state) sync() {
 }
 
 // tick lets etcd move: removed members stop, a leader is elected, and who follows one publishes itself.
-func (s *state) tick() {
+func (m *Model) tick(s *state) {
 	if s.leads() {
 		for n := range (s.removed & s.connected()).all {
 			s.stop(n)
@@ -145,6 +158,46 @@ func (s *state) tick() {
 		s.sync()
 	}
 	s.published |= s.following()
+	if m.minors && s.leads() {
+		s.agree()
+	}
+}
+
+// agree lets the leader set the version that the cluster as a whole has: the lowest minor version of its members once it knows all of them,
+// and down only when that was asked for.
+func (s *state) agree() {
+	lowest, all := uint8(99), s.members()&^s.running == 0
+	for n := range (s.members() & s.running).all {
+		lowest = min(lowest, minorOf(s.proc[n]))
+	}
+	switch {
+	case s.lowered != 0:
+		s.agreed = s.lowered
+		if all && s.everybodyAt(s.lowered) {
+			s.lowered = 0
+		}
+	case all:
+		s.agreed = max(s.agreed, lowest)
+	}
+}
+
+func (s *state) everybodyAt(minor uint8) bool {
+	for n := range s.members().all {
+		if minorOf(s.proc[n]) != minor {
+			return false
+		}
+	}
+	return true
+}
+
+// tooOld reports whether etcd of this version does not start in the cluster: it is older than what was agreed on, or not what a downgrade goes
+// to. A member that has run before may start again as it was while the downgrade is under way.
+func (s *state) tooOld(version uint8) bool {
+	minor := minorOf(version)
+	if s.lowered != 0 {
+		return minor != s.lowered && (minor != s.lowered+1 || s.agreed != s.lowered)
+	}
+	return minor < s.agreed
 }
 
 // catchUp brings a learner up to date with the leader.
@@ -154,7 +207,7 @@ func (s *state) catchUp(n int) {
 }
 
 func (s *state) stop(n int) {
-	s.running, s.young = s.running.without(n), s.young.without(n)
+	s.running, s.young, s.proc[n] = s.running.without(n), s.young.without(n), 0
 }
 
 // begin is what etcd makes of an empty data directory: false when it ends with an error.

@@ -23,6 +23,9 @@ type sight struct {
 	leader    uint8
 	blind     bool
 	nospace   bool
+	versions  [maxMembers]uint8 // of those that answer
+	agreed    uint8             // what they tell of the cluster's version
+	lowered   uint8
 	done      step // what this call has done already
 	failed    bool // and etcd refused
 }
@@ -45,12 +48,16 @@ type plain struct {
 
 // observe is what a call of the hooks gets to know that is shown v.
 func (s *state) observe(v *view) sight {
-	o := sight{view: *v, nospace: s.nospace}
+	o := sight{view: *v, nospace: s.nospace, agreed: s.agreed, lowered: s.lowered}
+	o.view.record.rev = 0
+	for n := range maxMembers {
+		o.view.pods[n].rev = 0
+	}
 	for n := range maxMembers {
 		if p := &v.pods[n]; p.uid == 0 || !p.bound || s.down || s.unreachable.has(n) || !s.running.has(n) || s.live.pods[n].uid != p.uid || !s.members().has(n) {
 			continue
 		}
-		o.answering = o.answering.with(n)
+		o.answering, o.versions[n] = o.answering.with(n), s.proc[n]
 		if s.learners.has(n) && s.data[n] != whole {
 			o.behind = o.behind.with(n)
 		}
@@ -171,6 +178,10 @@ func stepOf(s hooks.Step) step {
 		return step{remove, number(t.Name)}
 	case hooks.MoveLeader:
 		return step{moveLeader, number(t.Name)}
+	case hooks.EnableDowngrade:
+		return step{enableDowngrade, minor(t.Version)}
+	case hooks.CancelDowngrade:
+		return step{kind: cancelDowngrade}
 	}
 	return step{}
 }
@@ -230,11 +241,13 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 }
 
 func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
+	version := versionOf(tagOf(p.Annotations[hooks.AnnotationImage]))
 	return pod{
 		start:    uint8(slices.Index([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, p.Annotations[hooks.AnnotationStart])),
 		told:     membersOf(p.Annotations[hooks.AnnotationInitialCluster]),
 		template: uint8(slices.Index(j.templates(), p.Annotations[hooks.AnnotationTemplate])),
-		version:  uint8(slices.IndexFunc(versions, func(v string) bool { return strings.HasSuffix(p.Annotations[hooks.AnnotationImage], ":v"+v) })),
+		version:  version,
+		oldFlags: oldFlags(version),
 		gated:    len(p.Spec.SchedulingGates) > 0,
 	}
 }
@@ -253,8 +266,11 @@ func (j *judge) readRecord(o *corev1.ConfigMap) record {
 	next, _ := strconv.Atoi(o.Annotations[hooks.AnnotationNextMember])
 	r := record{
 		exists: true, initial: membersOf(o.Data[hooks.EpochKeyInitialCluster]), next: uint8(next),
-		version: uint8(slices.Index(versions, o.Annotations[hooks.AnnotationVersion])),
+		version: versionOf(o.Annotations[hooks.AnnotationVersion]),
 		quorate: o.Annotations[hooks.AnnotationClusterID] != "",
+	}
+	if member := o.Annotations[hooks.AnnotationRenewing]; member != "" {
+		r.renewing = number(member) + 1
 	}
 	starts := o.Annotations[hooks.AnnotationStartsOn]
 	r.founded = starts != "" || r.quorate

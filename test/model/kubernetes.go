@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -49,6 +50,18 @@ func (s *state) thaw(kind uint8) {
 		s.seen.record = record{}
 	case parentCache:
 		s.seen.parent = parent{}
+	}
+}
+
+// revise gives whatever of these pods and of the record has changed another revision.
+func (s *state) revise(pods [maxMembers]pod, r record) {
+	for n := range pods {
+		if p := &s.live.pods[n]; *p != pods[n] && p.uid == pods[n].uid {
+			p.rev++
+		}
+	}
+	if s.live.record != r {
+		s.live.record.rev++
 	}
 }
 
@@ -134,8 +147,14 @@ func (m *Model) twoSyncs(s *state) []string {
 // apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates going on
 // past errors, then the status.
 func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
-	broken, cutOff := m.deleteOmitted(s, v, a, c)
-	if cutOff || m.write(s, v, a, c) || c.at == beforeStatus {
+	before := s.steady()
+	cutOff := false
+	var broken []string
+	if broken, cutOff = m.deleteOmitted(s, v, a, c); !cutOff {
+		cutOff = m.write(s, v, a, c)
+	}
+	broken = concat(broken, m.stopped(s, v, before, c))
+	if cutOff || c.at == beforeStatus {
 		return broken
 	}
 	s.live.parent.status = a.status
@@ -143,18 +162,30 @@ func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
 }
 
 func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []string, cutOff bool) {
-	before := s.healthy()
 	for _, o := range c.order(a.deletes(v)) {
 		if c.at == beforeObject && c.object == o {
 			return broken, true
 		}
 		broken = concat(broken, m.delete(s, v, o))
 	}
-	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
-	if q := quorum(s.voters.size()); v.record.quorate && !c.pardoned && !s.unseen && v.parent.replicas > 0 && before >= q && s.healthy() < q {
-		broken = append(broken, "S1: deleting pods takes the quorum away")
-	}
 	return broken, false
+}
+
+// stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
+func (m *Model) stopped(s *state, v *view, before set, c cut) (broken []string) {
+	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
+	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
+		return nil
+	}
+	after, q := s.steady(), quorum(s.voters.size())
+	if before.size() >= q && after.size() < q {
+		broken = append(broken, "S1: stopping members takes the quorum away")
+	}
+	// One that the hooks don't reach may be thought dead.
+	if gone := before &^ after; gone&^s.unreachable != 0 && (s.voters&^after).size() > 1 {
+		broken = append(broken, "S2: "+gone.names()+" is stopped, and another voter is down")
+	}
+	return broken
 }
 
 // delete is a deletion by UID.
@@ -223,15 +254,15 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// healthy is how many voters serve, and will go on serving.
-func (s *state) healthy() int {
-	n := 0
-	for m := range s.component().all {
-		if s.live.pods[m].deleting == stays {
-			n++
+// steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into them.
+func (s *state) steady() set {
+	var all set
+	for n := range s.component().all {
+		if p := &s.live.pods[n]; p.deleting == stays && s.proc[n] == p.version {
+			all = all.with(n)
 		}
 	}
-	return n
+	return all
 }
 
 // write creates and updates; true when it was cut off.
@@ -250,6 +281,7 @@ func (m *Model) write(s *state, v *view, a *answer, c cut) bool {
 		case aRecord:
 			if s.live.record == v.record { // not there, or at the version that was seen
 				s.live.record = a.record
+				s.live.record.rev = v.record.rev // the next one is given at the end
 			}
 		}
 	}
@@ -267,7 +299,7 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 	default:
 		p.gated = p.gated && a.podDo[n]&release == 0
 		if a.podDo[n]&newImage != 0 {
-			p.version = v.record.version
+			p.version, p.exchanged = v.record.version, p.exchanged || p.ran()
 		}
 	}
 }
@@ -348,29 +380,37 @@ func (m *Model) kubelet(s *state, n int) []string {
 		return nil
 	}
 	p.bound = true
-	var broken []string
-	if !s.running.has(n) {
-		p.status, broken = m.start(s, n, p)
+	if s.running.has(n) && s.proc[n] == p.version {
+		return nil
 	}
+	s.stop(n)
+	status, broken := m.start(s, n, p)
+	if status == runs || status == crashes {
+		p.exchanged = false // another container
+	}
+	p.status, p.fresh = status, m.minors && status == runs
 	return broken
 }
 
 // held reports whether something keeps the pod from being given a node.
 func (m *Model) held(s *state, n int) bool {
 	noClaim := m.Medium == v1alpha1.Persistent && (s.live.claims[n].uid == 0 || s.live.claims[n].deleting)
-	return noClaim || s.live.pods[n].gated || s.lost.has(n) || s.stuck.has(n)
+	return noClaim || s.live.pods[n].gated || s.lost.has(n) || s.stuck.has(n) || s.live.pods[n].template == unplaced
 }
 
 // start runs prepare, then etcd, and says how the pod stands.
 func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
 	if !s.prepared.has(n) {
 		if s.data[n] == nothing && (p.start == resumes || s.marked.has(n)) {
-			if p.status == pending || p.status == refused {
-				return refused, nil
-			}
-			return refusedAgain, nil
+			return again(p, refused, refusedAgain), nil
 		}
 		s.marked, s.prepared = s.marked.with(n), s.prepared.with(n)
+	}
+	switch {
+	case p.version == unpullable:
+		return again(p, unpulled, unpulledAgain), nil
+	case p.oldFlags && minorOf(p.version) >= 7, !p.oldFlags && minorOf(p.version) < 6: // 3.6 knows both
+		return crashes, nil
 	}
 	if s.data[n] == nothing {
 		var ok bool
@@ -378,14 +418,25 @@ func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
 			return crashes, broken
 		}
 	}
-	if s.removed.has(n) {
+	if s.removed.has(n) || m.minors && s.tooOld(p.version) {
 		return crashes, broken
 	}
-	s.running = s.running.with(n)
+	s.running, s.proc[n] = s.running.with(n), p.version
+	if m.minors && s.agreed != 0 && minorOf(p.version) > s.agreed+1 {
+		broken = append(broken, fmt.Sprintf("S18: %s runs %s in a cluster that has agreed on 3.%d", name(n), versions[p.version], s.agreed))
+	}
 	if m.Young {
 		s.young = s.young.with(n)
 	}
 	return runs, broken
+}
+
+// again is how the kubelet reports the same trouble of a pod in which etcd has run before.
+func again(p *pod, first, later uint8) uint8 {
+	if p.ran() {
+		return later
+	}
+	return first
 }
 
 // reboot restarts the node under a pod: what was in memory is gone, and prepare runs again.

@@ -15,8 +15,12 @@ type Model struct {
 	// person's change of the spec, a hitch is a cache that lags or a call that overlaps with what else happens. A call that is
 	// cut off needs no budget: it may always be.
 	Faults, Edits, Hitches int
-	// Sizes are what spec.replicas may be edited to.
-	Sizes []int
+	// Sizes, Versions and Templates are what the spec may be edited to, From the version that it begins with.
+	Sizes               []int
+	Versions, Templates []uint8
+	From                uint8
+	// Just are the only faults that may happen; nil for all.
+	Just []deed
 	// Young lets etcd insist on connections of five seconds.
 	Young bool
 
@@ -37,6 +41,8 @@ type Model struct {
 	Lax bool
 
 	judge *judge
+	// minors: members of different minor versions meet.
+	minors bool
 }
 
 // prepare makes the model ready for use.
@@ -49,13 +55,16 @@ func (m *Model) prepare() {
 		decide = hooks.Decide
 	}
 	m.judge = newJudge(m.Medium, decide, !m.Unverified)
+	for _, v := range m.Versions {
+		m.minors = m.minors || minorOf(v) != minorOf(m.From)
+	}
 }
 
 // first is the state in which everything begins.
 func (m *Model) first() state {
 	m.prepare()
 	var s state
-	s.live.parent = parent{replicas: uint8(m.Replicas)}
+	s.live.parent = parent{replicas: uint8(m.Replicas), version: m.From}
 	if m.Ready {
 		m.settle(&s)
 	}
@@ -84,7 +93,7 @@ func (m *Model) pass(s *state) (broken []string) {
 		broken = append(broken, m.kubelet(s, n)...)
 	}
 	s.later()
-	s.tick()
+	m.tick(s)
 	for n := range (s.learners & s.following()).all {
 		s.catchUp(n)
 	}
@@ -101,6 +110,7 @@ func (s *state) later() {
 			if v.pods[n].deleting == leaving {
 				v.pods[n].deleting = overdue
 			}
+			v.pods[n].fresh = false
 		}
 	}
 }
@@ -141,6 +151,11 @@ func (m *Model) converged(s *state) bool {
 	}
 	if !quiet || !v.settled {
 		return false
+	}
+	for n := range s.voters.all {
+		if p := &s.live.pods[n]; p.version != s.live.parent.version || p.template != s.live.parent.template || s.proc[n] != p.version {
+			return false
+		}
 	}
 	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters && s.following() == s.voters
 	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.voters)
@@ -196,15 +211,16 @@ func (m *Model) bereft(s *state) bool {
 	return held < quorum(voters.size())
 }
 
-// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost, or on a claim that
-// is being deleted and that no pod holds any more.
+// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost or of a pod that has been
+// deleted, or on a claim that is being deleted and that no pod holds any more.
 func (s *state) doomed(medium v1alpha1.Medium) set {
+	all := set(0)
 	if medium == v1alpha1.Memory {
-		return s.lost
+		all = s.lost
 	}
-	var all set
 	for n := range maxMembers {
-		if s.live.claims[n].deleting && !s.live.pods[n].bound {
+		p := &s.live.pods[n]
+		if medium == v1alpha1.Memory && p.deleting != stays || s.live.claims[n].deleting && !p.bound {
 			all = all.with(n)
 		}
 	}

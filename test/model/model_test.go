@@ -18,17 +18,22 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the random steps")
 )
 
+// none is nothing that a spec may be edited to.
+var none = []uint8{}
+
 // worlds are what is searched. A search that ends has seen every state that its budgets allow.
 var worlds = []struct {
 	name  string
 	model Model
 	deep  bool
 }{
-	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, false},
-	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, false},
+	{"a new cluster, one fault and one edit of its size or template", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: none}, false},
+	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: none}, false},
 	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
+	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, true},
+	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, true},
 	{"a new cluster, two faults and one edit", Model{Replicas: 3, Faults: 2, Edits: 1}, true},
 	{"a new cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2, Edits: 1}, true},
 	{"a new cluster, one fault and one hitch", Model{Replicas: 3, Faults: 1, Hitches: 1}, true},
@@ -39,6 +44,17 @@ var worlds = []struct {
 	{"a running cluster, two faults and one hitch", Model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
 	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, true},
 	{"a running cluster whose etcd insists on old connections, one fault and one edit", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
+}
+
+// usualEdits are those of versions and templates in a world that says nothing of them.
+func (m Model) usualEdits() Model {
+	if m.Versions == nil {
+		m.Versions = []uint8{usualVersion, patchRelease}
+	}
+	if m.Templates == nil {
+		m.Templates = []uint8{0, 1}
+	}
+	return m
 }
 
 // sizes are those that the edits of the design go through; none on Memory is 0, for it can't be paused.
@@ -58,7 +74,7 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 			if w.deep && !*deep {
 				t.Skip("large: make model")
 			}
-			m := w.model
+			m := w.model.usualEdits()
 			m.Sizes = sizes(&m)
 			if m.Medium == "" {
 				m.Medium = v1alpha1.Persistent
@@ -114,6 +130,7 @@ func TestTry(t *testing.T) {
 	if memory {
 		m.Medium = v1alpha1.Memory
 	}
+	m = m.usualEdits()
 	m.Sizes = sizes(&m)
 	r := m.Search(0)
 	t.Log(r)

@@ -67,9 +67,24 @@ var mutants = map[string]struct {
 		Model{Replicas: 1, Ready: true, Faults: 2, Decide: trustsStatus},
 		"S10: demo-0 begins with an empty directory, and has had data",
 	},
+	"roll_unrecorded": {
+		"Nobody writes down who is restarted: with an old view of the pods, another leader means another choice.",
+		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1}, Just: []deed{leaderMoves}, Decide: rollsUnrecorded},
+		"S2: ",
+	},
+	"roll_before_the_start": {
+		"A pod with another image serves on for a moment, and is taken for one that has started from it.",
+		Model{Replicas: 3, Ready: true, Edits: 1, Versions: []uint8{patchRelease}, Decide: seesNoExchange},
+		"S2: ",
+	},
+	"hop_before_all_have_arrived": {
+		"The next minor version is gone to while members still run the one before the last.",
+		Model{Replicas: 3, Ready: true, Edits: 1, From: minorBefore, Versions: []uint8{nextMinor}, Decide: hopsEarly},
+		"S18: ",
+	},
 	"removal_of_the_majority": {
 		"A shrink removes members that serve while others don't, with strict-reconfig-check off.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Decide: shrinksAnyway, Lax: true},
+		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Just: []deed{podKilled}, Decide: shrinksAnyway, Lax: true},
 		"S1: remove demo-",
 	},
 }
@@ -79,7 +94,10 @@ func TestMutantsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := mutant.model
-			m.Medium, m.Unverified, m.Workers = v1alpha1.Persistent, true, 1
+			m.Unverified, m.Workers = true, 1
+			if m.Medium == "" {
+				m.Medium = v1alpha1.Persistent
+			}
 			r := m.Search(0)
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
 			assert.True(t, slices.ContainsFunc(r.Broken.Rules, func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
@@ -87,6 +105,7 @@ func TestMutantsAreFound(t *testing.T) {
 
 			right := Model{
 				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults, Hitches: m.Hitches, Sizes: m.Sizes,
+				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 			}
 			if r := right.Search(0); r.Broken != nil {
 				t.Errorf("the shipped rules break it too: %s\n%s", r.Broken, right.Story(mutant.why, r.Broken.Path))
@@ -186,6 +205,52 @@ func trustsStatus(o hooks.Observation) hooks.Decision {
 		}
 	}
 	return hooks.Decide(o)
+}
+
+// recordOf is the epoch record of an observation or a decision, to be changed.
+func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
+	return all[hooks.EpochName(cluster, 1)].DeepCopy()
+}
+
+// rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
+func rollsUnrecorded(o hooks.Observation) hooks.Decision {
+	d := hooks.Decide(o)
+	if d.Because.Rule != "Roll" {
+		return d
+	}
+	record := recordOf(o.Children.ConfigMaps)
+	record.Annotations[hooks.AnnotationRenewing] = d.Children.ConfigMaps[0].Annotations[hooks.AnnotationRenewing]
+	chosen := o
+	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
+	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
+		delete(d.Children.ConfigMaps[0].Annotations, hooks.AnnotationRenewing)
+	}
+	return d
+}
+
+// seesNoExchange takes the image that a pod is given for what runs in it.
+func seesNoExchange(o hooks.Observation) hooks.Decision {
+	pods := map[string]*corev1.Pod{}
+	for name, old := range o.Children.Pods {
+		pods[name] = old.DeepCopy()
+		delete(pods[name].Annotations, hooks.AnnotationExchanged)
+	}
+	o.Children.Pods, o.Health = pods, maps.Clone(o.Health)
+	for name, h := range o.Health {
+		h.Version = tagOf(pods[name].Annotations[hooks.AnnotationImage])
+		o.Health[name] = h
+	}
+	return hooks.Decide(o)
+}
+
+// hopsEarly records the wanted version while the members are still on their way to the one before it.
+func hopsEarly(o hooks.Observation) hooks.Decision {
+	d := hooks.Decide(o)
+	record := recordOf(o.Children.ConfigMaps)
+	if d.Because.Rule == "Roll" && record.Annotations[hooks.AnnotationVersion] == versions[usualVersion] {
+		d.Children.ConfigMaps[0].Annotations[hooks.AnnotationVersion] = o.Cluster.Spec.Version
+	}
+	return d
 }
 
 // shrinksAnyway removes a follower that serves whenever there are too many voters.

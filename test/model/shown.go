@@ -51,9 +51,39 @@ func hexID(n int) string { return strconv.FormatUint(memberID(n), 16) }
 func podUID(n int, uid uint8) types.UID   { return types.UID(fmt.Sprintf("pod/%d/%d", n, uid)) }
 func claimUID(n int, uid uint8) types.UID { return types.UID(fmt.Sprintf("claim/%d/%d", n, uid)) }
 
-var versions = []string{"3.6.16", "3.6.17"}
+// versions that the spec may ask for, by these numbers.
+var versions = []string{"3.6.16", "3.6.17", "3.7.3", "3.5.35", "3.6.18"}
 
-func template(n uint8) string { return []string{"", "other"}[n] }
+const (
+	usualVersion uint8 = iota
+	patchRelease
+	nextMinor
+	minorBefore
+	unpullable // there is no image of it
+)
+
+func versionOf(s string) uint8 {
+	n := slices.Index(versions, s)
+	if n < 0 {
+		panic(fmt.Sprintf("the model does not know version %q", s))
+	}
+	return uint8(n)
+}
+
+func tagOf(image string) string { return image[strings.LastIndex(image, ":v")+2:] }
+
+// minor version of 3.
+func minor(version string) uint8 { return version[2] - '0' }
+
+func minorOf(version uint8) uint8 { return minor(versions[version]) }
+
+// oldFlags reports whether the version is started with other flags than those from 3.6 on.
+func oldFlags(version uint8) bool { return minorOf(version) < 6 }
+
+// unplaced is a template of which no node takes a pod.
+const unplaced = 2
+
+func template(n uint8) string { return []string{"", "other", "nowhere"}[n] }
 
 // ---- what the hooks are shown
 
@@ -93,7 +123,7 @@ func (j *judge) observation(s *sight) hooks.Observation {
 func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID, Generation: 1}}
 	c.Spec = v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
+		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template), UpgradePolicy: v1alpha1.UpgradeStep,
 		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi}, TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	}
 	if p.status.hasID {
@@ -141,6 +171,12 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.start == joins {
 		o.Annotations[hooks.AnnotationInitialCluster] = initialCluster(c, p.told)
 	}
+	if p.oldFlags != oldFlags(p.version) {
+		o.Annotations[hooks.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore, false: usualVersion}[p.oldFlags]]
+	}
+	if p.exchanged {
+		o.Annotations[hooks.AnnotationExchanged] = theContainer
+	}
 	o.Spec.Containers = []corev1.Container{{Name: hooks.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
 		o.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
@@ -149,8 +185,17 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Spec.NodeName, o.Status.PodIP = "node", "10.0.0.1"
 	}
 	o.Status.Phase, o.Status.InitContainerStatuses, o.Status.ContainerStatuses = containers(p.status)
+	if p.fresh {
+		o.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now)
+	}
+	if p.ran() {
+		o.Status.ContainerStatuses[0].ContainerID = theContainer
+	}
 	return o
 }
+
+// theContainer is the ID of the container that was reported last. Earlier ones never come back, and are nothing to anybody.
+const theContainer = "containerd://1"
 
 // containers is what the kubelet reports.
 func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
@@ -176,6 +221,12 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 			return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 		}
 		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+	case unpulled:
+		prepare.State, etcd.State = ended(0), waiting("ErrImagePull")
+		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
+	case unpulledAgain:
+		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("ErrImagePull"), ended(1), 1
+		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	}
 	return corev1.PodPending, nil, nil
 }
@@ -194,6 +245,9 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 		hooks.EpochKeySource: hooks.SourceEmpty, hooks.EpochKeyToken: "uid-1", hooks.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
 	o.Annotations = map[string]string{hooks.AnnotationNextMember: strconv.Itoa(int(r.next)), hooks.AnnotationVersion: versions[r.version]}
+	if r.renewing > 0 {
+		o.Annotations[hooks.AnnotationRenewing] = name(int(r.renewing) - 1)
+	}
 	if r.founded {
 		o.Annotations[hooks.AnnotationStartsOn] = joinPairs(starts, ":")
 	}
@@ -238,7 +292,13 @@ func (s *sight) health(n int) hooks.Health {
 	if !s.answering.has(n) {
 		return hooks.Health{Err: "connection refused"}
 	}
-	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100, Version: versions[0]}
+	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100, Version: versions[s.versions[n]]}
+	if s.agreed != 0 && minorOf(s.versions[n]) >= 6 {
+		h.StorageVersion = base(s.agreed)
+	}
+	if s.agreed != 0 && s.lowered != 0 && minorOf(s.versions[n]) >= 6 {
+		h.Downgrade = base(s.lowered)
+	}
 	if s.behind.has(n) {
 		h.RaftIndex = 1
 	}
@@ -251,6 +311,9 @@ func (s *sight) health(n int) hooks.Health {
 	}
 	return h
 }
+
+// base is a minor version as etcd's own protocols say it.
+func base(minor uint8) string { return fmt.Sprintf("3.%d.0", minor) }
 
 func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
 	m := &hooks.Membership{ClusterID: clusterID}
@@ -276,6 +339,10 @@ func (t step) as(c *v1alpha1.EtcdCluster) hooks.Step {
 		return hooks.Promote{ID: id, Name: who}
 	case remove:
 		return hooks.Remove{ID: id, Name: who}
+	case enableDowngrade:
+		return hooks.EnableDowngrade{Version: base(t.member)}
+	case cancelDowngrade:
+		return hooks.CancelDowngrade{}
 	}
 	return hooks.MoveLeader{To: id, Name: who}
 }
@@ -284,7 +351,7 @@ func (t step) as(c *v1alpha1.EtcdCluster) hooks.Step {
 var templates = sync.OnceValue(func() map[v1alpha1.Medium][]string {
 	all := map[v1alpha1.Medium][]string{}
 	for _, medium := range []v1alpha1.Medium{v1alpha1.Persistent, v1alpha1.Memory} {
-		for n := range uint8(2) {
+		for n := range uint8(unplaced + 1) {
 			all[medium] = append(all[medium], templateOf(medium, n))
 		}
 	}

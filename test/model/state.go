@@ -1,6 +1,9 @@
 package model
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // maxMembers is how many member numbers one state may hold at a time.
 const maxMembers = 12
@@ -16,6 +19,15 @@ func (s set) below(n int) set   { return s & (1<<n - 1) }
 func (s set) lowest() int       { return bits.TrailingZeros16(uint16(s)) }
 func (s set) highest() int      { return bits.Len16(uint16(s)) - 1 }
 func one(n int) set             { return 1 << n }
+
+func (s set) names() string {
+	var all []string
+	for n := range s.all {
+		all = append(all, name(n))
+	}
+	return fmt.Sprint(all)
+}
+
 func (s set) all(yield func(int) bool) {
 	for ; s != 0; s &= s - 1 {
 		if !yield(s.lowest()) {
@@ -33,8 +45,13 @@ type pod struct {
 	deleting uint8
 	template uint8
 	version  uint8
+	rev      uint8 // of the API server, which refuses an update of another one
 	gated    bool
 	bound    bool // to a node, and with an address
+	// exchanged: the container that the kubelet has reported ends, for another image has been put into the pod.
+	exchanged bool
+	oldFlags  bool // made for a version that has other flags
+	fresh     bool // started only seconds ago
 }
 
 // How a pod starts its member.
@@ -46,12 +63,19 @@ const (
 
 // What the kubelet has reported of a pod.
 const (
-	pending      uint8 = iota
-	runs               // etcd runs, or has run when last heard of
-	crashes            // etcd ends again and again
-	refused            // prepare found no data where there must be some
-	refusedAgain       // the same, and etcd has run in this pod
+	pending       uint8 = iota
+	runs                // etcd runs, or has run when last heard of
+	crashes             // etcd ends again and again
+	refused             // prepare found no data where there must be some
+	refusedAgain        // the same, and etcd has run in this pod
+	unpulled            // its image can't be pulled
+	unpulledAgain       // the same, and etcd has run in this pod
 )
+
+// ran reports whether the kubelet has ever reported a container of etcd in the pod.
+func (p *pod) ran() bool {
+	return p.status == runs || p.status == crashes || p.status == refusedAgain || p.status == unpulledAgain
+}
 
 // Whether an object is being deleted.
 const (
@@ -75,6 +99,8 @@ type record struct {
 	quorate  bool
 	next     uint8
 	version  uint8
+	renewing uint8 // number+1 of the member that is restarted; 0 for none
+	rev      uint8 // of the API server
 }
 
 // parent is what the EtcdCluster says.
@@ -116,8 +142,8 @@ type state struct {
 	// flight is a call that is under way.
 	flight flight
 
-	// data is what each member's volume (or tmpfs) holds.
-	data [maxMembers]uint8
+	// data is what each member's volume (or tmpfs) holds, and proc the version of the etcd that runs on it.
+	data, proc [maxMembers]uint8
 
 	// Of processes and nodes: which members run, since less than five seconds, whose prepare has passed in this pod, passed
 	// since the node's last boot, whose node is lost, whose pod no node takes.
@@ -129,6 +155,8 @@ type state struct {
 	voters, learners, published, synced, born, removed set
 
 	leader  uint8 // number+1; 0 for none
+	agreed  uint8 // minor version that the cluster has agreed on, and
+	lowered uint8 // the one that it goes down to; 0 for none, and in worlds of one minor version
 	frozen  uint8
 	used    uint8 // the highest number that a member ever had, plus 1
 	formed  bool  // a cluster has formed
@@ -181,6 +209,8 @@ const (
 	promote
 	remove
 	moveLeader
+	enableDowngrade // of a minor version, not of a member
+	cancelDowngrade
 	addVoter // never Quorate's; a mutant's
 )
 
@@ -206,6 +236,11 @@ const (
 // ---- words for facts
 
 func (s *state) members() set { return s.voters | s.learners }
+
+// ofMember reports whether the step is about a member.
+func (t step) ofMember() bool {
+	return t.kind != noStep && t.kind != enableDowngrade && t.kind != cancelDowngrade
+}
 
 func (s *state) connected() set { return s.running &^ s.isolated }
 

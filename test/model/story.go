@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -21,12 +22,24 @@ func (m *Model) opening() string {
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}
+	if m.From != usualVersion {
+		line += " version=" + versions[m.From]
+	}
 	line += " tls=Disabled"
+	if m.minors {
+		line += " upgrade=Step"
+	}
 	if m.Ready {
 		line += " ready"
 	}
 	if m.Young {
 		line = "etcd connected=5s\n----\n\n" + line
+	}
+	if slices.Contains(m.Versions, unpullable) {
+		line = "image bad=" + image(unpullable) + "\n----\n\n" + line
+	}
+	if slices.Contains(m.Templates, unplaced) {
+		line = "node unplaced=" + template(unplaced) + "\n----\n\n" + line
 	}
 	return line + "\n----\n\n"
 }
@@ -68,7 +81,12 @@ func (m *Model) words(a action, after *state) string {
 	case versionEdited:
 		return "edit version=" + versions[after.live.parent.version]
 	case templateEdited:
-		return "edit priority-class=" + template(after.live.parent.template)
+		return "edit priority-class=" + template(a.x)
+	case badTakenBack:
+		if a.x == aTemplate {
+			return "edit priority-class=" + template(after.live.parent.template)
+		}
+		return "edit version=" + versions[after.live.parent.version]
 	}
 	return strings.ReplaceAll(words[a.deed], "NAME", member)
 }

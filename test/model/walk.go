@@ -69,6 +69,12 @@ func (m *Model) recover(s *state) (broken []string) {
 	for n := range s.lost.all {
 		m.reboot(s, n)
 	}
+	if s.live.parent.template == unplaced {
+		m.takeBack(s, aTemplate)
+	}
+	if s.live.parent.version == unpullable {
+		m.takeBack(s, aVersion)
+	}
 	canonical(s)
 	return append(broken, m.settle(s)...)
 }
