@@ -418,7 +418,8 @@ func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
 			return crashes, broken
 		}
 	}
-	if s.removed.has(n) || m.minors && s.tooOld(p.version) {
+	joining := s.data[n] == behind && s.lowered != 0 // nobody joins during a downgrade
+	if s.removed.has(n) || joining || m.minors && s.tooOld(p.version) {
 		return crashes, broken
 	}
 	s.running, s.proc[n] = s.running.with(n), p.version

@@ -152,8 +152,10 @@ func (m *Model) converged(s *state) bool {
 	if !quiet || !v.settled {
 		return false
 	}
+	refused := v.rule == "Upgrade" // and a person has to decide
 	for n := range s.voters.all {
-		if p := &s.live.pods[n]; p.version != s.live.parent.version || p.template != s.live.parent.template || s.proc[n] != p.version {
+		p := &s.live.pods[n]
+		if p.version != s.live.parent.version && !refused || p.template != s.live.parent.template || s.proc[n] != p.version {
 			return false
 		}
 	}

@@ -18,8 +18,8 @@ var (
 	seed  = flag.Uint64("seed", 1, "of the random steps")
 )
 
-// none is nothing that a spec may be edited to.
-var none = []uint8{}
+// noEdits is nothing that a spec may be edited to.
+var noEdits = []uint8{}
 
 // worlds are what is searched. A search that ends has seen every state that its budgets allow.
 var worlds = []struct {
@@ -27,8 +27,8 @@ var worlds = []struct {
 	model Model
 	deep  bool
 }{
-	{"a new cluster, one fault and one edit of its size or template", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: none}, false},
-	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: none}, false},
+	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
+	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, false},
 	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
