@@ -155,6 +155,7 @@ func owned(n int, uid types.UID, leaving bool) metav1.ObjectMeta {
 func claimObject(n int, c *claim) *corev1.PersistentVolumeClaim {
 	o := &corev1.PersistentVolumeClaim{ObjectMeta: owned(n, claimUID(n, c.uid), c.deleting)}
 	o.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: oneGi}
+	o.Status.Phase, o.Status.Capacity = corev1.ClaimBound, o.Spec.Resources.Requests
 	return o
 }
 
