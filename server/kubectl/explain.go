@@ -77,6 +77,10 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
 func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) error {
+	if e.finalizing && hooks.Protected(e.o.Cluster) {
+		e.finalizing = false
+		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked after as before")
+	}
 	if e.finalizing {
 		e.d.Children, e.finalized = hooks.Finalize(e.o)
 		e.d.Status = e.o.Cluster.Status

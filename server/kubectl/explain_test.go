@@ -103,6 +103,12 @@ func TestExplainDeletion(t *testing.T) {
 	s := k.explained(healthy())
 	assert.Contains(t, s["DELETION"], "Quorate lets it go: yes.")
 	assert.NotContains(t, s["OBJECTS IN KUBERNETES"], "delete")
+
+	within(k.cluster, "spec")["deletionProtection"] = true
+	s = k.explained(healthy())
+	assert.Contains(t, s["KEEP IN MIND"], "its deletion waits for spec.deletionProtection")
+	assert.NotContains(t, s, "DELETION")
+	assert.Contains(t, s, "SAYS")
 }
 
 // TestExplainRefusal: what the server would refuse is said in its words.
