@@ -20,11 +20,12 @@ func Decide(o Observation) Decision {
 			continue
 		}
 		because := Because{Rule: r.Name, Message: said.message}
+		v.run = or(said.run, v.run)
 		return Decision{
 			Step:        said.step,
 			Children:    children(v, said),
 			Status:      status(v, because, said.settled),
-			ResyncAfter: said.resync,
+			ResyncAfter: v.wake(said.resync),
 			Because:     because,
 		}
 	}

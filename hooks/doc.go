@@ -29,6 +29,8 @@
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
+//	alarms.go       etcd's alarms: data that differs between members, databases that are full
+//	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	storage.go      how members come to larger volumes, and to others
@@ -45,7 +47,7 @@
 //	S3   one membership change at a time
 //	S4   members join as learners; never as voters, after the bootstrap
 //	S5   only a learner that answered in this call, has caught up and has its volume is promoted, once an entry of the leader has reached it
-//	S6   a member is removed only when the target is smaller, its data is lost, or it is dead for too long; never the last voter; the leader last
+//	S6   a member is removed only when the target is smaller, its data is lost or proven corrupt, or it is dead for too long; never the last voter; the leader last
 //	S7   a claim is deleted only with a linearizable member list in hand that omits its member, and only if it is ours
 //	S8   one bootstrap per epoch; the cluster ID never changes within one
 //	S9   member names, peer URLs and IDs are never reused

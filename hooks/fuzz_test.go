@@ -247,6 +247,46 @@ var mishaps = []func(o *Observation, n int){
 	onPod(func(p *corev1.Pod) { speak(p, "--peer-cert-file=", "--unknown=") }),
 	onRecord(func(a map[string]string, _ int) { a[AnnotationReaddressed] = "demo-1,,rubbish" }),
 
+	// Alarms, and the databases' sizes.
+	onAlarms(AlarmNoSpace, func(n int) uint64 { return uint64(n) }),
+	onAlarms(AlarmCorrupt, func(n int) uint64 { return uint64(n) }),
+	onAlarms(AlarmCorrupt, func(int) uint64 { return math.MaxUint64 }),
+	trusting(func(h *Health, n int) { h.Hash = &Hash{Revision: 7, Value: uint32(n / 7)} }),
+	trusting(func(h *Health, n int) { h.Hash = &Hash{Revision: int64(n), CompactRevision: int64(n / 2), Value: 1} }),
+	func(o *Observation, n int) {
+		for name, h := range o.Health {
+			h.Hash = &Hash{Revision: 7, CompactRevision: 3, Value: 1}
+			if name == MemberName("demo", n) {
+				h.Hash.Value = 2
+			}
+			o.Health[name] = h
+		}
+	},
+	trusting(func(h *Health, n int) {
+		h.DBSize, h.DBSizeInUse, h.Revision = int64(n)*100<<20, int64(n)*50<<20, int64(n)
+	}),
+	trusting(func(h *Health, _ int) { h.DBSize, h.DBSizeInUse, h.Revision = math.MaxInt64, math.MinInt64, -1 }),
+	func(o *Observation, n int) { everyDatabase(o, 800<<20, int64(n)*90<<20) },
+	func(o *Observation, _ int) { o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff },
+	func(o *Observation, _ int) { o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"} },
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{
+			Schedule: []string{"", "* * * * *", "0 3 * * 0", "0 0 30 2 *", "rubbish", "TZ=", "TZ=Europe/Paris 0 3 * * *", "*/0 * * * *", "1-59/9223372036854775807 * * * *", "@every 1s"}[n],
+		}
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *", FragmentationRatio: new(float64(n - 3)), MinReclaim: quantity("-1")}
+	},
+	inARun(v1alpha1.TriggerRequest),
+	inARun(v1alpha1.TriggerSchedule),
+	inARun(v1alpha1.TriggerNoSpace),
+	func(o *Observation, n int) {
+		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: MemberName("demo", n), DBSize: 1 << 30}, Because: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
+	},
+	func(o *Observation, n int) {
+		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Because: "NoSpace", Err: []string{"", "no answer in time"}[n%2]}
+	},
+
 	// Users and roles.
 	func(o *Observation, n int) {
 		all := ""
@@ -262,6 +302,32 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, _ int) {
 		o.Taken = &Outcome{Step: Authorize{}, Err: "refused", Passwords: map[string]string{"ops": "1"}}
 	},
+}
+
+func onAlarms(kind string, of func(n int) uint64) func(*Observation, int) {
+	return func(o *Observation, n int) {
+		if o.Etcd != nil {
+			o.Etcd.Alarms = append(o.Etcd.Alarms, Alarm{MemberID: of(n), Kind: kind})
+		}
+	}
+}
+
+// everyDatabase makes all of them so large.
+func everyDatabase(o *Observation, size, inUse int64) {
+	for name, h := range o.Health {
+		h.DBSize, h.DBSizeInUse, h.Revision = size, inUse, 100
+		o.Health[name] = h
+	}
+}
+
+// inARun lets a run of defragmentation be under way.
+func inARun(trigger v1alpha1.DefragmentationTrigger) func(*Observation, int) {
+	return func(o *Observation, n int) {
+		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
+			Trigger: trigger, Started: metav1.NewTime(now.Add(-time.Minute)), Last: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
+			Done: []string{MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n), Request: "before",
+		}
+	}
 }
 
 // speak changes the words of the flags that a pod was made with.
@@ -386,6 +452,7 @@ func shuffle(o Observation, seed []byte) {
 	r := rand.New(rand.NewPCG(h.Sum64(), 0))
 	if o.Etcd != nil {
 		mix(r, o.Etcd.Members)
+		mix(r, o.Etcd.Alarms)
 	}
 	mix(r, o.Cluster.Status.Conditions)
 	for _, name := range slices.Sorted(maps.Keys(o.Children.Pods)) {
@@ -476,7 +543,7 @@ func comesToRest(t *testing.T, o Observation) Observation {
 // quietWhenConverged: nothing asks again, and neither time nor traffic changes a byte.
 func quietWhenConverged(t *testing.T, o Observation) {
 	d := Decide(o)
-	if d.Because.Rule != "Converged" {
+	if d.Because.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil { // with a schedule, time brings what to do
 		return
 	}
 	o.Now = o.Now.Add(time.Hour)

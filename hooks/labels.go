@@ -50,6 +50,8 @@ const (
 	AnnotationFlagsFor = domain + "flags-for"
 	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
 	AnnotationExchanged = domain + "exchanged"
+	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not had before.
+	AnnotationDefragment = domain + "defragment"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )

@@ -75,7 +75,7 @@ type Membership struct {
 
 // Alarm is one that a member has raised.
 type Alarm struct {
-	// MemberID of whoever raised it.
+	// MemberID of whom it is about. 0 is nobody in particular: the keys differ between members, and etcd can't tell whose are wrong.
 	MemberID uint64
 	// Kind is AlarmNoSpace or AlarmCorrupt.
 	Kind string
@@ -187,12 +187,13 @@ type (
 	// Compact drops all revisions of keys before this one.
 	Compact struct{ Revision int64 }
 	// Defragment gives the free space of a member's database back to its file system. The member answers nothing meanwhile. It goes on
-	// in etcd when the call has to end before.
+	// in etcd when the call has to end before. DBSize is that of the member before, for the account of what was reclaimed.
 	Defragment struct {
-		ID   uint64
-		Name string
+		ID     uint64
+		Name   string
+		DBSize int64
 	}
-	// Disarm ends an alarm. Name is empty for a member that is no longer listed.
+	// Disarm ends an alarm. Name is empty for a member that is no longer listed. ID 0 is etcd's word for nobody in particular.
 	Disarm struct {
 		ID         uint64
 		Name, Kind string

@@ -3,6 +3,8 @@ package hooks
 import (
 	"fmt"
 	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Rule is one line of the decision. Decide asks the rules in order, and the first that applies decides.
@@ -29,6 +31,8 @@ type verdict struct {
 	version string
 	// snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
 	snapshotted bool
+	// run is what the status is to say of a run of defragmentation; nil leaves it.
+	run *v1alpha1.DefragmentationStatus
 	// settled is true when there is nothing left to do.
 	settled bool
 	resync  time.Duration
@@ -60,8 +64,8 @@ var Rules = []Rule{
 	{"Blind", "Without an answer from a quorum nothing is changed; pods are only brought back (S11).", blind},
 
 	{"Elect", "While no leader is known nothing is changed.", elect},
-	{"Corrupt", "While a member reports corrupt data nothing is changed: a person decides which data is right.", corrupt},
 	{"Mark", "Before a member's last trace goes, its number is recorded as used (S9).", mark},
+	{"Corrupt", "While members' data differs (alarm CORRUPT) nobody joins and nothing else is changed; a voter that a quorum of equal hashes proves wrong is replaced, and without that proof a person decides (S6).", corrupt},
 	{"LearnerLost", "A learner whose data is gone is removed; the next one gets a new name (S9, S10).", learnerLost},
 	{"LearnerSurplus", "A learner that is no longer wanted is removed, and on Memory one that was made from an outdated template.", learnerSurplus},
 	{"Promote", "A learner that answered in this call, has caught up and has its volume becomes a voter (S5).", promote},
@@ -80,9 +84,11 @@ var Rules = []Rule{
 	{"Heal", "All members are there, but not all of them serve.", heal},
 	{"Roll", "Members that are not as the spec wants them are restarted one at a time, the leader last; a member that does not come back stops that (S2, S19).", roll},
 	{"Readdress", "Once everybody can dial by TLS, one voter after the other is listed with its https URL, and restarted before the next (S4).", readdress},
-	{"Alarm", "An alarm that etcd has raised is cleared by a person in this release.", alarm},
+	{"NoSpace", "Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a time, and the alarm is disarmed once all are below 90 %; every ten minutes at most.", noSpace},
+	{"Defragment", "By a schedule or when asked, members give free space back to the file system, one at a time and the leader last, while all serve (S2).", defragment},
 	{"Upgrade", "The next version on the way to the wanted one, a minor version at a time, is recorded once all members run the one before; downwards by etcd's own protocol (S18).", upgrade},
 	{"Resize", "Volumes grow to the wanted size beside everything else, all at once; their members are restarted when they have.", resize},
+	{"Full", "An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or for less data.", full},
 	{"VolumePending", "Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, their members are succeeded by new ones while the data fits.", volumePending},
 	{"Converged", "The cluster is as the spec wants it.", converged},
 }

@@ -19,18 +19,6 @@ func elect(v *view) *verdict {
 	return &verdict{message: "waiting for the members to elect a leader", resync: soon}
 }
 
-func corrupt(v *view) *verdict {
-	if who := v.alarmed("CORRUPT"); len(who) > 0 {
-		return &verdict{message: fmt.Sprintf("%s reports corrupt data (alarm CORRUPT); nothing is changed: see Corrupt in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}
-	}
-	return nil
-}
-
-// alarmed are the members that have raised this alarm.
-func (v *view) alarmed(kind string) []string {
-	return names(filter(v.members, func(m *member) bool { return slices.Contains(m.health.Alarms, kind) }))
-}
-
 func learnerLost(v *view) *verdict {
 	l := v.learner()
 	if l == nil || l.name == "" {
@@ -292,13 +280,18 @@ func (v *view) retire(m *member, why string) *verdict {
 	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.name))
 }
 
-// handOver gives the leadership to the serving voter that has come furthest; to one that is to be restarted or replaced itself only when
-// there is no other.
+// handOver gives the leadership to the serving voter that has come furthest; to one that is to be restarted or replaced itself, or whose
+// data is proven wrong, only when there is no other.
 func (v *view) handOver(from *member) Step {
 	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })
-	lasting := filter(heirs, func(o *member) bool { return v.renewal(o) == nil })
-	if len(lasting) > 0 {
-		heirs = lasting
+	wrong := v.evidence().wrong
+	for _, better := range []func(*member) bool{
+		func(o *member) bool { return !slices.Contains(wrong, o) },
+		func(o *member) bool { return v.renewal(o) == nil },
+	} {
+		if some := filter(heirs, better); len(some) > 0 {
+			heirs = some
+		}
 	}
 	heir := slices.MaxFunc(heirs, func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
 	return MoveLeader{To: heir.ID, Name: heir.name}

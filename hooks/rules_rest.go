@@ -32,13 +32,6 @@ func readdress(v *view) *verdict {
 	return nil
 }
 
-func alarm(v *view) *verdict {
-	if who := v.alarmed("NOSPACE"); len(who) > 0 {
-		return &verdict{message: fmt.Sprintf("%s has no space left (alarm NOSPACE): etcd refuses writes; see NOSPACE in docs/failure-modes.md", strings.Join(who, ", ")), resync: patience}
-	}
-	return nil
-}
-
 func converged(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter")), settled: true}
 }

@@ -109,6 +109,9 @@ func advice(v *view) string {
 	if why := unfenceable(v); why != "" {
 		all = append(all, why)
 	}
+	if why := v.scheduleAdvice(); why != "" {
+		all = append(all, why)
+	}
 	return strings.Join(all, "; ")
 }
 

@@ -41,7 +41,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 		}
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
-	s.TLS, s.Auth = tlsStatus(v), authStatus(v)
+	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
 	s.History = history(v, because)
 	s.Conditions = conditions(v, because, settled, s.Auth)
 	return s
@@ -215,6 +215,11 @@ func troubles(v *view, because Because) []string {
 		}
 		if len(m.health.Alarms) > 0 {
 			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.health.Alarms, " and ")))
+		}
+	}
+	for _, a := range append(v.alarms(AlarmNoSpace), v.alarms(AlarmCorrupt)...) {
+		if !v.listed(a.MemberID) {
+			list = append(list, fmt.Sprintf("%s has the alarm %s", v.named([]Alarm{a}), a.Kind))
 		}
 	}
 	return list

@@ -65,7 +65,14 @@ func (j *judgement) step() {
 	if j.v.Etcd == nil {
 		return
 	}
+	j.whileCorrupt()
 	switch s := j.d.Step.(type) {
+	case Compact:
+		j.compact(s)
+	case Defragment:
+		j.defragment(s)
+	case Disarm:
+		j.disarm(s)
 	case AddLearner:
 		j.addLearner(s)
 	case Promote:
@@ -138,11 +145,12 @@ func (j *judgement) remove(s Remove) {
 	voters := j.v.voters
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
-	j.require(lost || len(voters) > j.v.replicas, "S6", "%s, which is neither lost nor above the wanted number", s)
+	wrong := j.provenWrong(m)
+	j.require(lost || wrong || len(voters) > j.v.replicas, "S6", "%s, which is neither lost nor proven wrong nor above the wanted number", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
-	j.require(!m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
+	j.require(wrong || !m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 }

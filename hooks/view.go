@@ -30,7 +30,8 @@ type view struct {
 	lacking  []string // which certificates are not in order, and why
 	// estranged says which certificate from others running members don't take, and what to do; empty for none
 	estranged string
-	serves    string // identifies the certificates that members are to show
+	serves    string                          // identifies the certificates that members are to show
+	run       *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
 }
 
 // member is one entry of etcd's list with what belongs to it.
@@ -84,6 +85,7 @@ func newView(o Observation) *view {
 	v.leaves = leaves(o.Cluster)
 	v.lacking, v.serves = v.findLacking(), v.served()
 	v.estranged = v.findEstranged()
+	v.run = v.account()
 	return v
 }
 

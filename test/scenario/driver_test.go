@@ -46,13 +46,14 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none
+	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete": (*story).delete, // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":  (*story).claim,  // claim grow=demo-1 size=3Gi: kubectl edit
 	"secret": (*story).secret, // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
 	"status": (*story).status, // status wipe
 	"fence":  (*story).fence,  // fence member=demo-1,demo-2 | fence: kubectl annotate
-	"write":  (*story).write,  // write n=10: clients write
+	"write":  (*story).write,  // write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a person compacts
+	"defrag": (*story).defrag, // defrag now=1: kubectl annotate
 
 	// what happens
 	"kill":    fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
@@ -65,7 +66,8 @@ var verbs = map[string]func(*story, args) string{
 	"image":   (*story).image,                                             // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
-	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | space=out | db=900 used=100 (MiB)
+	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
+	"corrupt": (*story).corrupt,                                           // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | healed
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
 	"tick":    (*story).tick,                                              // tick 30s: time passes
@@ -81,6 +83,7 @@ var verbs = map[string]func(*story, args) string{
 	"two-syncs":    (*story).twoSyncs,     // two overlapping calls, both carrying out their step, both applied
 	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
 	"check":        (*story).check,        // how things are
+	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"certificates": (*story).certificates, // which there are, and whom the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
@@ -193,6 +196,7 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("priority-class") {
 		spec.PriorityClassName = a["priority-class"]
 	}
+	changeSpace(spec, a)
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
 	}
@@ -233,6 +237,30 @@ func (s *story) volumes(a args) string {
 	return ""
 }
 
+func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
+	if a.has("compaction") {
+		spec.Options.AutoCompaction.Mode = v1alpha1.AutoCompactionMode(a["compaction"])
+	}
+	if a.has("quota") {
+		spec.Options.QuotaBackendBytes = new(bytes(a["quota"]))
+	}
+	if !a.has("schedule") {
+		return
+	}
+	d := &v1alpha1.Defragmentation{Schedule: strings.ReplaceAll(a["schedule"], "_", " ")}
+	if a.has("ratio") {
+		ratio, err := strconv.ParseFloat(a["ratio"], 64)
+		if err != nil {
+			panic(err)
+		}
+		d.FragmentationRatio = &ratio
+	}
+	if a.has("reclaim") {
+		d.MinReclaim = new(resource.MustParse(a["reclaim"]))
+	}
+	spec.Maintenance.Defragmentation = d
+}
+
 func (s *story) secret(a args) string {
 	life := 1000 * time.Hour
 	if a.has("life") {
@@ -271,6 +299,19 @@ func (s *story) delete(a args) string {
 	return ""
 }
 
+func (s *story) defrag(a args) string {
+	s.w.Annotate(hooks.AnnotationDefragment, a["now"])
+	return ""
+}
+
+func bytes(text string) int64 {
+	if text == "" {
+		return 0
+	}
+	q := resource.MustParse(text)
+	return q.Value()
+}
+
 func (s *story) status(args) string { s.w.WipeStatus(); return "" }
 
 func (s *story) fence(a args) string {
@@ -279,6 +320,16 @@ func (s *story) fence(a args) string {
 }
 
 func (s *story) write(a args) string {
+	if a.has("compact") {
+		s.w.Compact()
+		return ""
+	}
+	if !a.has("n") && len(a) > 0 {
+		if err := s.w.Fill(bytes(a["data"]), bytes(a["over"]), bytes(a["deleted"])); err != nil {
+			return err.Error() + "\n"
+		}
+		return ""
+	}
 	if !s.w.Write(a.number("n", 1)) {
 		return "no leader\n"
 	}
@@ -345,12 +396,23 @@ func (s *story) etcd(a args) string {
 		s.w.CatchUp(a["caught-up"])
 	case a.has("leader"):
 		s.w.Lead(a["leader"])
-	case a.has("space"):
-		s.w.Etcd.NoSpace = a["space"] == "out"
+	case a.has("defragmentation"):
+		s.w.Etcd.DefragmentPasses = a.number("defragmentation", 0)
 	case a.has("db"):
 		s.w.Etcd.DBSize, s.w.Etcd.DBInUse = int64(a.number("db", 0))<<20, int64(a.number("used", a.number("db", 0)))<<20
 	case a.has("connected"):
 		s.w.Etcd.ConnectedFor = duration(a["connected"])
+	}
+	return ""
+}
+
+func (s *story) corrupt(a args) string {
+	if a.has("pod") {
+		s.w.Corrupt(a["pod"], uint32(a.number("as", 1)))
+	}
+	if a.has("checks") {
+		s.w.Etcd.HashChecks = true
+		s.w.CheckHashes()
 	}
 	return ""
 }
@@ -528,7 +590,7 @@ func (s *story) stabilize(a args) string {
 		b.WriteString(s.next())
 		s.w.Pass()
 		s.w.Now = s.w.Now.Add(time.Second)
-		if still++; s.w.Changes+s.w.Writes != before {
+		if still++; s.w.Changes+s.w.Writes != before || s.pauses() {
 			still = 0
 		}
 		s.w.Now = s.w.Now.Add(time.Duration(still) * 2 * time.Second)
@@ -540,6 +602,11 @@ func (s *story) stabilize(a args) string {
 		}
 	}
 	return b.String()
+}
+
+// pauses reports whether a run of defragmentation is under way: it pauses for longer than that.
+func (s *story) pauses() bool {
+	return s.w.Cluster() != nil && s.w.Cluster().Status.Phase == "Defragment"
 }
 
 // next is one call, told only when it does or says something new.

@@ -48,6 +48,39 @@ func (s *story) check(args) string {
 	return b.String()
 }
 
+// space is how large the databases of running members are, the alarms, and what the status says of defragmentation.
+func (s *story) space(args) string {
+	var b strings.Builder
+	for _, pod := range s.w.Pods() {
+		if size, inUse, runs := s.w.Database(pod.Name); runs {
+			fmt.Fprintf(&b, "%s: %s, %s in use\n", pod.Name, mebibytes(size), mebibytes(inUse))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
+		for _, a := range s.w.Etcd.Clusters[id].Alarms {
+			fmt.Fprintf(&b, "alarm %s of %x\n", a.Kind, a.MemberID)
+		}
+	}
+	d := s.w.Cluster().Status.Defragmentation
+	if d == nil {
+		return b.String()
+	}
+	clock := func(t metav1.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return t.UTC().Format("2 15:04:05")
+	}
+	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request, clock(d.Started), clock(d.Finished), d.Compacted, d.Done)
+	if d.Reclaimed != nil {
+		b.WriteString(", reclaimed " + mebibytes(d.Reclaimed.Value()))
+	}
+	fmt.Fprintf(&b, ", next %s\n", clock(d.Next))
+	return b.String()
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
 // certificates are the Secrets, and whom each running member trusts: in clients, and where that differs, in peers.
 func (s *story) certificates(args) string {
 	var lines []string

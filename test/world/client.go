@@ -73,6 +73,7 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 			health[e.Name] = hooks.Health{Err: etcdops.ErrStranger.Error()}
 		}
 	}
+	c.tellHashes(list, health)
 	c.seen = append(c.seen, sight{list, health})
 	return list, health
 }
@@ -87,6 +88,8 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case c.w.Net.Strangers[ip]: // with a certificate of the same authority, if any
 		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
+	case runs && proc.Busy > 0:
+		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
 		return hooks.Health{Err: errRefused.Error()}
 	}
@@ -98,14 +101,12 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
 	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
-		DBSize: c.w.Etcd.DBSize, DBSizeInUse: c.w.Etcd.DBInUse, Certificate: h.Certificate, Trusts: h.Trusts}
+		Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
 	}
 	c.w.tellVersion(&h, pod, cluster)
-	if c.w.Etcd.NoSpace {
-		h.Alarms = []string{"NOSPACE"}
-	}
+	c.w.tellSpace(&h, d)
 	return h
 }
 
@@ -141,7 +142,7 @@ func (c *client) list(clusterID uint64) *hooks.Membership {
 	}
 	members := slices.Clone(cluster.Members)
 	slices.SortFunc(members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members}
+	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members, Alarms: slices.Clone(cluster.Alarms)}
 }
 
 // belongs reports whether whoever answered is the member that we meant to ask.
@@ -184,6 +185,7 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 	}
 	err := c.carryOut(cluster, step)
 	c.w.Oracle.afterStep(c.w, cluster, step)
+	c.w.Oracle.afterMaintenance(c.w, cluster, step)
 	return err
 }
 
@@ -203,8 +205,9 @@ func (c *client) executor(step hooks.Step, on *hooks.Membership, endpoints []hoo
 	return slices.ContainsFunc(endpoints, func(e hooks.Endpoint) bool {
 		h := c.status(e)
 		remove, removes := step.(hooks.Remove)
+		defragment, defragments := step.(hooks.Defragment)
 		switch {
-		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID:
+		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID, defragments && defragment.ID != h.MemberID:
 			return false
 		}
 		switch step.(type) {
@@ -244,6 +247,11 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 		cluster, err = c.w.enableDowngrade(cluster, s.Version)
 	case hooks.CancelDowngrade:
 		cluster.Downgrade = 0
+	case hooks.Defragment:
+		_, err = c.maintain(cluster, step)
+		return err
+	default:
+		cluster, err = c.maintain(cluster, step)
 	}
 	if err != nil {
 		return err

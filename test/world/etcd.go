@@ -23,10 +23,14 @@ type Etcd struct {
 	LearnerPace int
 	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in etcd).
 	ConnectedFor time.Duration
-	// DBSize and DBInUse of every member's database, in bytes.
+	// DBSize and DBInUse of every member's database, in bytes, whatever they hold; 0 for what they do.
 	DBSize, DBInUse int64
-	// NoSpace: the alarm NOSPACE is raised.
+	// NoSpace: every member says of itself that it has raised the alarm NOSPACE, and the cluster knows of none. (The model's.)
 	NoSpace bool
+	// DefragmentPasses is how many passes a defragmentation takes: its answer does not come in time then.
+	DefragmentPasses int
+	// HashChecks: the leader compares the members' hashes at every pass.
+	HashChecks bool
 	// LoseReply lets the next step be carried out, and its answer be lost.
 	LoseReply bool
 }
@@ -45,6 +49,11 @@ type Cluster struct {
 	Agreed, Downgrade int
 	// OldLog is up to which entry etcd 3.5 has written.
 	OldLog uint64
+	// Revision of the keys, and up to which they were compacted.
+	Revision, Compacted int64
+	// Live is how many bytes the keys take, Old their history.
+	Live, Old int64
+	Alarms    []hooks.Alarm
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
 }
@@ -58,6 +67,10 @@ type Dir struct {
 	Snapshot uint64
 	// Behind is how many more passes the learner takes to catch up.
 	Behind int
+	// Held is how many bytes of keys and history it holds, File how large its database is; 0 for that of an empty one.
+	Held, File int64
+	// Rot is not 0 when it holds something else than what was agreed.
+	Rot uint32
 }
 
 // Proc is a running etcd.
@@ -73,6 +86,8 @@ type Proc struct {
 	Image, Version string
 	// TLS is whether it listens to its peers by TLS.
 	TLS bool
+	// Busy is for how many more passes it defragments its database, and answers nobody.
+	Busy int
 }
 
 // container is the ID of the container that it runs in: another one for each start.
@@ -192,6 +207,10 @@ func (c Cluster) with(m hooks.Member) Cluster {
 
 // TickEtcd lets every cluster elect, replicate and publish.
 func (w *World) TickEtcd() {
+	w.defragmentOn()
+	if w.Etcd.HashChecks {
+		w.CheckHashes()
+	}
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		w.expel(w.Etcd.Clusters[id])
 		w.elect(id)
@@ -288,15 +307,25 @@ func (w *World) replicate(id uint64, pace bool) {
 		case m.Learner && d.Behind > 0:
 		default:
 			if d.Index == 0 {
-				d.Snapshot = w.behindSnapshot(c, d)
+				d.Snapshot, d.Rot = w.behindSnapshot(c, d), w.rotOf(c)
 			}
 			d.Index = c.Commit
+			d = d.holding(c.Live + c.Old)
 			if d.Index-d.Snapshot >= snapshotCount {
 				d.Snapshot = d.Index
 			}
 		}
 		w.storeDir(place, d)
 	}
+}
+
+// rotOf is what is wrong with the leader's data: whoever joins copies it. The initial members have none to copy.
+func (w *World) rotOf(c Cluster) uint32 {
+	pod, runs := w.running(c.ID, c.Leader)
+	if !runs {
+		return 0
+	}
+	return w.Dirs[w.Procs[pod].Dir].Rot
 }
 
 // publish lets members that follow a leader for the first time say their names and client URLs.
@@ -315,11 +344,12 @@ func (w *World) publish(id uint64) {
 	}
 }
 
-// Write lets clients write n keys; false when there is no leader to take them.
+// Write lets clients write n keys; false when there is no leader to take them, or an alarm.
 func (w *World) Write(n int) bool {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		if c := w.Etcd.Clusters[id]; w.leads(c) {
+		if c := w.Etcd.Clusters[id]; w.leads(c) && len(c.Alarms) == 0 {
 			c.Commit += uint64(n)
+			c.Revision += int64(n)
 			w.store(c)
 			w.replicate(id, false)
 			return true
@@ -363,6 +393,9 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		w.storeDir(place, d)
 	}
 	if why := w.unfitVersion(pod, d); why != "" {
+		return why
+	}
+	if why := w.differs(pod, d); why != "" {
 		return why
 	}
 	if slices.Contains(w.Etcd.Clusters[d.Cluster].Removed, d.Member) {

@@ -92,7 +92,7 @@ func New() *World {
 		BadImages: map[string]bool{},
 
 		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{},
-		Etcd:   Etcd{Clusters: map[uint64]Cluster{}, DBSize: 1 << 20, DBInUse: 1 << 19},
+		Etcd:   Etcd{Clusters: map[uint64]Cluster{}},
 		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
 		Oracle: newOracle(),
 	}

@@ -53,6 +53,7 @@ type Defragmentation struct {
 	// etcd.quorate.dev/defragment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^$|^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
 	Schedule string `json:"schedule,omitempty"`
 
 	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between 0 and 1.
@@ -68,8 +69,26 @@ type Defragmentation struct {
 	MinReclaim *resource.Quantity `json:"minReclaim,omitempty"`
 }
 
-// DefragmentationStatus is about a run of defragmentation: the one under way, or the last.
+// DefragmentationTrigger is what began a run of defragmentation.
+// +kubebuilder:validation:Enum=Schedule;Request;NoSpace
+type DefragmentationTrigger string
+
+const (
+	// TriggerSchedule is spec.maintenance.defragmentation.schedule.
+	TriggerSchedule DefragmentationTrigger = "Schedule"
+	// TriggerRequest is the annotation etcd.quorate.dev/defragment.
+	TriggerRequest DefragmentationTrigger = "Request"
+	// TriggerNoSpace is etcd's alarm NOSPACE.
+	TriggerNoSpace DefragmentationTrigger = "NoSpace"
+)
+
+// DefragmentationStatus is about a run of defragmentation: the one under way, or the last. Without it a run is only repeated, or begins
+// sooner.
 type DefragmentationStatus struct {
+	// Trigger is what began the run.
+	// +optional
+	Trigger DefragmentationTrigger `json:"trigger,omitempty"`
+
 	// Started is when the run began.
 	// +optional
 	Started metav1.Time `json:"started,omitzero"`
@@ -78,9 +97,14 @@ type DefragmentationStatus struct {
 	// +optional
 	Finished metav1.Time `json:"finished,omitzero"`
 
-	// Request is the value of the annotation that asked for the run; empty for one by schedule.
+	// Request is the value of the annotation etcd.quorate.dev/defragment that was last answered with a run. Another value asks for
+	// another run.
 	// +optional
 	Request string `json:"request,omitempty"`
+
+	// Compacted is the revision that the keys were compacted to, in a run for want of space.
+	// +optional
+	Compacted int64 `json:"compacted,omitempty"`
 
 	// Done are the members that the run has defragmented.
 	// +optional
@@ -90,6 +114,10 @@ type DefragmentationStatus struct {
 	// Last is when a member was last defragmented: the next one follows after a pause.
 	// +optional
 	Last metav1.Time `json:"last,omitzero"`
+
+	// Before is the size of the database of the last of done, while that member has not said yet what it is now.
+	// +optional
+	Before *resource.Quantity `json:"before,omitempty"`
 
 	// Reclaimed is what the run has given back to the file systems, all members together.
 	// +optional

@@ -174,6 +174,11 @@ func (in *DefragmentationStatus) DeepCopyInto(out *DefragmentationStatus) {
 		copy(*out, *in)
 	}
 	in.Last.DeepCopyInto(&out.Last)
+	if in.Before != nil {
+		in, out := &in.Before, &out.Before
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	if in.Reclaimed != nil {
 		in, out := &in.Reclaimed, &out.Reclaimed
 		x := (*in).DeepCopy()

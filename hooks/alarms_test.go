@@ -1,0 +1,190 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// hashed is a cluster with the alarm CORRUPT of this member, whose voters have these hashes; 0 for none.
+func hashed(accused uint64, hashes ...uint32) Observation {
+	o := serve(len(hashes))
+	o.Etcd.Alarms = []Alarm{{MemberID: accused, Kind: AlarmCorrupt}}
+	for i, value := range hashes {
+		if value == 0 {
+			continue
+		}
+		name := MemberName("demo", i)
+		h := o.Health[name]
+		h.Hash = &Hash{Revision: 100, CompactRevision: 50, Value: value}
+		o.Health[name] = h
+	}
+	return o
+}
+
+func rehash(o *Observation, name string, change func(*Hash)) {
+	h := o.Health[name]
+	hash := *h.Hash
+	change(&hash)
+	h.Hash = &hash
+	o.Health[name] = h
+}
+
+func TestCorruptNeedsProof(t *testing.T) {
+	former := uint64(77)
+	cases := []struct {
+		name  string
+		given Observation
+		step  Step
+	}{
+		{"a follower differs from two", hashed(2, 1, 9, 1), Remove{ID: 2, Name: "demo-1"}},
+		{"the leader differs from two", hashed(1, 9, 1, 1), MoveLeader{To: 2, Name: "demo-1"}},
+		{"nobody in particular is accused", hashed(0, 1, 1, 9), Remove{ID: 3, Name: "demo-2"}},
+		{"somebody else is accused than who differs", hashed(3, 1, 9, 1), Remove{ID: 2, Name: "demo-1"}},
+		{"two of five differ: followers first", hashed(1, 9, 1, 1, 8, 1), Remove{ID: 4, Name: "demo-3"}},
+		{"all three differ", hashed(0, 1, 2, 3), nil},
+		{"two of four differ", hashed(0, 1, 1, 2, 2), nil},
+		{"one of two differs", hashed(0, 1, 2), nil},
+		{"one differs, one says nothing", hashed(0, 1, 2, 0), nil},
+		{"nobody says anything", hashed(2, 0, 0, 0), nil},
+		{"all agree", hashed(2, 1, 1, 1), Disarm{ID: 2, Name: "demo-1", Kind: AlarmCorrupt}},
+		{"all agree, and nobody was accused", hashed(0, 1, 1, 1), Disarm{Kind: AlarmCorrupt}},
+		{"all that say something agree", hashed(2, 1, 0, 1), nil},
+		{"the accused has left", hashed(former, 1, 1, 1), Disarm{ID: former, Kind: AlarmCorrupt}},
+		{"the accused has left, one says nothing", hashed(former, 1, 1, 0), Disarm{ID: former, Kind: AlarmCorrupt}},
+		{"the accused has left, the rest differ", hashed(former, 1, 2), nil},
+		{"a single voter proves nothing by itself", hashed(1, 1), nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := Decide(c.given)
+			assert.Equal(t, "Corrupt", d.Because.Rule)
+			assert.Equal(t, c.step, d.Step, d.Because.Message)
+			assert.NoError(t, Verify(c.given, d))
+			assert.Equal(t, c.given.Cluster.Status.Members, d.Status.Members)
+		})
+	}
+}
+
+func TestHashesOfOtherRevisionsProveNothing(t *testing.T) {
+	o := hashed(2, 1, 9, 1)
+	rehash(&o, "demo-1", func(h *Hash) { h.CompactRevision = 40 })
+	d := Decide(o)
+	assert.Nil(t, d.Step)
+	assert.Contains(t, d.Because.Message, "demo-1 has the hash 00000009 at revision 100 since 40")
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestNobodyJoinsWhileDataIsCorrupt(t *testing.T) {
+	o := learnerAt(1000)
+	o.Etcd.Alarms = []Alarm{{Kind: AlarmCorrupt}}
+	assert.Nil(t, Decide(o).Step, "no promotion")
+
+	proven := hashed(2, 1, 9, 1)
+	addMember(&proven, 3, true)
+	list(&proven, "demo-3", CallsEnd)
+	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "4"
+	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(proven).Step, "the learner may have copied what is wrong")
+
+	grown := hashed(2, 1, 9, 1)
+	grown.Cluster.Spec.Replicas = new(int32(5))
+	d := Decide(grown)
+	d.Step = AddLearner{Name: "demo-3", PeerURL: PeerURL(grown.Cluster, "demo-3")}
+	assert.ErrorContains(t, Verify(grown, d), "while data is corrupt")
+	d.Step = Remove{ID: 3, Name: "demo-2"}
+	assert.ErrorContains(t, Verify(grown, d), "neither lost nor proven wrong")
+	d.Step = Disarm{ID: 2, Name: "demo-1", Kind: AlarmCorrupt}
+	assert.ErrorContains(t, Verify(grown, d), "2 hashes")
+}
+
+func TestTheHeirOfACorruptLeaderIsNotCorrupt(t *testing.T) {
+	o := hashed(0, 9, 8, 1, 1, 1)
+	ahead := o.Health["demo-1"]
+	ahead.RaftIndex += 100
+	o.Health["demo-1"] = ahead
+	v := newView(o)
+	assert.Equal(t, "demo-2", v.handOver(v.find("demo-0")).(MoveLeader).Name)
+}
+
+// spaceOut is a cluster of three with a quota of 768 MiB, the alarm NOSPACE, and databases of these sizes in MiB.
+func spaceOut(size, inUse int64) Observation {
+	o := serve(3)
+	everyDatabase(&o, size<<20, inUse<<20)
+	o.Etcd.Alarms = []Alarm{{MemberID: 2, Kind: AlarmNoSpace}}
+	return o
+}
+
+func recovering(o Observation, change func(*v1alpha1.DefragmentationStatus)) Observation {
+	o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Trigger: v1alpha1.TriggerNoSpace, Started: metav1.NewTime(now.Add(-time.Minute))}
+	change(o.Cluster.Status.Defragmentation)
+	return o
+}
+
+func TestNoSpace(t *testing.T) {
+	untouched := func(*v1alpha1.DefragmentationStatus) {}
+	compacted := func(s *v1alpha1.DefragmentationStatus) {
+		s.Compacted, s.Last = 100, metav1.NewTime(now.Add(-10*time.Second))
+	}
+	finished := func(s *v1alpha1.DefragmentationStatus) { compacted(s); s.Finished = metav1.NewTime(now) }
+	stale := func(s *v1alpha1.DefragmentationStatus) { finished(s); s.Started = metav1.NewTime(now.Add(-spaceEvery)) }
+	off := func(o Observation) Observation {
+		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
+		for _, p := range o.Children.Pods {
+			p.Annotations[AnnotationTemplate] = templateHash(&o.Cluster.Spec)
+		}
+		return o
+	}
+	cases := []struct {
+		name  string
+		given Observation
+		rule  string
+		step  Step
+	}{
+		{"below 90 %: disarm at once", spaceOut(600, 500), "NoSpace", Disarm{ID: 2, Name: "demo-1", Kind: AlarmNoSpace}},
+		{"it begins by being written down", spaceOut(770, 760), "NoSpace", nil},
+		{"history first", recovering(spaceOut(770, 760), untouched), "NoSpace", Compact{Revision: 100}},
+		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
+		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace", Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
+		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},
+		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "Full", nil},
+		{"compaction is off", off(spaceOut(770, 760)), "Full", nil},
+		{"compaction is off, and there is free space", off(spaceOut(770, 300)), "NoSpace", nil},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			d := Decide(c.given)
+			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			assert.Equal(t, c.step, d.Step, d.Because.Message)
+			assert.NoError(t, Verify(c.given, d))
+		})
+	}
+}
+
+func TestVerifyKnowsMaintenance(t *testing.T) {
+	o := spaceOut(770, 300)
+	d := Decide(o)
+	broken := func(o Observation, step Step) string {
+		d.Step = step
+		if err := Verify(o, d); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	require.Empty(t, broken(o, Defragment{ID: 2, Name: "demo-1"}))
+	assert.Contains(t, broken(o, Disarm{ID: 2, Name: "demo-1", Kind: AlarmNoSpace}), "not below 90 %")
+	assert.Contains(t, broken(o, Compact{Revision: 101}), "to which the leader has not come")
+	assert.Contains(t, broken(serve(3), Compact{Revision: 0}), "although there is space")
+
+	down := spaceOut(770, 300)
+	silence(&down, "demo-2")
+	assert.Contains(t, broken(down, Defragment{ID: 2, Name: "demo-1"}), "while demo-2 does not serve")
+	learner := learnerAt(500)
+	assert.Contains(t, broken(learner, Defragment{ID: 2, Name: "demo-1"}), "while there is a learner")
+	asked := recovering(serve(3), func(s *v1alpha1.DefragmentationStatus) { s.Trigger = v1alpha1.TriggerRequest })
+	assert.Contains(t, broken(asked, Defragment{ID: 1, Name: "demo-0"}), "which leads, before demo-1")
+}

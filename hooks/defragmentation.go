@@ -1,0 +1,254 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one member at a time, the
+// leader last, and a member at most once. What it has come to is in status.defragmentation and nowhere else, and it begins only when
+// that is written: a status that is lost or old repeats a member, or a run, and nothing worse.
+
+const (
+	// Between two members of a run: the first has caught up by then, and clients have settled.
+	pauseSchedule = 30 * time.Second
+	pauseRequest  = 5 * time.Second
+
+	defaultFragmentation = 0.5
+	defaultReclaim       = 100 << 20
+)
+
+// ---- the account
+
+// account is the status of the run under way, or of the last, with what this call has learned; nil for none.
+func (v *view) account() *v1alpha1.DefragmentationStatus {
+	s := &v1alpha1.DefragmentationStatus{}
+	if old := v.Cluster.Status.Defragmentation; old != nil {
+		s = old.DeepCopy()
+	}
+	v.settle(s)
+	v.enter(s)
+	v.settle(s)
+	s.Next = v.nextRun(s.Next)
+	if reflect.ValueOf(*s).IsZero() {
+		return nil
+	}
+	return s
+}
+
+// enter notes what the step of this call has done. A member that was asked and does not answer now is at it: it counts as done, and so
+// does one that has nothing to reclaim any more. Only what was refused is tried again.
+func (v *view) enter(s *v1alpha1.DefragmentationStatus) {
+	if v.Taken == nil || !underWay(s) {
+		return
+	}
+	switch step := v.Taken.Step.(type) {
+	case Compact:
+		s.Last = v.second() // also when the answer was lost
+		if v.Taken.Err == "" {
+			s.Compacted = step.Revision
+		}
+	case Defragment:
+		m := v.find(step.Name)
+		refused := v.Taken.Err != "" && m != nil && m.serving() && fragmented(m)
+		if !refused && !slices.Contains(s.Done, step.Name) {
+			s.Done, s.Last = append(s.Done, step.Name), v.second()
+			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
+		}
+	}
+}
+
+// settle adds what the last member has given back, when it tells.
+func (v *view) settle(s *v1alpha1.DefragmentationStatus) {
+	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
+		return
+	}
+	m := v.find(s.Done[len(s.Done)-1])
+	if m != nil && !m.serving() {
+		return
+	}
+	if m != nil {
+		freed := max(0, s.Before.Value()-m.health.DBSize)
+		if s.Reclaimed != nil {
+			freed += s.Reclaimed.Value()
+		}
+		s.Reclaimed, s.Last = resource.NewQuantity(freed, resource.BinarySI), v.second()
+	}
+	s.Before = nil
+}
+
+// second is now, as a status can hold it.
+func (v *view) second() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
+
+func underWay(s *v1alpha1.DefragmentationStatus) bool {
+	return s != nil && !s.Started.IsZero() && s.Finished.IsZero()
+}
+
+func (v *view) underWay() bool { return underWay(v.run) }
+
+// ---- when
+
+// fields of a schedule: minute, hour, day of the month, month, day of the week.
+var fields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+var errZone = errors.New("it is in UTC and names no time zone")
+
+// schedule of the spec; nil for none.
+func schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
+	d := c.Spec.Maintenance.Defragmentation
+	switch {
+	case d == nil || d.Schedule == "":
+		return nil, nil
+	case strings.Contains(d.Schedule, "="):
+		return nil, errZone // to look a zone up is to read files
+	}
+	return fields.Parse(d.Schedule)
+}
+
+// nextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be it late.
+func (v *view) nextRun(named metav1.Time) metav1.Time {
+	s, err := schedule(v.Cluster)
+	if s == nil || err != nil {
+		return metav1.Time{}
+	}
+	if !named.IsZero() && s.Next(named.UTC().Add(-time.Second)).Equal(named.Time) {
+		return named
+	}
+	return metav1.NewTime(s.Next(v.Now.UTC()))
+}
+
+// scheduleAdvice is what is wrong with a schedule; empty for nothing.
+func (v *view) scheduleAdvice() string {
+	s, err := schedule(v.Cluster)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("spec.maintenance.defragmentation.schedule can't be read, and begins nothing: %s", err)
+	case s != nil && s.Next(v.Now.UTC()).IsZero():
+		return "spec.maintenance.defragmentation.schedule names a time that never comes"
+	}
+	return ""
+}
+
+// wake is how soon to be asked again: as the rule says, and when the schedule begins a run.
+func (v *view) wake(resync time.Duration) time.Duration {
+	if v.run == nil || v.run.Next.IsZero() {
+		return resync
+	}
+	if until := v.run.Next.Sub(v.Now); until > 0 && (resync == 0 || until < resync) {
+		return until
+	}
+	return resync
+}
+
+// dueRun is what a run is to begin for now; empty for nothing.
+func (v *view) dueRun() v1alpha1.DefragmentationTrigger {
+	asked := v.Cluster.Annotations[AnnotationDefragment]
+	switch {
+	case asked != "" && (v.run == nil || v.run.Request != asked):
+		return v1alpha1.TriggerRequest
+	case v.run != nil && !v.run.Next.IsZero() && !v.Now.Before(v.run.Next.Time):
+		return v1alpha1.TriggerSchedule
+	}
+	return ""
+}
+
+// begin writes down that a run begins; the next call takes its first member.
+func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *verdict {
+	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, Started: v.second()}
+	if v.run != nil {
+		run.Request, run.Next = v.run.Request, v.run.Next
+	}
+	switch trigger {
+	case v1alpha1.TriggerRequest:
+		run.Request = v.Cluster.Annotations[AnnotationDefragment]
+	case v1alpha1.TriggerSchedule:
+		run.Next = v.nextRun(metav1.Time{})
+	}
+	return &verdict{message: message, run: run, resync: soon}
+}
+
+// finish writes down that the run is over.
+func (v *view) finish(what string) *verdict {
+	run := v.run.DeepCopy()
+	run.Finished = v.second()
+	reclaimed := "nothing"
+	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
+		reclaimed = run.Reclaimed.String()
+	}
+	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, count(len(run.Done), "member"), reclaimed), run: run, resync: soon}
+}
+
+// ---- who
+
+func defragment(v *view) *verdict {
+	if len(v.Etcd.Alarms) > 0 || len(v.hops()) > 0 && !v.refuses(v.hops()) {
+		return nil // what these ask for comes first
+	}
+	if !v.underWay() {
+		switch v.dueRun() {
+		case v1alpha1.TriggerRequest:
+			return v.begin(v1alpha1.TriggerRequest, "defragmenting every member, as the annotation asks")
+		case v1alpha1.TriggerSchedule:
+			return v.begin(v1alpha1.TriggerSchedule, "defragmenting where it is worth it, by the schedule")
+		}
+		return nil
+	}
+	need := v.wasteful
+	if v.run.Trigger == v1alpha1.TriggerRequest {
+		need = func(*member) bool { return true }
+	}
+	if said := v.defragmentNext(need, "giving free space back to the file system"); said != nil {
+		return said
+	}
+	return v.finish("defragmentation is done")
+}
+
+// defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve, nobody joins and
+// nobody is restarted: the rules before this one see to that.
+func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
+	left := filter(v.voters, func(m *member) bool { return m.name != "" && !slices.Contains(v.run.Done, m.name) && need(m) })
+	if len(left) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(left, func(a, b *member) int { return v.leads(a) - v.leads(b) })
+	m, pause := left[0], pauseRequest
+	if v.run.Trigger == v1alpha1.TriggerSchedule {
+		pause = pauseSchedule
+	}
+	if wait := v.run.Last.Add(pause).Sub(v.Now); len(v.run.Done) > 0 && wait > 0 {
+		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, patience)}
+	}
+	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize}, fmt.Sprintf("%s: defragmenting %s", why, m.name))
+}
+
+// wasteful reports whether the schedule is to defragment the member.
+func (v *view) wasteful(m *member) bool {
+	d := v.Cluster.Spec.Maintenance.Defragmentation
+	if d == nil {
+		return false
+	}
+	ratio, least := defaultFragmentation, int64(defaultReclaim)
+	if d.FragmentationRatio != nil {
+		ratio = *d.FragmentationRatio
+	}
+	if d.MinReclaim != nil {
+		least = d.MinReclaim.Value()
+	}
+	return float64(m.free()) >= ratio*float64(m.health.DBSize) && m.free() >= least
+}
+
+// free is how much of the member's database nothing is in.
+func (m *member) free() int64 { return m.health.DBSize - m.health.DBSizeInUse }
+
+// fragmented reports whether a defragmentation would give back more than the little that is always free.
+func fragmented(m *member) bool { return m.free() > m.health.DBSize/10 }
