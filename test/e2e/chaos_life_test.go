@@ -30,17 +30,15 @@ type life struct {
 	*cluster
 	dice     *rand.Rand
 	memory   bool
-	rolled   bool
 	replicas int
+	// snapshots and version are what the spec says of them.
+	snapshots int
+	version   string
 }
 
 // spec of the cluster as it is to be now.
 func (l *life) spec() string {
-	snapshots := 500
-	if l.rolled {
-		snapshots = 600
-	}
-	spec := fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n  options: {snapshotCount: %d}\n", l.replicas, snapshots)
+	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {snapshotCount: %d}\n", l.replicas, l.version, l.snapshots)
 	if l.memory {
 		spec += "  storage: {medium: Memory, size: 256Mi}\n"
 	}
@@ -52,7 +50,7 @@ func (l *life) spec() string {
 func (s *storm) life(round int, deadline time.Time) {
 	t := s.t
 	c := namespaced(t, fmt.Sprintf("e2e-chaos-%d", round))
-	l := &life{storm: s, cluster: c, dice: chaos.Dice(s.seed, "life", uint64(round)), memory: round%2 == 1, replicas: 3}
+	l := &life{storm: s, cluster: c, dice: chaos.Dice(s.seed, "life", uint64(round)), memory: round%2 == 1, replicas: 3, snapshots: 500, version: "3.6.16"}
 	s.space.Store(&c.ns)
 	s.schedule.Start()
 	defer s.schedule.Stop()
@@ -97,8 +95,8 @@ func (s *storm) count(clients *clients) {
 // plan is what the human does in this life, in the order of the dice.
 func (l *life) plan() []func(*life) string {
 	deeds := []func(*life) string{
-		(*life).deletePod, (*life).loseData, (*life).roll, (*life).loseStatus,
-		(*life).rescale, (*life).rescale, meanwhile((*life).killMetacontroller), meanwhile((*life).deletePod), meanwhile((*life).loseData),
+		(*life).deletePod, (*life).loseData, (*life).roll, (*life).changeVersion, (*life).changeVersion, (*life).loseStatus,
+		(*life).rescale, (*life).rescale, meanwhile((*life).killMetacontroller), meanwhile((*life).deletePod), meanwhile((*life).loseData), halfway((*life).roll),
 	}
 	l.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
 	return deeds
@@ -139,6 +137,10 @@ func (l *life) unhealthy() string {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil || !ready(&pod) {
 			return pod.Name + " is not ready, or is ending"
+		}
+		etcd := pod.Spec.Containers[0]
+		if !slices.Contains(etcd.Command, fmt.Sprintf("--snapshot-count=%d", l.snapshots)) || !strings.HasSuffix(etcd.Image, ":v"+l.version) {
+			return pod.Name + " is not as the spec wants it"
 		}
 	}
 	if !l.memory {
@@ -231,36 +233,37 @@ func (l *life) loseData() string {
 	return "lose the data of " + victim.Name
 }
 
-// roll edits the template and deletes the pods that were made from the old one, each when the one before is back. One that is
-// deleted while Metacontroller's cache has not seen the edit is made from the old template again, as the status says, and the
-// human deletes it again.
+// roll edits the template.
 func (l *life) roll() string {
-	l.rolled = true
-	l.edit(`{"options":{"snapshotCount":600}}`)
-	for deleted := 0; ; deleted++ {
-		pods := l.pods()
-		i := slices.IndexFunc(pods, outdated)
-		if i < 0 {
-			for range deleted - len(pods) {
-				l.storm.schedule.Count("pods made from a template that had just been edited", "deleted again")
-			}
-			return "roll"
-		}
-		kube(l.t, "-n", l.ns, "delete", "pod", pods[i].Name, "--wait=false")
-		l.gone(pods[i])
-		eventually(l.t, patience, "whole without the old "+pods[i].Name, func() string {
-			l.storm.intact()
-			if n := len(l.pods()); n != l.replicas {
-				return fmt.Sprintf("%d pods", n)
-			}
-			return l.unhealthy()
-		})
-	}
+	l.snapshots += 100
+	l.edit(fmt.Sprintf(`{"options":{"snapshotCount":%d}}`, l.snapshots))
+	return "roll"
 }
 
-// outdated reports whether a pod was made from the template of before the edit.
-func outdated(pod corev1.Pod) bool {
-	return !slices.Contains(pod.Spec.Containers[0].Command, "--snapshot-count=600")
+// changeVersion goes to the next minor version, or back.
+func (l *life) changeVersion() string {
+	was := l.version
+	if l.version = "3.7.3"; was == l.version {
+		l.version = "3.6.16"
+	}
+	l.edit(fmt.Sprintf(`{"version":%q}`, l.version))
+	return "go from " + was + " to " + l.version
+}
+
+// halfway takes a pod away while members are restarted or succeeded one after the other.
+func halfway(change func(*life) string) func(*life) string {
+	return func(l *life) string {
+		before := l.uids()
+		what := change(l)
+		eventually(l.t, patience, "the change is under way", func() string {
+			l.storm.intact()
+			if maps.Equal(before, l.uids()) {
+				return "still the same pods"
+			}
+			return ""
+		})
+		return l.deletePod() + " meanwhile " + what
+	}
 }
 
 // loseStatus empties the status, on which nothing but words depends.
@@ -323,7 +326,7 @@ func (s *storm) withoutFaults(l *life) string {
 	spec := l.spec()
 	if s.reference[spec] == "" {
 		ns := fmt.Sprintf("e2e-chaos-calm-%d", len(s.reference))
-		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, rolled: l.rolled, replicas: l.replicas}
+		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, replicas: l.replicas, snapshots: l.snapshots, version: l.version}
 		calm.apply(spec)
 		eventually(s.t, time.Minute, "the run without faults converged", func() string { return calm.wrong() })
 		s.reference[spec] = calm.endState()
