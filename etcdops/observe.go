@@ -24,6 +24,8 @@ type contact struct {
 	// status is nil when there was no answer, or one from a stranger; err then says why.
 	status *pb.StatusResponse
 	err    error
+	// stranger is who answered in the member's place, if somebody did.
+	stranger *pb.ResponseHeader
 	// hash is asked for only when there is an alarm that calls for it.
 	hash *hooks.Hash
 }
@@ -92,7 +94,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.M
 			continue
 		}
 		if err := belongs(list, list.Header, c.endpoint); err != nil {
-			c.status, c.err = nil, err
+			c.unmask(c.status.GetHeader(), err)
 			continue
 		}
 		for _, other := range contacts {
@@ -100,7 +102,7 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.M
 				continue
 			}
 			if err := belongs(list, other.status.GetHeader(), other.endpoint); err != nil {
-				other.status, other.err = nil, err
+				other.unmask(other.status.GetHeader(), err)
 			}
 		}
 		membership := toMembership(list)
@@ -111,8 +113,13 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.M
 	return nil
 }
 
+// unmask throws away what a stranger said, but for who it is.
+func (c *contact) unmask(who *pb.ResponseHeader, err error) {
+	c.stranger, c.status, c.err = who, nil, err
+}
+
 // candidates are the contacts worth asking for the member list: voters that follow a leader (the others would only wait
-// for one), leaders first.
+// for one), those of the cluster that is recorded first, and leaders before others.
 func candidates(contacts []*contact) []*contact {
 	var able []*contact
 	for _, c := range contacts {
@@ -122,12 +129,22 @@ func candidates(contacts []*contact) []*contact {
 	}
 	slices.SortStableFunc(able, func(a, b *contact) int {
 		return cmp.Or(
+			cmp.Compare(a.foreign(), b.foreign()),
 			cmp.Compare(a.rank(), b.rank()),
 			cmp.Compare(b.status.GetRaftTerm(), a.status.GetRaftTerm()),
 			cmp.Compare(a.endpoint.Name, b.endpoint.Name),
 		)
 	})
 	return able
+}
+
+// foreign is 1 for an etcd of another cluster than the recorded one. Such a one may well list itself under the peer URL of a member of
+// ours, as one that was restored from a snapshot does.
+func (c *contact) foreign() int {
+	if c.endpoint.ClusterID != 0 && c.status.GetHeader().GetClusterId() != c.endpoint.ClusterID {
+		return 1
+	}
+	return 0
 }
 
 // rank is 0 for a leader and 1 for a follower.
@@ -212,7 +229,7 @@ func (c *contact) health(all []*contact) hooks.Health {
 	certificate, trusts := c.told.told()
 	switch {
 	case errors.Is(c.err, ErrStranger): // what it tells of itself is not the member's
-		return hooks.Health{Err: c.err.Error()}
+		return hooks.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(), MemberID: c.stranger.GetMemberId()}
 	case c.status == nil:
 		return hooks.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
 	}

@@ -161,6 +161,16 @@ func TestStrangersDoNotCount(t *testing.T) {
 			},
 			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is not in the member list"},
 		},
+		"an etcd restored from a snapshot, which lists itself under the peer URL": {
+			change: func(all []*fake) {
+				all[2].header.ClusterId, all[2].status.RaftTerm, all[2].status.Leader = 0xC2, 99, 3
+				all[2].members = all[2].members[2:]
+				for _, f := range all {
+					f.endpoint.ClusterID = testCluster
+				}
+			},
+			err: map[string]string{"demo-2": "another etcd answers at this address: its cluster ID is c2"},
+		},
 		"only strangers": {
 			change: func(all []*fake) {
 				for i, f := range all {
@@ -190,7 +200,8 @@ func TestStrangersDoNotCount(t *testing.T) {
 			for name, h := range health {
 				assert.Equal(t, test.err[name], h.Err, name)
 				if h.Err != "" {
-					assert.Equal(t, hooks.Health{Err: h.Err}, h)
+					assert.NotZero(t, h.MemberID, "it is told who answers")
+					assert.Equal(t, hooks.Health{Err: h.Err, ClusterID: h.ClusterID, MemberID: h.MemberID}, h)
 				}
 			}
 		})

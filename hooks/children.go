@@ -32,7 +32,7 @@ func children(v *view, said *verdict) Desired {
 	case v.Etcd == nil:
 		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods(said.roll)
 	default:
-		d.Claims, d.Pods = v.listedClaims(), v.listedPods(said)
+		d.Claims, d.Pods = v.listedClaims(said), v.listedPods(said)
 	}
 	if len(v.lacking) > 0 {
 		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
@@ -57,7 +57,7 @@ func services(v *view) []*corev1.Service {
 	return []*corev1.Service{
 		{
 			ObjectMeta: meta(ClientService(c.Name)),
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector(c), Ports: []corev1.ServicePort{client}},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: v.clientSelector(), Ports: []corev1.ServicePort{client}},
 		},
 		{
 			ObjectMeta: peers,
@@ -76,7 +76,7 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil), Annotations: annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters))))),
+			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters))) + v.mismatchedPods())),
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
@@ -255,15 +255,18 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 // ---- with etcd's list
 
 // listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are not yet
-// recorded as used (S7, S9).
-func (v *view) listedClaims() []*corev1.PersistentVolumeClaim {
+// recorded as used (S7, S9), or that are kept in quarantine.
+func (v *view) listedClaims(said *verdict) []*corev1.PersistentVolumeClaim {
 	stay := filter(v.names, func(name string) bool {
-		return v.find(name) != nil || !v.pastMark(name) || !v.ours(v.Children.Claims[name])
+		claim := v.Children.Claims[name]
+		return v.find(name) != nil || !v.pastMark(name) || !v.ours(claim) || v.withheld(claim)
 	})
-	return v.claims(stay, func(name string) bool {
+	list := v.claims(stay, func(name string) bool {
 		m := v.find(name)
 		return !v.memory() && m != nil && v.mayBeMade(m)
 	})
+	v.quarantine(list, said)
+	return list
 }
 
 // listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
@@ -291,7 +294,12 @@ func (v *view) joinsElsewhere(m *member) bool { return v.startOf(m) == StartJoin
 func (v *view) keptListed(m *member, patch bool) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
-		pod.Labels[LabelRole] = role(m.Member)
+		if m.Started() {
+			delete(pod.Annotations, AnnotationInitialCluster)
+		}
+		if role := v.roleOf(m); role != "" {
+			pod.Labels[LabelRole] = role
+		}
 		if patch {
 			v.exchange(pod)
 		}
@@ -304,14 +312,19 @@ func (v *view) podOf(m *member) *corev1.Pod {
 	var pod *corev1.Pod
 	switch start := v.startOf(m); start {
 	case StartJoin:
-		pod = v.pod(m.name, start, joinEnv(v.joinCluster(m)))
+		pod = v.pod(m.name, start, joinEnv())
 		pod.Annotations[AnnotationInitialCluster] = v.joinCluster(m)
 	case StartBootstrap:
 		pod = v.bootstrapPod(m.name)
 	default:
 		pod = v.pod(m.name, StartResume, resumeEnv())
 	}
-	pod.Labels[LabelRole] = role(m.Member)
+	if m.Learner {
+		pod.Labels[LabelRole] = roleLearner
+	}
+	if v.mismatched(m) {
+		pod.Labels[LabelRole] = roleFenced
+	}
 	return pod
 }
 
@@ -334,19 +347,6 @@ func (v *view) joinCluster(joining *member) string {
 		}
 	}
 	return strings.Join(fields, ",")
-}
-
-// The values of LabelRole.
-const (
-	roleVoter   = "voter"
-	roleLearner = "learner"
-)
-
-func role(m Member) string {
-	if m.Learner {
-		return roleLearner
-	}
-	return roleVoter
 }
 
 // ---- one object
@@ -431,7 +431,10 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
 			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: name})
-			claim.Annotations = annotations(v.Cluster, nil)
+			claim.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationCondemned, AnnotationQuarantined))
+			if quarantined(old) {
+				claim.Labels[LabelQuarantined] = "true"
+			}
 			v.sized(&claim)
 			list = append(list, &claim)
 		} else if create(name) {

@@ -302,6 +302,40 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, _ int) {
 		o.Taken = &Outcome{Step: Authorize{}, Err: "refused", Passwords: map[string]string{"ops": "1"}}
 	},
+
+	// Members that are silent, given up, or somebody else.
+	func(o *Observation, n int) {
+		silent(o, MemberName("demo", n), time.Duration(n)*2*time.Minute)
+		o.Cluster.Spec.MemberReplacement.Policy = []v1alpha1.ReplacementPolicy{"", v1alpha1.ReplaceManual}[n/5%2]
+	},
+	func(o *Observation, n int) {
+		if o.Etcd != nil && n < len(o.Etcd.Members) {
+			silent(o, MemberName("demo", n), time.Hour)
+		}
+	},
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, AnnotationCondemned, "true") }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) {
+		note(c, AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))
+	}),
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, AnnotationQuarantined, "for ever") }),
+	onPod(func(p *corev1.Pod) { p.Labels = map[string]string{LabelRole: roleFenced} }),
+	func(o *Observation, n int) {
+		if o.Health != nil {
+			o.Health[MemberName("demo", n)] = Health{Err: "another etcd", ClusterID: 7, MemberID: 8}
+		}
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10), NotBefore: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
+		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
+	},
+	func(o *Observation, n int) {
+		o.Cluster.Spec.MemberReplacement.KeepClaimFor = &metav1.Duration{Duration: time.Duration(n) * 10 * time.Hour}
+	},
+}
+
+// note puts an annotation on a claim.
+func note(c *corev1.PersistentVolumeClaim, key, value string) {
+	c.Annotations = map[string]string{key: value}
 }
 
 func onAlarms(kind string, of func(n int) uint64) func(*Observation, int) {

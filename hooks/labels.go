@@ -8,7 +8,7 @@ const (
 	LabelCluster = domain + "cluster"
 	// LabelMember is the member's name, on its pod and claim.
 	LabelMember = domain + "member"
-	// LabelRole is voter or learner, on pods. It is for people; no decision reads it.
+	// LabelRole is voter, learner or fenced, on pods: see roleOf in healing.go. The client Service leads to voters.
 	LabelRole = domain + "role"
 
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
@@ -52,6 +52,12 @@ const (
 	AnnotationExchanged = domain + "exchanged"
 	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not had before.
 	AnnotationDefragment = domain + "defragment"
+	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up: its claim is to be kept.
+	AnnotationCondemned = domain + "condemned"
+	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
+	AnnotationQuarantined = domain + "quarantined"
+	// LabelQuarantined is "true" on the same claims, for kubectl get pvc -l.
+	LabelQuarantined = domain + "quarantined"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )

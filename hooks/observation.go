@@ -103,7 +103,7 @@ func (m Member) Started() bool { return len(m.ClientURLs) > 0 }
 
 // Health is one member's own answer to etcd's Status call, which is local and needs no quorum.
 type Health struct {
-	// ClusterID and MemberID are who answered.
+	// ClusterID and MemberID are who answered. With an Err they are somebody else who answers at the member's address.
 	ClusterID, MemberID uint64
 	// Leader is whom the member takes for the leader; 0 for nobody.
 	Leader uint64
@@ -131,7 +131,7 @@ type Health struct {
 	// TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with an Err, as when the
 	// member does not take ours.
 	Trusts []string
-	// Err says why there is no answer; everything else is zero then.
+	// Err says why there is no answer of the member itself; everything else is zero then, unless it says otherwise.
 	Err string
 }
 

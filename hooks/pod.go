@@ -356,10 +356,13 @@ func bootstrapEnv(record string) []corev1.EnvVar {
 	}
 }
 
-func joinEnv(initialCluster string) []corev1.EnvVar {
+// joinEnv tells a new member whom it joins, by an annotation that is read whenever the container starts, and is taken away once the member has
+// begun: if its directory is emptied under it, in a pod that stays and so is not prepared again, it knows nobody to join a second time (S10).
+func joinEnv() []corev1.EnvVar {
+	told := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"}}
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"},
-		{Name: "ETCD_INITIAL_CLUSTER", Value: initialCluster},
+		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: told},
 	}
 }
 

@@ -27,6 +27,8 @@ type verdict struct {
 	patch string
 	// renew is whom the record is to name as the member that is renewed; empty leaves it.
 	renew string
+	// condemn names the member whose claim is to be marked, because it is given up; empty for none.
+	condemn string
 	// version that the record is to say from now on; empty leaves it.
 	version string
 	// snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
@@ -73,12 +75,14 @@ var Rules = []Rule{
 	{"Retarget", "Another patch release is the members' version from now on; so is the minor version that they come from, while the cluster has not agreed on the new one (S18).", retarget},
 	{"LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields},
 	{"Fence", "A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while the others can do without it (S1).", fence},
+	{ruleLearnerLate, "A learner that has not caught up in time is removed; the next one gets a new name, after a pause that grows from failure to failure (S9).", learnerLate},
 	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves.", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},
 	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace},
 	{"Shrink", "Voters above the wanted number are removed one by one: not serving first, then followers, the leader last (S6).", shrink},
-	{"Grow", "A missing voter joins as a learner under a new name, while all others serve (S3, S4, S9).", grow},
+	{"GiveUp", "A voter that has not served for longer than spec.memberReplacement.after is removed while the rest has quorum, and growth brings its successor; its claim is marked first, and kept for a while (S6, S7).", giveUp},
+	{"Grow", "A missing voter joins as a learner under a new name, while all others serve and the pause after one that did not catch up is over (S3, S4, S9).", grow},
 
 	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},

@@ -102,7 +102,7 @@ func remake(v *view) *verdict {
 		}
 	}
 	for _, m := range v.voters {
-		if r := v.renewal(m); r != nil && r.inPlace && !m.serving() && v.leads(m) == 0 && v.spares(m) && m.pod.DeletionTimestamp == nil && !finished(m.pod) {
+		if r := v.renewal(m); r != nil && r.inPlace && !m.serving() && v.leads(m) == 0 && v.spares(m) && m.pod.DeletionTimestamp == nil && !finished(m.pod) && !v.mismatched(m) {
 			return &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, r.reason), patch: m.name, resync: patience}
 		}
 	}
@@ -113,7 +113,7 @@ func remake(v *view) *verdict {
 // and the others can do without it. On Memory the data would go too.
 func (v *view) disposable(m *member) bool {
 	switch {
-	case m.pod.DeletionTimestamp != nil || finished(m.pod):
+	case m.pod.DeletionTimestamp != nil || finished(m.pod) || v.mismatched(m):
 		return false
 	case m.Learner && !m.Started():
 		return !m.serving()
@@ -138,7 +138,7 @@ func (v *view) outdated(m *member) (string, bool) {
 		return "", false
 	case v.misstarted(m):
 		return "it waits for data that the member never had", true
-	case podStart(m.pod) == StartBootstrap && m.Started() && crashing(m.pod):
+	case podStart(m.pod) != StartResume && m.Started() && crashing(m.pod):
 		return "it crashes, and would begin the member a second time", true
 	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
 		return "the membership changed before it started", true
@@ -165,7 +165,7 @@ func learnerCatchesUp(v *view) *verdict {
 	case l.name == "":
 		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), resync: patience}
 	case !l.serving():
-		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start", l.name), resync: soon}
+		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), resync: soon}
 	}
 	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: soon}
 }
@@ -312,6 +312,9 @@ func grow(v *view) *verdict {
 	}
 	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
+	}
+	if said := v.restsBefore(why); said != nil {
+		return said
 	}
 	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

@@ -8,14 +8,20 @@ import (
 // The rules for when there is nothing to change.
 
 func heal(v *view) *verdict {
-	silent := names(filter(v.members, func(m *member) bool { return !m.serving() }))
+	silent := filter(v.members, func(m *member) bool { return !m.serving() })
 	if len(silent) == 0 {
 		return nil
 	}
-	if fenced := filter(silent, v.fenced); len(fenced) == len(silent) {
+	if fenced := filter(names(silent), v.fenced); len(fenced) == len(silent) {
 		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), settled: true}
 	}
-	return &verdict{message: fmt.Sprintf("waiting for %s to serve again", strings.Join(silent, ", ")), resync: patience}
+	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
+	for _, m := range silent {
+		if what := v.complaint(m); what != "" {
+			message += fmt.Sprintf("; %s: %s", m.name, what)
+		}
+	}
+	return &verdict{message: message, resync: patience}
 }
 
 func readdress(v *view) *verdict {

@@ -42,6 +42,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
+	s.Replacement = v.attempts()
 	s.History = history(v, because)
 	s.Conditions = conditions(v, because, settled, s.Auth)
 	return s
@@ -92,6 +93,9 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.Member
 	if old.Ready == ready && !old.Since.IsZero() {
 		s.Since = old.Since
 	}
+	if !ready && v.onHold(s.Name) {
+		s.Since = metav1.Time{} // the clock begins when it may come back
+	}
 	return s
 }
 
@@ -123,7 +127,7 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 	}
 	set(v1alpha1.Progressing, !settled, because.Rule, because.Message)
 	if trouble := troubles(v, because); len(trouble) > 0 {
-		set(v1alpha1.Degraded, true, "MembersInTrouble", strings.Join(trouble, "; "))
+		set(v1alpha1.Degraded, true, v.troubleWord(), strings.Join(trouble, "; "))
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member is in trouble")
 	}
@@ -204,14 +208,8 @@ func troubles(v *view, because Because) []string {
 	}
 	for _, m := range v.members {
 		who := or(m.name, "stranger "+hex(m.ID))
-		if reason, lost := v.dataLost(m); lost {
-			list = append(list, fmt.Sprintf("%s: %s", who, reason))
-		} else if v.deaf(m.health) {
-			list = append(list, who+" runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md")
-		} else if !m.serving() && m.name != "" && v.fenced(m.name) {
-			list = append(list, who+" is stopped by the annotation "+AnnotationFence)
-		} else if !m.serving() && (!m.Learner || m.Started()) {
-			list = append(list, who+" does not serve")
+		if what := v.troubleOf(m, who); what != "" {
+			list = append(list, what)
 		}
 		if len(m.health.Alarms) > 0 {
 			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.health.Alarms, " and ")))
@@ -223,4 +221,24 @@ func troubles(v *view, because Because) []string {
 		}
 	}
 	return list
+}
+
+// troubleOf a member is why it does not serve, or soon won't; empty for none.
+func (v *view) troubleOf(m *member, who string) string {
+	reason, lost := v.dataLost(m)
+	switch {
+	case m.name == "":
+		return v.strange(m)
+	case lost:
+		return fmt.Sprintf("%s: %s", who, reason)
+	case v.mismatched(m):
+		return fmt.Sprintf("%s: %s", who, v.mismatch(m))
+	case v.deaf(m.health):
+		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md"
+	case !m.serving() && v.fenced(m.name):
+		return who + " is stopped by the annotation " + AnnotationFence
+	case !m.serving() && (!m.Learner || m.Started()):
+		return who + " does not serve" + colon(v.complaint(m))
+	}
+	return ""
 }

@@ -29,6 +29,9 @@ type Endpoint struct {
 	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is listed with
 	// another one comes from a stranger (an address that was reused) and does not count.
 	PeerURL string
+	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when nobody of this one
+	// can give it.
+	ClusterID uint64
 }
 
 // Sync makes one call of the hook: observe, decide, carry out the step if there is one, observe and decide again with

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -146,7 +147,7 @@ func (j *judgement) remove(s Remove) {
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
 	wrong := j.provenWrong(m)
-	j.require(lost || wrong || len(voters) > j.v.replicas, "S6", "%s, which is neither lost nor proven wrong nor above the wanted number", s)
+	j.require(lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
@@ -163,6 +164,32 @@ func (j *judgement) joined(m *member) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, and that the
+// cluster has had quorum all that time; nobody else answers in its place; and its claim, if it has one, carries the mark.
+func (j *judgement) dead(m *member) bool {
+	policy := j.o.Cluster.Spec.MemberReplacement
+	limit := policy.After.Duration
+	if limit <= 0 {
+		limit = 5 * time.Minute
+	}
+	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
+	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == hex(m.ID) && !s.Ready && long(s.Since.Time)
+	})
+	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
+	})
+	kept := m.claim == nil || !j.v.ours(m.claim) || m.claim.Annotations[AnnotationCondemned] == "true"
+	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && kept
+}
+
+// masked reports whether somebody else answered at a member's address in this call.
+func (j *judgement) masked(name string) bool {
+	h, heard := j.o.Health[name]
+	m := j.v.find(name)
+	return heard && m != nil && h.MemberID != 0 && (h.Err != "" || h.MemberID != m.ID)
 }
 
 // claims checks what becomes of the data.
@@ -185,6 +212,14 @@ func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) 
 	j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
 	j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
 	j.require(j.v.pastMark(name), "S9", "the claim %s goes before its number is recorded", name)
+	keep := 24 * time.Hour
+	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
+		keep = d.Duration
+	}
+	if keep > 0 && claim.Annotations[AnnotationCondemned]+claim.Annotations[AnnotationQuarantined] != "" {
+		since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name, keep)
+	}
 }
 
 func (j *judgement) newClaim(name string) {
@@ -207,6 +242,10 @@ func (j *judgement) pods() {
 	for _, m := range j.v.members {
 		j.require(j.pod(m.name) != nil || slices.Contains(rolled, m.name) || !j.needsPod(m), "S12", "the member %s has no pod in the answer", m.name)
 		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
+		if now := j.pod(m.name); now != nil && j.v.epoch.founded() && j.masked(m.name) {
+			j.require(now.Labels[LabelRole] == "fenced", "S8", "clients are led to %s, where another member answers", m.name)
+		}
+		j.require(!j.masked(m.name) || !slices.Contains(rolled, m.name), "S8", "the pod of %s goes, where another member answers", m.name)
 	}
 	for _, pod := range j.d.Children.Pods {
 		if j.o.Children.Pods[pod.Name] == nil {
@@ -463,6 +502,7 @@ func (j *judgement) trustedByAll(authority *Certificate) bool {
 
 func (j *judgement) newPod(pod *corev1.Pod) {
 	start, m, claim := podStart(pod), j.v.find(pod.Name), j.o.Children.Claims[pod.Name]
+	j.require(claim == nil || claim.Annotations[AnnotationQuarantined] == "", "S10", "a new pod %s on a claim in quarantine", pod.Name)
 	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
 	j.require(gate || j.v.memory() || j.v.usable(claim), "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {

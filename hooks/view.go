@@ -99,7 +99,7 @@ func (v *view) member(m Member) *member {
 	e.speech = speaks(e.pod)
 	e.health, e.heard = v.Health[name]
 	if e.health.Err == "" && e.health.MemberID != m.ID {
-		e.health = Health{Err: "the address was answered by another member"}
+		e.health = Health{Err: "the address was answered by another member", MemberID: e.health.MemberID, ClusterID: e.health.ClusterID}
 	}
 	return e
 }
@@ -153,7 +153,7 @@ func (v *view) ours(claim *corev1.PersistentVolumeClaim) bool {
 
 // usable reports whether a pod may be started on the claim.
 func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
-	return v.ours(claim) && claim.DeletionTimestamp == nil
+	return v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim)
 }
 
 // learner is the first learner that etcd lists; nil without one.
@@ -209,7 +209,7 @@ func (v *view) podGone(pod *corev1.Pod) bool {
 
 // claimGone reports whether the member has no claim, or one that was made after it could have begun on it.
 func (v *view) claimGone(m *member) bool {
-	return m.claim == nil || !m.Started() && v.epoch.recorded(m.name) != m.claim.UID
+	return m.claim == nil || quarantined(m.claim) || !m.Started() && v.epoch.recorded(m.name) != m.claim.UID
 }
 
 // mayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
@@ -290,13 +290,17 @@ func uidOf(claim *corev1.PersistentVolumeClaim) types.UID {
 // Endpoints are the pods of an observation that can be asked, by name.
 func Endpoints(o Observation) []Endpoint {
 	var list []Endpoint
+	var cluster uint64
+	if e := readEpoch(o); e != nil {
+		cluster = e.clusterID
+	}
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), byOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := ordinal(o.Cluster.Name, name)
 		if !ours || pod.Status.PodIP == "" || finished(pod) {
 			continue
 		}
-		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name)}
+		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name), ClusterID: cluster}
 		if s := speaks(pod); s.clients || encrypted(o.Cluster) && !s.plain {
 			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, ClientPort), host(o.Cluster, name)
 		}

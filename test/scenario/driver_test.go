@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -45,7 +46,7 @@ func (s *story) breaches() []string {
 var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
+	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete": (*story).delete, // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":  (*story).claim,  // claim grow=demo-1 size=3Gi: kubectl edit
@@ -57,6 +58,10 @@ var verbs = map[string]func(*story, args) string{
 
 	// what happens
 	"kill":    fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
+	"empty":   fault((*world.World).EmptyData),                            // empty pod=demo-1: its directory is emptied under it, the pod stays
+	"crash":   fault((*world.World).Crash),                                // crash pod=demo-1: its etcd dies, and whenever it is started again
+	"mend":    fault((*world.World).Mend),                                 // mend pod=demo-1: it no longer does
+	"add":     (*story).add,                                               // add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
 	"restart": fault((*world.World).Restart),                              // restart pod=demo-1: its etcd dies
 	"evict":   fault((*world.World).Evict),                                // evict pod=demo-1: it ends for good
 	"reboot":  fault((*world.World).Reboot),                               // reboot node=demo-1: its memory is empty, the pod object stays
@@ -68,7 +73,7 @@ var verbs = map[string]func(*story, args) string{
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
 	"corrupt": (*story).corrupt,                                           // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
-	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | healed
+	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
 	"tick":    (*story).tick,                                              // tick 30s: time passes
 	"pass":    func(s *story, _ args) string { s.w.Pass(); return "" },    // Kubernetes and etcd move one step
@@ -84,6 +89,7 @@ var verbs = map[string]func(*story, args) string{
 	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
 	"check":        (*story).check,        // how things are
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
+	"clients":      (*story).clients,      // where the client Service leads
 	"certificates": (*story).certificates, // which there are, and whom the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
@@ -197,6 +203,15 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 		spec.PriorityClassName = a["priority-class"]
 	}
 	changeSpace(spec, a)
+	if a.has("after") {
+		spec.MemberReplacement.After.Duration = duration(a["after"])
+	}
+	if a.has("keep") {
+		spec.MemberReplacement.KeepClaimFor = &metav1.Duration{Duration: duration(a["keep"])}
+	}
+	if a.has("replacement") {
+		spec.MemberReplacement.Policy = v1alpha1.ReplacementPolicy(a["replacement"])
+	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
 	}
@@ -338,6 +353,19 @@ func (s *story) write(a args) string {
 
 // ---- faults
 
+func (s *story) add(a args) string {
+	for _, role := range []string{"voter", "learner"} {
+		if name := a[role]; name != "" {
+			url := "http://" + name + ":2380"
+			if strings.HasPrefix(name, "demo-") {
+				url = hooks.PeerURL(s.w.Cluster(), name)
+			}
+			s.w.AddByHand(url, role == "learner")
+		}
+	}
+	return ""
+}
+
 func (s *story) lose(a args) string {
 	if a.has("claim") {
 		s.w.LoseClaim(a["claim"])
@@ -430,10 +458,13 @@ func (s *story) network(a args) string {
 			delete(s.w.Net.Isolated, name)
 		case "stranger":
 			s.w.Net.Strangers[s.w.Pod(name).Status.PodIP] = true
+		case "twin":
+			s.w.Net.Twins[s.w.Pod(name).Status.PodIP] = true
 		case "healed":
 			clear(s.w.Net.Unreachable)
 			clear(s.w.Net.Isolated)
 			clear(s.w.Net.Strangers)
+			clear(s.w.Net.Twins)
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -35,7 +36,7 @@ func (s *story) check(args) string {
 		pods = append(pods, pod.Name+" "+podState(pod))
 	}
 	for _, claim := range s.w.Claims() {
-		claims = append(claims, claim.Name+size(claim)+owner(claim)+going(claim))
+		claims = append(claims, claim.Name+size(claim)+owner(claim)+kept(claim)+going(claim))
 	}
 	line("pods", pods)
 	line("claims", claims)
@@ -198,6 +199,32 @@ func size(c *corev1.PersistentVolumeClaim) string {
 		odd += " " + class
 	}
 	return odd
+}
+
+// kept tells of a claim that is marked, or kept without its member.
+func kept(claim *corev1.PersistentVolumeClaim) string {
+	switch {
+	case claim.Annotations[hooks.AnnotationQuarantined] != "":
+		return " (quarantined)"
+	case claim.Annotations[hooks.AnnotationCondemned] != "":
+		return " (condemned)"
+	}
+	return ""
+}
+
+// clients are the pods that the client Service leads to.
+func (s *story) clients(args) string {
+	service, ok := s.w.Objects[world.Key{Kind: world.ServiceKind, Name: s.w.Cluster().Name}].(*corev1.Service)
+	if !ok {
+		return "no Service\n"
+	}
+	var all []string
+	for _, pod := range s.w.Pods() {
+		if chosen := labels.SelectorFromSet(service.Spec.Selector); chosen.Matches(labels.Set(pod.Labels)) {
+			all = append(all, pod.Name)
+		}
+	}
+	return strings.Join(all, ", ") + "\n"
 }
 
 func owner(o metav1.Object) string {

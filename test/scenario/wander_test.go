@@ -98,6 +98,9 @@ func (s *story) wander(r *rand.Rand) string {
 	case n < 84:
 		size := int32(1 + r.IntN(5))
 		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
+	case n < 85 && r.IntN(2) == 0:
+		minutes := time.Duration(1+r.IntN(10)) * time.Minute
+		return do("tick", minutes, func() { s.w.Now = s.w.Now.Add(minutes) })
 	case n < 85:
 		hours := time.Duration(1+r.IntN(30)) * time.Hour
 		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
@@ -122,6 +125,11 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("delete pod", pod, func() { _ = s.w.Delete(world.PodKind, pod) })
 	case n < 94:
 		return do("evict", pod, func() { s.w.Evict(pod) })
+	case n < 95 && r.IntN(2) == 0:
+		if s.w.Crashing[pod] {
+			return do("mend", pod, func() { s.w.Mend(pod) })
+		}
+		return do("crash", pod, func() { s.w.Crash(pod) })
 	case n < 95:
 		return do("restart", pod, func() { s.w.Restart(pod) })
 	case n < 96:
@@ -153,6 +161,7 @@ func (s *story) names() (pods, claims []string) {
 // recover ends all faults that can end.
 func (s *story) recover() string {
 	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
+	clear(s.w.Crashing)
 	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
 	if s.w.Cluster().Status.Phase != "Blind" {
 		return told

@@ -25,6 +25,8 @@ type Net struct {
 	Isolated map[string]bool
 	// Strangers are addresses at which an etcd of another cluster answers.
 	Strangers map[string]bool
+	// Twins are addresses at which such an etcd lists itself under the member's peer URL, as one does that was restored from a snapshot.
+	Twins map[string]bool
 }
 
 // strangeID is the ID of another cluster, and of its only member.
@@ -70,7 +72,7 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 	list := c.findList(endpoints, health)
 	for _, e := range endpoints {
 		if h := health[e.Name]; list != nil && h.Err == "" && !belongs(list, h, e) {
-			health[e.Name] = hooks.Health{Err: etcdops.ErrStranger.Error()}
+			health[e.Name] = strange(h)
 		}
 	}
 	c.tellHashes(list, health)
@@ -86,7 +88,7 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	switch {
 	case c.w.Net.Down:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
-	case c.w.Net.Strangers[ip]: // with a certificate of the same authority, if any
+	case c.w.Net.Strangers[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any
 		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
 	case runs && proc.Busy > 0:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
@@ -117,20 +119,27 @@ func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.He
 		return h.Err != "" || h.Leader == 0 || h.Learner
 	})
 	slices.SortStableFunc(able, func(a, b hooks.Endpoint) int {
-		rank := func(e hooks.Endpoint) int {
-			if h := health[e.Name]; h.Leader == h.MemberID {
-				return 0
+		rank := func(e hooks.Endpoint) (n int) {
+			h := health[e.Name]
+			if e.ClusterID != 0 && h.ClusterID != e.ClusterID {
+				n = 2
 			}
-			return 1
+			if h.Leader != h.MemberID {
+				n++
+			}
+			return n
 		}
 		return cmp.Compare(rank(a), rank(b))
 	})
 	for _, e := range able {
 		list := c.list(health[e.Name].ClusterID)
+		if list.ClusterID == strangeID && c.w.Net.Twins[hostOf(e.ClientURL)] {
+			list.Members[0].PeerURLs = []string{e.PeerURL}
+		}
 		if belongs(list, health[e.Name], e) {
 			return list
 		}
-		health[e.Name] = hooks.Health{Err: etcdops.ErrStranger.Error()}
+		health[e.Name] = strange(health[e.Name])
 	}
 	return nil
 }
@@ -143,6 +152,11 @@ func (c *client) list(clusterID uint64) *hooks.Membership {
 	members := slices.Clone(cluster.Members)
 	slices.SortFunc(members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
 	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members, Alarms: slices.Clone(cluster.Alarms)}
+}
+
+// strange is all that is told of a stranger's answer.
+func strange(h hooks.Health) hooks.Health {
+	return hooks.Health{Err: etcdops.ErrStranger.Error(), ClusterID: h.ClusterID, MemberID: h.MemberID}
 }
 
 // belongs reports whether whoever answered is the member that we meant to ask.

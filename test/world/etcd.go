@@ -491,6 +491,11 @@ func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
 		if e.ValueFrom == nil {
 			continue
 		}
+		if field := e.ValueFrom.FieldRef; field != nil {
+			key := strings.TrimSuffix(strings.TrimPrefix(field.FieldPath, "metadata.annotations['"), "']")
+			env[e.Name] = pod.Annotations[key]
+			continue
+		}
 		ref := e.ValueFrom.ConfigMapKeyRef
 		record, found := w.Objects[Key{ConfigMapKind, ref.Name}].(*corev1.ConfigMap)
 		if !found {

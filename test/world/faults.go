@@ -1,6 +1,9 @@
 package world
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,8 +86,47 @@ func (w *World) WipeData(claim string) {
 	w.Changes++
 }
 
+// EmptyData empties a member's data directory under it, on a volume or in memory; its etcd dies of it, and the kubelet starts it again in the
+// same pod, without preparing that again.
+func (w *World) EmptyData(name string) {
+	pod := w.Pod(name)
+	w.stop(pod.UID)
+	delete(w.Dirs, w.placeOf(pod))
+	w.Changes++
+}
+
 // Restart kills the member's etcd; the kubelet starts it again in the same pod.
 func (w *World) Restart(name string) { w.stop(w.Pod(name).UID) }
+
+// Crash makes the member's etcd end, and end again whenever it is started, as one does that can't read its data. Mend takes that back.
+func (w *World) Crash(name string) {
+	w.Crashing[name] = true
+	w.Changes++
+	if pod := w.Pod(name); pod != nil {
+		w.stop(pod.UID)
+	}
+}
+
+// Mend lets a member's etcd start again.
+func (w *World) Mend(name string) {
+	delete(w.Crashing, name)
+	w.Changes++
+}
+
+// AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a member's of the cluster
+// or a stranger's.
+func (w *World) AddByHand(peerURL string, learner bool) {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c, err := w.add(w.Etcd.Clusters[id], peerURL)
+		if err != nil {
+			continue
+		}
+		added := &c.Members[len(c.Members)-1]
+		added.Learner = learner
+		w.Oracle.learned[added.ID] = true
+		w.store(c)
+	}
+}
 
 // Reboot restarts the node under a pod: what was in memory is gone, the pod object stays.
 func (w *World) Reboot(name string) {

@@ -43,13 +43,18 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 		return true
 	}
 	held := func(claim string) bool { return w.Claim(claim) == nil || w.Claim(claim).DeletionTimestamp != nil }
-	unplaced := len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] || w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName]
-	if slices.ContainsFunc(claimsOf(pod), held) || unplaced {
+	if slices.ContainsFunc(claimsOf(pod), held) || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] {
+		return false
+	}
+	if w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName] {
+		w.editPod(pod.Name, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		})
 		return false
 	}
 	ip := w.freeIP()
 	w.editPod(pod.Name, func(p *corev1.Pod) {
-		p.Spec.NodeName, p.Status.PodIP = "node-of-"+pod.Name, ip
+		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = "node-of-"+pod.Name, ip, nil
 	})
 	return true
 }
@@ -87,6 +92,9 @@ func (w *World) run(pod *corev1.Pod) state {
 	}
 	if image := pod.Spec.Containers[0].Image; w.BadImages[image] || w.BadImages[image[:strings.LastIndex(image, ":")]] {
 		return state{waiting: "ErrImagePull"}
+	}
+	if w.Crashing[pod.Name] {
+		return state{waiting: "its data can't be read"}
 	}
 	if complaint := w.startEtcd(pod, place); complaint != "" {
 		return state{waiting: complaint}

@@ -50,6 +50,8 @@ type World struct {
 	SlowFiles map[string]bool
 	// Forged counts certificates and keys, Authorities those of the clusters.
 	Forged, Authorities int
+	// Crashing are the members whose etcd ends as soon as it starts.
+	Crashing map[string]bool
 	// Starts counts etcds that were started.
 	Starts int
 	// BadImages can't be pulled: whole repositories, or one image with its tag.
@@ -91,9 +93,9 @@ func New() *World {
 		SlowFiles: map[string]bool{},
 		BadImages: map[string]bool{},
 
-		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{},
+		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{}, Crashing: map[string]bool{},
 		Etcd:   Etcd{Clusters: map[uint64]Cluster{}},
-		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}},
+		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}, Twins: map[string]bool{}},
 		Oracle: newOracle(),
 	}
 }
@@ -103,11 +105,13 @@ func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
 	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
+	c.Crashing = maps.Clone(w.Crashing)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
 	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
 	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
-	c.Net.Unreachable, c.Net.Isolated, c.Net.Strangers = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated), maps.Clone(w.Net.Strangers)
+	c.Net.Unreachable, c.Net.Isolated = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated)
+	c.Net.Strangers, c.Net.Twins = maps.Clone(w.Net.Strangers), maps.Clone(w.Net.Twins)
 	c.Log = slices.Clone(w.Log)
 	c.Oracle = w.Oracle.clone()
 	return &c

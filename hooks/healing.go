@@ -1,0 +1,427 @@
+package hooks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded under a new name.
+// Its data may be all that is left of something one day, so its claim is kept for a while, in quarantine. A learner that does not come to
+// anything is tried again, ever more slowly. Whoever answers as somebody else is fenced off, and left to a person.
+//
+// The clock is the status: since when a member is not ready, and since when the others have quorum. Losing it only delays.
+
+// What holds where the spec says nothing.
+const (
+	defaultAfter        = 5 * time.Minute
+	defaultKeepClaimFor = 24 * time.Hour
+)
+
+// replaceAfter is how long a voter may be silent.
+func replaceAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if d := s.MemberReplacement.After.Duration; d > 0 {
+		return d
+	}
+	return defaultAfter
+}
+
+// keepClaimFor is how long the claim of a voter that was given up is kept.
+func keepClaimFor(s *v1alpha1.EtcdClusterSpec) time.Duration {
+	if d := s.MemberReplacement.KeepClaimFor; d != nil {
+		return max(0, d.Duration)
+	}
+	return defaultKeepClaimFor
+}
+
+func manual(s *v1alpha1.EtcdClusterSpec) bool {
+	return s.MemberReplacement.Policy == v1alpha1.ReplaceManual
+}
+
+// ---- silent voters
+
+func giveUp(v *view) *verdict {
+	for _, m := range v.voters {
+		if v.overdue(m) && v.reprieve(m) == "" {
+			return v.giveUpOn(m, fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), colon(v.ails(m))))
+		}
+	}
+	return nil
+}
+
+// giveUpOn removes a voter and keeps its claim: the claim is marked first, so that whoever sees it later without its member knows that it
+// is to be kept. The mark stays while the member is given up, even if it serves.
+func (v *view) giveUpOn(m *member, why string) *verdict {
+	said := v.retire(m, why)
+	if _, removes := said.step.(Remove); removes && v.ours(m.claim) && !condemned(m.claim) {
+		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
+	}
+	said.condemn = m.name
+	return said
+}
+
+// overdue reports whether a voter of ours has been silent for longer than the policy allows.
+func (v *view) overdue(m *member) bool {
+	return m.name != "" && !m.Learner && !m.serving() && !v.fenced(m.name) && v.silentFor(m) >= replaceAfter(&v.Cluster.Spec)
+}
+
+// silentFor is how long a member has not served while the others had quorum, as far as the status tells.
+func (v *view) silentFor(m *member) time.Duration {
+	s := v.remembered(m)
+	if s == nil || s.Ready || s.Since.IsZero() {
+		return 0
+	}
+	return v.whileAvailable(s.Since)
+}
+
+// onHold reports whether a person keeps a member from being brought back: then its time does not count.
+func (v *view) onHold(name string) bool { return v.Cluster.Spec.Suspend || v.fenced(name) }
+
+// remembered is what the status says of a member; nil for nothing.
+func (v *view) remembered(m *member) *v1alpha1.MemberStatus {
+	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == hex(m.ID) })
+	if i < 0 {
+		return nil
+	}
+	return &v.Cluster.Status.Members[i]
+}
+
+// whileAvailable is how much time has passed since then with a quorum that answered us: while we are blind, nobody knows who serves.
+func (v *view) whileAvailable(since metav1.Time) time.Duration {
+	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return 0
+	}
+	if c.LastTransitionTime.After(since.Time) {
+		since = c.LastTransitionTime
+	}
+	return max(0, v.Now.Sub(since.Time))
+}
+
+// reprieve is why an overdue voter is not given up all the same, and what a person can do; empty when it is.
+func (v *view) reprieve(m *member) string {
+	switch {
+	case v.mismatched(m):
+		return "a person decides"
+	case v.changeAtFault(m):
+		return "it was restarted into the last change of the spec, which others that serve have not had yet: the change is at fault, and taking it back mends the member; or delete its claim and its pod to have it replaced"
+	case manual(&v.Cluster.Spec) && v.memory():
+		return "a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or delete its pod to have it replaced"
+	case manual(&v.Cluster.Spec):
+		return "a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or delete its claim and its pod to have it replaced"
+	}
+	return ""
+}
+
+// changeAtFault reports whether a silent member is as the spec wants it now, and a voter that serves is not: then a roll has just begun, and
+// going on with it, or with new members, would only spread what does not work. A node that is gone is no change's fault.
+func (v *view) changeAtFault(m *member) bool {
+	return v.epoch != nil && m.pod != nil && !nodeGone(m.pod, v.Now) && !v.differs(m) &&
+		slices.ContainsFunc(v.voters, func(o *member) bool { return o.name != "" && o.pod != nil && o.serving() && v.differs(o) })
+}
+
+// differs reports whether the member's pod was made from another template or image than the spec's.
+func (v *view) differs(m *member) bool {
+	_, image := v.imageDiffers(m)
+	return image || v.agedTemplate(m)
+}
+
+// ---- what a pod shows of why its member does not serve
+
+// ails says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
+func (v *view) ails(m *member) string {
+	if m.pod == nil || m.serving() {
+		return ""
+	}
+	for _, shows := range []func(*member) string{v.lostNode, unscheduled, unpulled, v.crashes} {
+		if what := shows(m); what != "" {
+			return what
+		}
+	}
+	if v.deaf(m.health) {
+		return "it does not trust the authority of the others"
+	}
+	return ""
+}
+
+func (v *view) lostNode(m *member) string {
+	if nodeGone(m.pod, v.Now) {
+		return "its node no longer answers"
+	}
+	return ""
+}
+
+// nodeGone reports whether the pod's node did not do what it was asked to, or Kubernetes says that it is lost.
+func nodeGone(pod *corev1.Pod, now time.Time) bool {
+	return pod.Spec.NodeName != "" && (graceOver(pod, now) || pod.Status.Reason == "NodeLost")
+}
+
+func unscheduled(m *member) string {
+	for _, c := range m.pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return "no node takes its pod"
+		}
+	}
+	return ""
+}
+
+// unpulled tells of a container that can't be made. The two reasons for an image take turns; the words stay.
+func unpulled(m *member) string {
+	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
+		if s.State.Waiting == nil {
+			continue
+		}
+		switch why := s.State.Waiting.Reason; why {
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+			return "its image can't be pulled"
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+			return "its container can't be made: " + why
+		}
+	}
+	return ""
+}
+
+// crashes tells of a container that has ended since the member went silent, also while it is just trying again.
+func (v *view) crashes(m *member) string {
+	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
+		t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated)
+		if t == nil || t.ExitCode == 0 {
+			continue
+		}
+		if r := v.remembered(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
+			return fmt.Sprintf("it crashes: exit %d", t.ExitCode)
+		}
+	}
+	return ""
+}
+
+// complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
+func (v *view) complaint(m *member) string {
+	words := []string{v.ails(m)}
+	if v.mismatched(m) {
+		words = []string{v.mismatch(m)}
+	} else if v.overdue(m) {
+		words = append(words, v.reprieve(m))
+	}
+	return strings.Join(filter(words, func(s string) bool { return s != "" }), "; ")
+}
+
+// brief is a duration as people write it: 5m, not 5m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// colon appends a reason, if there is one.
+func colon(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// ---- claims in quarantine
+
+func condemned(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && claim.Annotations[AnnotationCondemned] != ""
+}
+
+func quarantined(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && claim.Annotations[AnnotationQuarantined] != ""
+}
+
+// withheld reports whether a claim is kept although etcd no longer lists its member. What a person writes in place of the time keeps it
+// for good.
+func (v *view) withheld(claim *corev1.PersistentVolumeClaim) bool {
+	keep := keepClaimFor(&v.Cluster.Spec)
+	if keep == 0 || !quarantined(claim) {
+		return keep > 0 && condemned(claim)
+	}
+	since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+	return err != nil || v.Now.Before(since.Add(keep))
+}
+
+// quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept without theirs. A member that
+// serves again, and is not given up for something else, is no longer marked.
+func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict) {
+	for _, claim := range claims {
+		m := v.find(claim.Name)
+		switch {
+		case claim.Name == said.condemn && v.ours(claim):
+			claim.Annotations[AnnotationCondemned] = "true"
+		case m != nil && m.serving():
+			delete(claim.Annotations, AnnotationCondemned)
+		case m == nil && condemned(claim) && !quarantined(claim):
+			claim.Annotations[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+			claim.Labels[LabelQuarantined] = "true"
+		}
+	}
+}
+
+// ---- learners that come to nothing
+
+// ruleLearnerLate is the rule whose removals slow the next attempts down.
+const ruleLearnerLate = "LearnerLate"
+
+func learnerLate(v *view) *verdict {
+	l := v.learner()
+	if l == nil || l.name == "" || v.mismatched(l) {
+		return nil
+	}
+	s, given := v.remembered(l), v.timeFor()
+	if s == nil || s.Joined.IsZero() || v.whileAvailable(s.Joined) < given {
+		return nil
+	}
+	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(given), colon(v.ails(l))))
+}
+
+// timeFor is how long a learner has to catch up: it must get all of the leader's data.
+func (v *view) timeFor() time.Duration {
+	given := replaceAfter(&v.Cluster.Spec)
+	if lead := v.find(v.nameOf(v.Etcd.Leader)); lead != nil {
+		given += time.Duration(lead.health.DBSize>>20) * time.Minute / 1024
+	}
+	return given.Truncate(time.Second)
+}
+
+// The pauses between learners that come to nothing.
+const (
+	firstPause   = 10 * time.Second
+	longestPause = time.Hour
+)
+
+// pauseAfter this many failures in a row.
+func pauseAfter(failures int32) time.Duration {
+	return min(longestPause, firstPause<<min(max(failures, 1)-1, 16))
+}
+
+// attempts is what is remembered of learners that came to nothing. It is forgotten when one becomes a voter or none is wanted, and when the
+// spec changes: that may be what mends it.
+func (v *view) attempts() *v1alpha1.ReplacementStatus {
+	old, done := v.Cluster.Status.Replacement, v.Taken != nil && v.Taken.Err == ""
+	if v.Etcd == nil || v.epoch == nil {
+		return old
+	}
+	if done && v.Taken.Because == ruleLearnerLate {
+		next := v1alpha1.ReplacementStatus{Failures: 1}
+		if old != nil {
+			next.Failures = old.Failures + 1
+		}
+		next.NotBefore = metav1.NewTime(v.Now.Truncate(time.Second).Add(pauseAfter(next.Failures)))
+		return &next
+	}
+	promoted := false
+	if done {
+		_, promoted = v.Taken.Step.(Promote)
+	}
+	if old == nil || promoted || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.voters) >= v.wanted() {
+		return nil
+	}
+	return old
+}
+
+// restsBefore says why no learner is added now; nil when one may be.
+func (v *view) restsBefore(why string) *verdict {
+	a := v.attempts()
+	if a == nil || !v.Now.Before(a.NotBefore.Time) {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec changes", why, count(int(a.Failures), "learner"),
+		a.NotBefore.UTC().Format(time.RFC3339)), resync: a.NotBefore.Sub(v.Now)}
+}
+
+// ---- members that answer as somebody else
+
+// impostor reports whether an etcd answered at the member's address that is not the member.
+func (m *member) impostor() bool { return m.heard && m.health.Err != "" && m.health.MemberID != 0 }
+
+// mismatched reports whether the member answers as somebody else, or did and has not answered as itself since.
+func (v *view) mismatched(m *member) bool {
+	return m.impostor() || m.pod != nil && m.pod.Labels[LabelRole] == roleFenced && !m.serving()
+}
+
+// mismatch says who answers at the address of a mismatched member.
+func (v *view) mismatch(m *member) string {
+	who := "somebody else and does not answer now"
+	if m.impostor() {
+		who = fmt.Sprintf("member %s of cluster %s", hex(m.health.MemberID), hex(m.health.ClusterID))
+	}
+	return fmt.Sprintf("it answers as %s, and is listed as member %s of cluster %s: it is fenced, gets no clients and is left as it is until a person decides: see Mismatch in docs/failure-modes.md",
+		who, hex(m.ID), hex(v.Etcd.ClusterID))
+}
+
+// strange says what to do about a member that is not of Quorate's making. It may be on purpose: a cluster that moves.
+func (v *view) strange(m *member) string {
+	role := "votes"
+	if m.Learner {
+		role = "is a learner"
+	}
+	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: if nobody knows it, remove it with etcdctl member remove %s",
+		hex(m.ID), strings.Join(m.PeerURLs, ", "), role, hex(m.ID))
+}
+
+// troubleWord is the reason of the condition Degraded.
+func (v *view) troubleWord() string {
+	switch {
+	case v.Etcd == nil:
+	case v.mismatchedPods() > 0:
+		return "MemberMismatch"
+	case slices.ContainsFunc(v.voters, func(m *member) bool { return v.overdue(m) && v.reprieve(m) != "" }):
+		return "PersonDecides"
+	}
+	return "MembersInTrouble"
+}
+
+// The values of LabelRole. The client Service leads to voters.
+const (
+	roleVoter   = "voter"
+	roleLearner = "learner"
+	roleFenced  = "fenced"
+)
+
+// roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
+// before that nobody knows whose data it found.
+func (v *view) roleOf(m *member) string {
+	was := m.pod.Labels[LabelRole]
+	switch {
+	case v.mismatched(m):
+		return roleFenced
+	case m.Learner:
+		return roleLearner
+	case m.serving(), podStart(m.pod) == StartBootstrap && was == "":
+		return roleVoter
+	}
+	return was
+}
+
+// clientSelector chooses the pods that clients are led to. A Service that leads to all pods still, as an earlier release made it, follows when
+// everybody who serves shows that he votes.
+func (v *view) clientSelector() map[string]string {
+	wanted := selector(v.Cluster)
+	wanted[LabelRole] = roleVoter
+	old := v.Children.Services[ClientService(v.Cluster.Name)]
+	if old == nil || old.Spec.Selector[LabelRole] == roleVoter {
+		return wanted
+	}
+	if v.Etcd == nil || slices.ContainsFunc(v.voters, func(m *member) bool { return m.serving() && m.pod != nil && m.pod.Labels[LabelRole] != roleVoter }) {
+		return old.Spec.Selector
+	}
+	return wanted
+}
+
+// mismatchedPods are how many pods look healthy to Kubernetes and count for nothing in the cluster.
+func (v *view) mismatchedPods() int { return len(filter(v.members, v.mismatched)) }

@@ -1,0 +1,288 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// silent lets a member not have served for so long, in a cluster that has had quorum for a day.
+func silent(o *Observation, member string, since time.Duration) {
+	if o.Health != nil {
+		o.Health[member] = Health{Err: "connection refused"}
+	}
+	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+	if o.Etcd == nil {
+		return
+	}
+	for _, m := range o.Etcd.Members {
+		if name, _ := memberAt(o.Cluster, m.PeerURLs); name == member {
+			o.Cluster.Status.Members = append(filter(o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID != hex(m.ID) }), v1alpha1.MemberStatus{Name: member, ID: hex(m.ID),
+				Joined: metav1.NewTime(now.Add(-24 * time.Hour)), Since: metav1.NewTime(now.Add(-since))})
+		}
+	}
+}
+
+// given is a cluster of three in which demo-1 has been silent for five minutes, with what else is the case.
+func given(what ...func(o *Observation)) Observation {
+	o := serve(3)
+	silent(&o, "demo-1", 5*time.Minute)
+	for _, change := range what {
+		change(&o)
+	}
+	return o
+}
+
+func marked(o *Observation) { note(o.Children.Claims["demo-1"], AnnotationCondemned, "true") }
+
+func claimNamed(d Decision, name string) *corev1.PersistentVolumeClaim {
+	for _, c := range d.Children.Claims {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func TestWhoIsGivenUp(t *testing.T) {
+	agedOthers := func(o *Observation) {
+		for _, name := range []string{"demo-0", "demo-2"} {
+			o.Children.Pods[name].Annotations[AnnotationTemplate] = "older"
+		}
+	}
+	for name, c := range map[string]struct {
+		o    Observation
+		rule string
+		step Step
+	}{
+		"its claim is marked first":              {given(), "GiveUp", nil},
+		"then it goes":                           {given(marked), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"not before its time":                    {given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "Heal", nil},
+		"nor before the time that the spec sets": {given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "Heal", nil},
+		"nor without a status":                   {given(marked, func(o *Observation) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} }), "Heal", nil},
+		"nor soon after a time of blindness": {given(marked, func(o *Observation) {
+			o.Cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Minute))
+		}), "Heal", nil},
+		"nor right after one": {given(marked, func(o *Observation) { o.Cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), "Heal", nil},
+		"nor when it serves":  {given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }), "Converged", nil},
+		"nor when a person decides": {given(marked, func(o *Observation) {
+			o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
+		}), "Heal", nil},
+		"nor for a change that only it has had": {given(marked, agedOthers), "Heal", nil},
+		"but for a node that is gone": {given(marked, agedOthers, func(o *Observation) {
+			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
+		}),
+			"GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"nor when somebody else answers": {given(marked, func(o *Observation) {
+			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
+		}), "Heal", nil},
+		"nor when the rest has no quorum": {given(marked, func(o *Observation) { o.Health["demo-2"] = Health{Err: "x"} }), "GiveUp", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(c.o)
+			require.NoError(t, Verify(c.o, d))
+			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			assert.Equal(t, c.step, d.Step)
+		})
+	}
+}
+
+func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
+	d := Decide(given())
+	assert.Equal(t, "true", claimNamed(d, "demo-1").Annotations[AnnotationCondemned])
+	assert.Empty(t, claimNamed(d, "demo-0").Annotations[AnnotationCondemned])
+
+	back := given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] })
+	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[AnnotationCondemned], "who serves again is no longer given up")
+
+	gone := serve(3)
+	gone.Etcd.Members = append(gone.Etcd.Members[:1:1], gone.Etcd.Members[2:]...)
+	delete(gone.Children.Pods, "demo-1")
+	delete(gone.Health, "demo-1")
+	gone.Cluster.Spec.Replicas = new(int32(2))
+	require.Nil(t, claimNamed(Decide(gone), "demo-1"), "without a mark it goes with its member")
+	marked(&gone)
+	kept := claimNamed(Decide(gone), "demo-1")
+	require.NotNil(t, kept)
+	assert.Equal(t, now.UTC().Format(time.RFC3339), kept.Annotations[AnnotationQuarantined])
+	assert.Equal(t, "true", kept.Labels[LabelQuarantined])
+
+	for _, c := range []struct {
+		since string
+		keep  *metav1.Duration
+		stays bool
+	}{
+		{now.Add(-24 * time.Hour).Format(time.RFC3339), nil, false},
+		{now.Add(-24*time.Hour + time.Second).Format(time.RFC3339), nil, true},
+		{now.Add(-time.Hour).Format(time.RFC3339), &metav1.Duration{Duration: time.Hour}, false},
+		{now.Format(time.RFC3339), &metav1.Duration{}, false},
+		{"until Jo has looked at it", nil, true},
+	} {
+		gone.Children.Claims["demo-1"].Annotations[AnnotationQuarantined] = c.since
+		gone.Cluster.Spec.MemberReplacement.KeepClaimFor = c.keep
+		d := Decide(gone)
+		require.NoError(t, Verify(gone, d))
+		assert.Equal(t, c.stays, claimNamed(d, "demo-1") != nil, "%s, kept for %v", c.since, c.keep)
+	}
+
+	gone.Etcd, gone.Health = nil, nil
+	d = Decide(gone)
+	require.NoError(t, Verify(gone, d))
+	assert.NotNil(t, claimNamed(d, "demo-1"), "blind, no claim goes")
+	for _, p := range d.Children.Pods {
+		assert.NotEqual(t, "demo-1", p.Name, "and none in quarantine gets a pod")
+	}
+}
+
+func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
+	for name, o := range map[string]Observation{
+		"S6: too soon":       given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }),
+		"S6: not marked":     given(),
+		"S6: blind lately":   given(marked, func(o *Observation) { o.Cluster.Status.Conditions = nil }),
+		"S6: it serves":      given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }),
+		"S6: somebody else":  given(marked, func(o *Observation) { o.Health["demo-1"] = Health{Err: "x", ClusterID: 1, MemberID: 2} }),
+		"S6: for people":     given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+		"S7: its claim goes": given(marked, func(o *Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
+	} {
+		d := Decide(o)
+		if name[:2] == "S7" {
+			d.Children.Claims = filter(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-1" })
+		} else {
+			d.Step = Remove{ID: o.Etcd.Members[1].ID, Name: "demo-1"}
+		}
+		assert.ErrorContains(t, Verify(o, d), name[:2], name)
+	}
+}
+
+func TestWhatAPodShows(t *testing.T) {
+	waiting := func(reason string) func(p *corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+		}
+	}
+	ended := func(before time.Duration) func(p *corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now.Add(-before))}}}}
+		}
+	}
+	for want, shows := range map[string]func(p *corev1.Pod){
+		"":                            func(*corev1.Pod) {},
+		"its image can't be pulled":   waiting("ImagePullBackOff"),
+		"its container can't be made": waiting("CreateContainerConfigError"),
+		"it crashes: exit 137":        ended(5 * time.Minute),
+		"no node takes its pod": func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		},
+		"its node no longer answers": func(p *corev1.Pod) {
+			p.Spec.NodeName, p.DeletionTimestamp = "node", new(metav1.NewTime(now.Add(-time.Minute)))
+		},
+	} {
+		o := given(func(o *Observation) { shows(o.Children.Pods["demo-1"]) })
+		d := Decide(o)
+		assert.Contains(t, d.Because.Message, want)
+		assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded).Message, want)
+	}
+	long := given(func(o *Observation) { ended(time.Hour)(o.Children.Pods["demo-1"]) })
+	assert.NotContains(t, Decide(long).Because.Message, "crashes", "that was long before it went silent")
+}
+
+func TestPausesBetweenLearners(t *testing.T) {
+	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second, 9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
+		assert.Equal(t, want, pauseAfter(failures), failures)
+	}
+}
+
+func TestALearnersTimeGrowsWithTheData(t *testing.T) {
+	for size, want := range map[int64]time.Duration{0: 5 * time.Minute, 1 << 29: 5*time.Minute + 30*time.Second, 8 << 30: 13 * time.Minute} {
+		o := learnerAt(0)
+		h := o.Health["demo-0"]
+		h.DBSize = size
+		o.Health["demo-0"] = h
+		assert.Equal(t, want, newView(o).timeFor())
+	}
+}
+
+func TestLearnersThatComeToNothing(t *testing.T) {
+	late := learnerAt(0)
+	silent(&late, "demo-3", 0)
+	late.Cluster.Status.Members[len(late.Cluster.Status.Members)-1].Joined = metav1.NewTime(now.Add(-10 * time.Minute))
+	d := Decide(late)
+	require.NoError(t, Verify(late, d))
+	assert.Equal(t, ruleLearnerLate, d.Because.Rule)
+	assert.IsType(t, Remove{}, d.Step)
+
+	after := serve(3)
+	after.Cluster.Spec.Replicas = new(int32(5))
+	after.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2}
+	after.Taken = &Outcome{Step: d.Step, Because: ruleLearnerLate}
+	status := Decide(after).Status
+	require.NotNil(t, status.Replacement)
+	assert.EqualValues(t, 3, status.Replacement.Failures)
+	assert.Equal(t, now.Truncate(time.Second).Add(40*time.Second), status.Replacement.NotBefore.Time)
+
+	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement, after.Cluster.Generation
+	waits := Decide(after)
+	assert.Equal(t, "Grow", waits.Because.Rule)
+	assert.Nil(t, waits.Step)
+	assert.Equal(t, status.Replacement, waits.Status.Replacement)
+	assert.Contains(t, waits.Because.Message, "3 learners did not catch up")
+
+	after.Cluster.Generation++
+	assert.NotNil(t, Decide(after).Step, "an edit may be what mends it")
+	after.Cluster.Generation--
+	after.Now = status.Replacement.NotBefore.Time
+	assert.NotNil(t, Decide(after).Step)
+	after.Taken = &Outcome{Step: Promote{}}
+	assert.Nil(t, Decide(after).Status.Replacement)
+}
+
+func TestWhoIsFenced(t *testing.T) {
+	o := given(func(o *Observation) {
+		o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 0xbad, MemberID: 2}
+	})
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	role := func(d Decision) string { return d.Children.Pods[1].Labels[LabelRole] }
+	assert.Equal(t, roleFenced, role(d))
+	trouble := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded)
+	assert.Equal(t, "MemberMismatch", trouble.Reason)
+	assert.Contains(t, trouble.Message, "member 2 of cluster bad")
+	assert.Contains(t, trouble.Message, hex(o.Etcd.Members[1].ID))
+
+	o.Children.Pods["demo-1"].Labels[LabelRole] = roleFenced
+	o.Health["demo-1"] = Health{Err: "no answer"}
+	assert.Equal(t, roleFenced, role(Decide(o)), "until it answers as itself")
+	o.Health["demo-1"] = serve(3).Health["demo-1"]
+	assert.Equal(t, roleVoter, role(Decide(o)))
+
+	other := serve(3)
+	h := other.Health["demo-1"]
+	h.MemberID = 99
+	other.Health["demo-1"] = h
+	assert.Equal(t, roleFenced, role(Decide(other)), "an answer that nobody has unmasked")
+}
+
+func TestWhereTheClientServiceLeads(t *testing.T) {
+	chooses := func(o Observation) string { return Decide(o).Children.Services[0].Spec.Selector[LabelRole] }
+	assert.Equal(t, roleVoter, chooses(fresh(3)))
+	o := serve(3)
+	for _, p := range o.Children.Pods {
+		p.Labels[LabelRole] = roleVoter
+	}
+	old := *Decide(o).Children.Services[0]
+	old.Spec.Selector = selector(o.Cluster)
+	o.Children.Services = map[string]*corev1.Service{old.Name: &old}
+	assert.Equal(t, roleVoter, chooses(o), "an earlier release has labelled them all")
+	delete(o.Children.Pods["demo-2"].Labels, LabelRole)
+	assert.Empty(t, chooses(o), "one that serves would get no clients")
+	o.Etcd = nil
+	assert.Empty(t, chooses(o), "blind")
+}
