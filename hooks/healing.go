@@ -57,10 +57,12 @@ func giveUp(v *view) *verdict {
 	return nil
 }
 
-// giveUpOn removes a voter and keeps its claim: the claim is marked first, so that whoever sees it later without its member knows that it
-// is to be kept. The mark stays while the member is given up, even if it serves.
-func (v *view) giveUpOn(m *member, why string) *verdict {
-	said := v.retire(m, why)
+// giveUpOn removes a voter and keeps its claim.
+func (v *view) giveUpOn(m *member, why string) *verdict { return v.keeping(m, why, v.retire(m, why)) }
+
+// keeping removes a member as was said, and keeps its claim: the claim is marked first, so that whoever sees it later without its member knows
+// that it is to be kept. The mark stays while the member is given up, even if it serves.
+func (v *view) keeping(m *member, why string, said *verdict) *verdict {
 	if _, removes := said.step.(Remove); removes && v.ours(m.claim) && !condemned(m.claim) {
 		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
 	}
