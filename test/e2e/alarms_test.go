@@ -1,0 +1,182 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// overwrite writes values of half a MiB over the same key until etcd refuses one, n at most, and returns what it said.
+func overwrite(t *testing.T, client *clientv3.Client, n int) error {
+	t.Helper()
+	value := strings.Repeat("x", 512<<10)
+	for range n {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		_, err := client.Put(ctx, "large", value)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unready are the pods that are not ready, or whose containers have been restarted.
+func (c *cluster) unready() []string {
+	var list []string
+	for _, pod := range c.pods() {
+		for _, s := range pod.Status.ContainerStatuses {
+			if !s.Ready || s.RestartCount > 0 {
+				list = append(list, fmt.Sprintf("%s (%d restarts)", pod.Name, s.RestartCount))
+			}
+		}
+	}
+	return list
+}
+
+func TestNoSpaceIsCleared(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  options: {quotaBackendBytes: 16777216}\n")
+	c.converges(3, 60*time.Second)
+	client := c.client()
+	err := overwrite(t, client, 100)
+	require.ErrorContains(t, err, "database space exceeded")
+
+	took := eventually(t, 180*time.Second, "etcd takes writes again", func() string {
+		assert.Empty(t, c.unready(), "no pod becomes unready by it")
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if _, err := client.Put(ctx, "small", "again"); err != nil {
+			return c.object().Status.Phase + ": " + err.Error()
+		}
+		return c.notConverged(3)
+	})
+	run := c.object().Status.Defragmentation
+	require.NotNil(t, run)
+	assert.Equal(t, v1alpha1.TriggerNoSpace, run.Trigger)
+	assert.Len(t, run.Done, 3)
+	assert.NotZero(t, run.Compacted)
+	require.NotNil(t, run.Reclaimed)
+	t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(), run.Finished.Sub(run.Started.Time), run.Reclaimed)
+	require.NoError(t, overwrite(t, client, 10), "there is room")
+}
+
+func TestDefragmentationOnRequest(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	client := c.client()
+	require.NoError(t, overwrite(t, client, 60))
+	last, err := client.Get(context.Background(), "large")
+	require.NoError(t, err)
+	_, err = client.Compact(context.Background(), last.Header.Revision, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+
+	w := c.writes()
+	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/defragment=now")
+	eventually(t, 120*time.Second, "the run is done", func() string {
+		run := c.object().Status.Defragmentation
+		if run == nil || run.Request != "now" || run.Finished.IsZero() {
+			return fmt.Sprintf("%+v", run)
+		}
+		return c.notConverged(3)
+	})
+	w.losesNothing()
+	run := c.object().Status.Defragmentation
+	assert.Equal(t, v1alpha1.TriggerRequest, run.Trigger)
+	assert.Len(t, run.Done, 3)
+	require.NotNil(t, run.Reclaimed)
+	assert.Greater(t, run.Reclaimed.Value(), int64(60<<20), "three times most of 30 MiB")
+	t.Logf("%s reclaimed in %s", run.Reclaimed, run.Finished.Sub(run.Started.Time))
+}
+
+func TestACorruptMemberIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 60*time.Second)
+	client := c.client()
+	const value = "a value that is on the disk of every member"
+	for i := range 50 {
+		_, err := client.Put(context.Background(), fmt.Sprintf("key-%02d", i), fmt.Sprintf("%s %02d", value, i))
+		require.NoError(t, err)
+	}
+	victim := c.object().Status.Leader // the hardest one: it hands over first
+	time.Sleep(time.Second)            // etcd writes to its database every 100 ms
+	c.damage(victim, value+" 17", value+" 71")
+
+	last, err := client.Get(context.Background(), "key-00")
+	require.NoError(t, err)
+	_, err = client.Compact(context.Background(), last.Header.Revision-1)
+	require.NoError(t, err)
+	took := eventually(t, 240*time.Second, victim+" was replaced", func() string {
+		if _, there := c.ids()[victim]; there {
+			return victim + " is still a member: " + c.object().Status.Phase
+		}
+		return c.notConverged(3)
+	})
+	t.Logf("replaced %.0f s after the compaction", took.Seconds())
+	_, err = client.Put(context.Background(), "after", "wards")
+	require.NoError(t, err)
+	for _, pod := range c.pods() {
+		eventually(t, 30*time.Second, pod.Name+" has the data", func() string {
+			out, err := c.etcdctl(pod.Name, "get", "--consistency=s", "--print-value-only", "key-17")
+			if err != nil {
+				return err.Error()
+			}
+			assert.Equal(t, value+" 17", strings.TrimSpace(out), pod.Name)
+			return ""
+		})
+	}
+}
+
+// damage changes a value in a member's database, on the disk of its node, under the etcd that runs.
+func (c *cluster) damage(member, old, now string) {
+	c.t.Helper()
+	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
+	require.True(c.t, found)
+	var volume corev1.PersistentVolume
+	require.True(c.t, read(c.t, "/api/v1/persistentvolumes/"+claim.Spec.VolumeName, &volume))
+	path := ""
+	switch {
+	case volume.Spec.HostPath != nil:
+		path = volume.Spec.HostPath.Path
+	case volume.Spec.Local != nil:
+		path = volume.Spec.Local.Path
+	}
+	require.NotEmpty(c.t, path)
+	// A node's disk is a folder beside the lab's kubeconfig.
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "node*", "disk", path, "data", "member", "snap", "db"))
+	require.NoError(c.t, err)
+	require.Len(c.t, files, 1, path)
+	raw, err := os.ReadFile(files[0])
+	require.NoError(c.t, err)
+	file, err := os.OpenFile(files[0], os.O_WRONLY, 0)
+	require.NoError(c.t, err)
+	defer func() { require.NoError(c.t, file.Close()) }()
+	changed := 0
+	for at := 0; ; changed++ {
+		next := bytes.Index(raw[at:], []byte(old))
+		if next < 0 {
+			break
+		}
+		at += next
+		_, err := file.WriteAt([]byte(now), int64(at))
+		require.NoError(c.t, err)
+		at += len(old)
+	}
+	require.NotZero(c.t, changed, "the value is not in the database")
+}
