@@ -45,6 +45,17 @@ func (v *view) listed(id uint64) bool {
 	return slices.ContainsFunc(v.members, func(m *member) bool { return m.ID == id })
 }
 
+// alarmsOfOthers are those that no listed member has raised, in words.
+func (v *view) alarmsOfOthers() []string {
+	var list []string
+	for _, a := range append(v.alarms(AlarmNoSpace), v.alarms(AlarmCorrupt)...) {
+		if !v.listed(a.MemberID) {
+			list = append(list, fmt.Sprintf("%s has the alarm %s", v.named([]Alarm{a}), a.Kind))
+		}
+	}
+	return list
+}
+
 // disarm ends the first of the alarms: one change at a time.
 func (v *view) disarm(a Alarm, why string) *verdict {
 	return v.change(Disarm{ID: a.MemberID, Name: v.nameOf(a.MemberID), Kind: a.Kind}, why)
@@ -204,12 +215,13 @@ func noSpace(v *view) *verdict {
 	return v.begin(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s", strings.Join(names(v.full()), ", ")))
 }
 
-// makeRoom takes the next step of a recovery.
+// makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would not last.
 func (v *view) makeRoom(alarms []Alarm) *verdict {
 	crowded := filter(v.full(), func(m *member) bool { return !m.below(m.health.DBSizeInUse) })
+	history := slices.ContainsFunc(v.full(), func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
 	lead := v.find(v.nameOf(v.Etcd.Leader))
 	switch {
-	case len(crowded) > 0 && v.mayCompact() && v.run.Compacted == 0 && lead != nil:
+	case history && v.mayCompact() && v.run.Compacted == 0 && lead != nil && lead.health.Revision > 0:
 		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
 	case !v.run.Last.IsZero() && len(v.run.Done) == 0 && v.Now.Before(v.run.Last.Add(v.compacting(crowded))):
 		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: patience}

@@ -168,10 +168,10 @@ func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *v
 	if v.run != nil {
 		run.Request, run.Next = v.run.Request, v.run.Next
 	}
-	switch trigger {
-	case v1alpha1.TriggerRequest:
+	if trigger == v1alpha1.TriggerRequest {
 		run.Request = v.Cluster.Annotations[AnnotationDefragment]
-	case v1alpha1.TriggerSchedule:
+	}
+	if trigger == v1alpha1.TriggerSchedule {
 		run.Next = v.nextRun(metav1.Time{})
 	}
 	return &verdict{message: message, run: run, resync: soon}
@@ -195,13 +195,7 @@ func defragment(v *view) *verdict {
 		return nil // what these ask for comes first
 	}
 	if !v.underWay() {
-		switch v.dueRun() {
-		case v1alpha1.TriggerRequest:
-			return v.begin(v1alpha1.TriggerRequest, "defragmenting every member, as the annotation asks")
-		case v1alpha1.TriggerSchedule:
-			return v.begin(v1alpha1.TriggerSchedule, "defragmenting where it is worth it, by the schedule")
-		}
-		return nil
+		return v.beginDue()
 	}
 	need := v.wasteful
 	if v.run.Trigger == v1alpha1.TriggerRequest {
@@ -211,6 +205,19 @@ func defragment(v *view) *verdict {
 		return said
 	}
 	return v.finish("defragmentation is done")
+}
+
+// beginDue begins the run that is due; nil for none.
+func (v *view) beginDue() *verdict {
+	due := v.dueRun()
+	words := map[v1alpha1.DefragmentationTrigger]string{
+		v1alpha1.TriggerRequest:  "defragmenting every member, as the annotation asks",
+		v1alpha1.TriggerSchedule: "defragmenting where it is worth it, by the schedule",
+	}
+	if due == "" {
+		return nil
+	}
+	return v.begin(due, words[due])
 }
 
 // defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve, nobody joins and

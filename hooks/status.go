@@ -215,12 +215,7 @@ func troubles(v *view, because Because) []string {
 			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.health.Alarms, " and ")))
 		}
 	}
-	for _, a := range append(v.alarms(AlarmNoSpace), v.alarms(AlarmCorrupt)...) {
-		if !v.listed(a.MemberID) {
-			list = append(list, fmt.Sprintf("%s has the alarm %s", v.named([]Alarm{a}), a.Kind))
-		}
-	}
-	return list
+	return append(list, v.alarmsOfOthers()...)
 }
 
 // troubleOf a member is why it does not serve, or soon won't; empty for none.

@@ -52,6 +52,7 @@ func TestNoSpaceIsCleared(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  options: {quotaBackendBytes: 16777216}\n")
 	c.converges(3, 60*time.Second)
+	eventually(t, 60*time.Second, "all pods are ready", func() string { return strings.Join(c.unready(), ", ") })
 	client := c.client()
 	err := overwrite(t, client, 100)
 	require.ErrorContains(t, err, "database space exceeded")
