@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -113,7 +114,7 @@ func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 const historyLength = 20
 
 // history is the observed one with what this call has decided, if that changed anything or differs from what was decided last.
-func history(v *view, because Because) []v1alpha1.HistoryEntry {
+func history(v *view, because Because, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
 	for _, e := range v.Recent {
 		if !slices.Contains(list, e) {
@@ -130,7 +131,7 @@ func history(v *view, because Because) []v1alpha1.HistoryEntry {
 			list = append(list, entry)
 		}
 	}
-	if t := v.Taken; t != nil {
+	if t := v.Taken; t != nil && !(t.Err == "" && t.Step.Verb() == Authorize{}.Verb() && reflect.DeepEqual(auth, v.Cluster.Status.Auth)) { // users and roles are looked at every so often
 		add(t.Because, t.Step.String(), t.Err)
 	}
 	if len(list) == 0 || list[len(list)-1].Rule != because.Rule {

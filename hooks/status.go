@@ -43,7 +43,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
 	s.Replacement = v.attempts()
-	s.History = history(v, because)
+	s.History = history(v, because, s.Auth)
 	s.Conditions = conditions(v, because, settled, s.Auth)
 	return s
 }
