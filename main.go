@@ -217,16 +217,17 @@ func tuneMemory(getenv func(string) string) {
 
 // runPrepare is the command prepare; the result is the exit code.
 func runPrepare(args []string, stderr io.Writer) int {
-	var dataDir, marker, start string
+	var dataDir, walDir, marker, start string
 	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
 	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
 	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
 		return exitCode(err, stderr)
 	}
-	err := prepare(dataDir, start, marker)
+	err := prepare(dataDir, walDir, start, marker)
 	if err == nil {
 		return 0
 	}

@@ -21,13 +21,16 @@ var errDataLost = errors.New("the member's data is lost")
 // the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start says. It
 // is written here. A member that may start gets nil; errDataLost says that it may not; any other error, that it is not
 // known (a volume that can't be read is not an empty one).
-func prepare(dataDir, start, marker string) error {
+//
+// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins anew whatever else there is, and without
+// the rest it knows nothing that came before its last snapshot.
+func prepare(dataDir, walDir, start, marker string) error {
 	switch start {
 	case hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume:
 	default:
 		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume, start)
 	}
-	data, err := hasData(dataDir)
+	data, err := hasData(dataDir, walDir)
 	if err != nil {
 		return fmt.Errorf("the data directory can't be read: %w", err)
 	}
@@ -37,9 +40,9 @@ func prepare(dataDir, start, marker string) error {
 	}
 	switch {
 	case !data && start == hooks.StartResume:
-		return fmt.Errorf("%w: it has run before, but %s holds no write-ahead log; it will be replaced", errDataLost, dataDir)
+		return fmt.Errorf("%w: it has run before, but %s; it will be replaced", errDataLost, lacks(dataDir, walDir))
 	case !data && started:
-		return fmt.Errorf("%w: this pod has started before, but %s holds no write-ahead log; it will be replaced", errDataLost, dataDir)
+		return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", errDataLost, lacks(dataDir, walDir))
 	case started:
 		return nil
 	}
@@ -49,11 +52,22 @@ func prepare(dataDir, start, marker string) error {
 	return nil
 }
 
-// hasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal (wal.Exist) and
-// starts anew without one, whatever else is there; member/snap is made before the first *.wal, so a log without it is
+// lacks says what is missing.
+func lacks(dataDir, walDir string) string {
+	if walDir == "" {
+		return dataDir + " holds no write-ahead log"
+	}
+	return fmt.Sprintf("%s holds no write-ahead log, or %s not what belongs to it", walDir, dataDir)
+}
+
+// hasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where else its log is to
+// be (wal.Exist), and starts anew without one, whatever else is there; member/snap is made before the first *.wal, so a log without it is
 // not etcd's work.
-func hasData(dataDir string) (bool, error) {
-	entries, err := os.ReadDir(filepath.Join(dataDir, "member", "wal"))
+func hasData(dataDir, walDir string) (bool, error) {
+	if walDir == "" {
+		walDir = filepath.Join(dataDir, "member", "wal")
+	}
+	entries, err := os.ReadDir(walDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -64,7 +64,7 @@ func TestPrepare(t *testing.T) {
 			if c.marker {
 				write(t, dir, "state/started")
 			}
-			err := prepare(filepath.Join(dir, "data"), c.start, marker)
+			err := prepare(filepath.Join(dir, "data"), "", c.start, marker)
 			if c.lost {
 				require.ErrorIs(t, err, errDataLost, c.reason)
 				require.NotContains(t, err.Error(), "\n")
@@ -75,7 +75,44 @@ func TestPrepare(t *testing.T) {
 			require.NoError(t, err, c.reason)
 			require.FileExists(t, marker)
 			if c.files == nil {
-				require.ErrorIs(t, prepare(filepath.Join(dir, "data"), c.start, marker), errDataLost, "the second time the data must be there")
+				require.ErrorIs(t, prepare(filepath.Join(dir, "data"), "", c.start, marker), errDataLost, "the second time the data must be there")
+			}
+		})
+	}
+}
+
+// TestPrepareLooksAtBothVolumes: with a log on a volume of its own, either half is nothing without the other.
+func TestPrepareLooksAtBothVolumes(t *testing.T) {
+	const wal, snap, within = "wal/0000000000000000-0000000000000000.wal", "data/member/snap/db", "data/member/wal/0000000000000000-0000000000000000.wal"
+	cases := []struct {
+		name   string
+		start  string
+		files  []string
+		marker bool
+		lost   bool
+	}{
+		{"resume, both there", hooks.StartResume, []string{wal, snap}, true, false},
+		{"resume, log empty", hooks.StartResume, []string{snap}, false, true},
+		{"resume, data empty", hooks.StartResume, []string{wal}, false, true},
+		{"resume, log where it was before", hooks.StartResume, []string{within, snap}, false, true},
+		{"resume, log half-written", hooks.StartResume, []string{"wal.tmp/0.wal", "wal/0.tmp", snap}, false, true},
+		{"started before, log empty", hooks.StartBootstrap, []string{snap}, true, true},
+		{"started before, data empty", hooks.StartJoin, []string{wal}, true, true},
+		{"new", hooks.StartJoin, nil, false, false},
+		{"cut off before the log was there", hooks.StartBootstrap, []string{snap}, false, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, append(c.files, "state/other")...)
+			if c.marker {
+				write(t, dir, "state/started")
+			}
+			err := prepare(filepath.Join(dir, "data"), filepath.Join(dir, "wal"), c.start, filepath.Join(dir, "state", "started"))
+			if c.lost {
+				require.ErrorIs(t, err, errDataLost)
+			} else {
+				require.NoError(t, err)
 			}
 		})
 	}
@@ -85,15 +122,15 @@ func TestPrepare(t *testing.T) {
 func TestPrepareDoesNotGuess(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "data/member/wal") // a file where a directory should be
-	err := prepare(filepath.Join(dir, "data"), hooks.StartBootstrap, filepath.Join(dir, "started"))
+	err := prepare(filepath.Join(dir, "data"), "", hooks.StartBootstrap, filepath.Join(dir, "started"))
 	require.ErrorContains(t, err, "can't be read")
 	require.NotErrorIs(t, err, errDataLost)
 
-	err = prepare(filepath.Join(dir, "none"), hooks.StartBootstrap, filepath.Join(dir, "no-such-directory", "started"))
+	err = prepare(filepath.Join(dir, "none"), "", hooks.StartBootstrap, filepath.Join(dir, "no-such-directory", "started"))
 	require.ErrorContains(t, err, "can't be written")
 	require.NotErrorIs(t, err, errDataLost)
 
-	require.ErrorContains(t, prepare(dir, "again", filepath.Join(dir, "started")), "--start must be")
+	require.ErrorContains(t, prepare(dir, "", "again", filepath.Join(dir, "started")), "--start must be")
 }
 
 func TestCommandLine(t *testing.T) {

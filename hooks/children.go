@@ -169,38 +169,23 @@ func (v *view) startsOn() map[string]types.UID {
 	switch {
 	case !v.epoch.founded():
 		for _, name := range v.epoch.initialNames() {
-			if uid := v.groundOf(name); uid != "" {
-				uids[name] = uid
+			grounds := v.groundsOf(name)
+			if grounds == nil {
+				return nil
 			}
-		}
-		if len(uids) < len(v.epoch.initial) {
-			return nil
+			maps.Copy(uids, grounds)
 		}
 	case v.Etcd == nil:
 		return v.epoch.startsOn
 	default:
 		for _, m := range v.members {
-			uid := v.epoch.startsOn[m.name]
 			if v.mayBeMade(m) {
-				uid = v.groundOf(m.name)
+				maps.Copy(uids, v.groundsOf(m.name))
 			}
-			if uid != "" {
-				uids[m.name] = uid
-			}
+			maps.Copy(uids, keep(v.epoch.startsOn, m.name, WALClaim(m.name)))
 		}
 	}
 	return uids
-}
-
-// groundOf is the UID of what the member would start on: its claim, or on Memory its pod. Empty while there is none.
-func (v *view) groundOf(name string) types.UID {
-	if pod := v.Children.Pods[name]; v.memory() && pod != nil && pod.DeletionTimestamp == nil && gated(pod) {
-		return pod.UID
-	}
-	if claim := v.Children.Claims[name]; !v.memory() && v.usable(claim) {
-		return claim.UID
-	}
-	return ""
 }
 
 // foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
@@ -240,10 +225,9 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 func (v *view) blindPods(roll string) []*corev1.Pod {
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
-		claim := v.Children.Claims[name]
 		switch {
-		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.usable(claim) || v.fenced(name):
-		case !v.epoch.quorate() && v.epoch.mayStartEmpty(name, claim.UID):
+		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
+		case !v.epoch.quorate() && v.mayBegin(name):
 			pods = append(pods, v.bootstrapPod(name))
 		default:
 			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
@@ -257,13 +241,14 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 // listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are not yet
 // recorded as used (S7, S9), or that are kept in quarantine.
 func (v *view) listedClaims(said *verdict) []*corev1.PersistentVolumeClaim {
-	stay := filter(v.names, func(name string) bool {
-		claim := v.Children.Claims[name]
-		return v.find(name) != nil || !v.pastMark(name) || !v.ours(claim) || v.withheld(claim)
-	})
-	list := v.claims(stay, func(name string) bool {
+	all := v.claims(v.names, func(name string) bool {
 		m := v.find(name)
 		return !v.memory() && m != nil && v.mayBeMade(m)
+	})
+	list := filter(all, func(c *corev1.PersistentVolumeClaim) bool {
+		member, _ := standsOn(v.Cluster.Name, c.Name)
+		old := v.Children.Claims[c.Name]
+		return old == nil || v.find(member) != nil || !v.pastMark(member) || !v.ours(old) || v.withheld(old)
 	})
 	v.quarantine(list, said)
 	return list
@@ -281,7 +266,7 @@ func (v *view) listedPods(said *verdict) []*corev1.Pod {
 			pods = append(pods, v.keptListed(m, m.name == said.patch)...)
 		case v.memory() && v.mayBeMade(m):
 			pods = append(pods, heldBack(v.podOf(m)))
-		case !v.memory() && v.usable(m.claim) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
+		case !v.memory() && v.grounded(m.name) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
 			pods = append(pods, v.podOf(m))
 		}
 	}
@@ -359,6 +344,9 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 		}
 	}
 	pod := newPod(v.Observation, name, v.epoch.version, start, volume, v.peersDial(name), env)
+	if v.hasWAL(name) {
+		withWAL(pod)
+	}
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
 	v.noteServed(pod)
@@ -424,20 +412,21 @@ func (v *view) keptClaims(names []string) []*corev1.PersistentVolumeClaim {
 	return v.claims(names, func(string) bool { return false })
 }
 
-// claims are the observed claims of these names, and new ones where create says so.
+// claims are the observed claims of these members, and new ones where create says so.
 func (v *view) claims(names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
-	for _, name := range names {
+	for _, name := range v.claimNames(names, create) {
+		member, _ := standsOn(v.Cluster.Name, name)
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
-			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: name})
+			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member})
 			claim.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationCondemned, AnnotationQuarantined))
 			if quarantined(old) {
 				claim.Labels[LabelQuarantined] = "true"
 			}
 			v.sized(&claim)
 			list = append(list, &claim)
-		} else if create(name) {
+		} else if create(member) {
 			list = append(list, v.newClaim(name))
 		}
 	}
@@ -445,13 +434,15 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 }
 
 func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
+	member, _ := standsOn(v.Cluster.Name, name)
+	size, class, _ := v.claimSpec(name)
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: name}), Annotations: annotations(v.Cluster, nil)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: member}), Annotations: annotations(v.Cluster, nil)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: v.Cluster.Spec.Storage.StorageClassName,
+			StorageClassName: class,
 			Resources: corev1.VolumeResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceStorage: canonical(storageSize(&v.Cluster.Spec))},
+				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
 			},
 		},
 	}
@@ -480,8 +471,8 @@ func ours(all, names map[string]string) map[string]string {
 	return some
 }
 
-func keep(all map[string]string, keys ...string) map[string]string {
-	some := map[string]string{}
+func keep[V any](all map[string]V, keys ...string) map[string]V {
+	some := map[string]V{}
 	for _, k := range keys {
 		if value, set := all[k]; set {
 			some[k] = value

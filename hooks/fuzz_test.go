@@ -193,6 +193,34 @@ var mishaps = []func(o *Observation, n int){
 		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
 	},
 
+	// Storage.
+	func(o *Observation, _ int) { o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace },
+	func(o *Observation, _ int) { o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")} },
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.StorageClassName = *quantity([]string{"2Gi", "512Mi", "1Gi"}[n%3]), []*string{nil, new("fast")}[n%2]
+	},
+	func(o *Observation, n int) {
+		for i := range o.Cluster.Status.Members {
+			o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity("2Gi"), Asked: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
+		}
+	},
+	onClaim(func(c *corev1.PersistentVolumeClaim) {
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("1Gi")}}
+	}),
+	onClaim(func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}
+	}),
+	func(o *Observation, n int) {
+		if data := o.Children.Claims[MemberName("demo", n)]; data != nil {
+			wal := *data
+			wal.Name, wal.UID = WALClaim(data.Name), "uid-wal-"+data.UID
+			o.Children.Claims[wal.Name] = &wal
+		}
+	},
+	onRecord(func(a map[string]string, n int) {
+		a[AnnotationStartsOn] += fmt.Sprintf(",demo-%d-wal:uid-wal-uid-claim-%d", n, n)
+	}),
+
 	// Certificates.
 	func(o *Observation, n int) {
 		for i, name := range slices.Sorted(maps.Keys(o.Children.Secrets)) {

@@ -63,7 +63,8 @@ func (v *view) giveUpOn(m *member, why string) *verdict { return v.keeping(m, wh
 // keeping removes a member as was said, and keeps its claim: the claim is marked first, so that whoever sees it later without its member knows
 // that it is to be kept. The mark stays while the member is given up, even if it serves.
 func (v *view) keeping(m *member, why string, said *verdict) *verdict {
-	if _, removes := said.step.(Remove); removes && v.ours(m.claim) && !condemned(m.claim) {
+	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
+	if _, removes := said.step.(Remove); removes && slices.ContainsFunc(v.grounds(m.name), unmarked) {
 		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
 	}
 	said.condemn = m.name
@@ -261,9 +262,10 @@ func (v *view) withheld(claim *corev1.PersistentVolumeClaim) bool {
 // serves again, and is not given up for something else, is no longer marked.
 func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict) {
 	for _, claim := range claims {
-		m := v.find(claim.Name)
+		member, _ := standsOn(v.Cluster.Name, claim.Name)
+		m := v.find(member)
 		switch {
-		case claim.Name == said.condemn && v.ours(claim):
+		case member == said.condemn && v.ours(claim):
 			claim.Annotations[AnnotationCondemned] = "true"
 		case m != nil && m.serving():
 			delete(claim.Annotations, AnnotationCondemned)

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -67,8 +68,8 @@ func pause(v *view) *verdict {
 // lastHolds are the pods that alone keep a claim that is being deleted, and the data on it.
 func (v *view) lastHolds() []string {
 	return filter(v.names, func(name string) bool {
-		claim, pod := v.Children.Claims[name], v.Children.Pods[name]
-		return v.ours(claim) && claim.DeletionTimestamp != nil && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
+		pod := v.Children.Pods[name]
+		return v.groundGoes(name) && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
 	})
 }
 
@@ -154,7 +155,7 @@ func (v *view) hasData(name string) bool {
 		pod := v.Children.Pods[name]
 		return pod != nil && !finished(pod) && !v.barred(pod)
 	}
-	return v.Children.Claims[name] != nil
+	return !slices.Contains(v.grounds(name), nil)
 }
 
 func blind(v *view) *verdict {

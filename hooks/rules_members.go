@@ -81,7 +81,7 @@ func promote(v *view) *verdict {
 // or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
 func (v *view) caughtUp(l *member) bool {
 	lead := v.find(v.nameOf(v.Etcd.Leader))
-	hasVolume := l.pod != nil && l.pod.DeletionTimestamp == nil && (v.memory() || v.usable(l.claim))
+	hasVolume := l.pod != nil && l.pod.DeletionTimestamp == nil && (v.memory() || v.grounded(l.name))
 	return lead != nil && lead.serving() && l.serving() && l.health.Learner && hasVolume &&
 		l.health.RaftIndex*10 >= lead.health.RaftIndex*9
 }

@@ -80,7 +80,7 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.Member
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	}
-	s.Ready, s.Volume = ready, v.volumeStatus(s.Name)
+	s.Ready, s.Volume, s.WALVolume = ready, v.volumeStatus(s.Name), v.volumeStatus(WALClaim(s.Name))
 	s.Joined, s.Since = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
 	i := slices.IndexFunc(v.Cluster.Status.Members, func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {

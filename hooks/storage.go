@@ -45,20 +45,57 @@ type volume struct {
 	old v1alpha1.VolumeStatus
 }
 
-// volume is the member's claim for data; nil when there is none, and on Memory.
-func (v *view) volume(member string) *volume {
-	claim := v.Children.Claims[member]
-	if claim == nil || v.memory() {
+// claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have none.
+func (v *view) claimSpec(claim string) (resource.Quantity, *string, bool) {
+	s := &v.Cluster.Spec.Storage
+	if !strings.HasSuffix(claim, walSuffix) {
+		return canonical(storageSize(&v.Cluster.Spec)), s.StorageClassName, true
+	}
+	if s.WAL == nil {
+		return resource.Quantity{}, nil, false
+	}
+	return canonical(walSize(s.WAL)), s.WAL.StorageClassName, true
+}
+
+func walSize(s *v1alpha1.WALSpec) resource.Quantity {
+	if s.Size.IsZero() {
+		return resource.MustParse("1Gi")
+	}
+	return s.Size
+}
+
+// volume is the claim of this name, of which the spec asks something; nil when there is none, and on Memory.
+func (v *view) volume(name string) *volume {
+	claim := v.Children.Claims[name]
+	size, class, asks := v.claimSpec(name)
+	if claim == nil || v.memory() || !asks {
 		return nil
 	}
-	s := v.Cluster.Spec.Storage
-	d := &volume{claim: claim, size: canonical(storageSize(&v.Cluster.Spec)), class: s.StorageClassName}
-	for _, m := range v.Cluster.Status.Members {
-		if m.Name == member && m.Volume != nil {
+	d := &volume{claim: claim, size: size, class: class}
+	for i := range v.Cluster.Status.Members {
+		m := &v.Cluster.Status.Members[i]
+		switch {
+		case m.Name == name && m.Volume != nil:
 			d.old = *m.Volume
+		case WALClaim(m.Name) == name && m.WALVolume != nil:
+			d.old = *m.WALVolume
 		}
 	}
 	return d
+}
+
+// volumes are those that the member stands on, and of which the spec asks something.
+func (v *view) volumes(member string) []*volume {
+	var list []*volume
+	for _, claim := range v.grounds(member) {
+		if claim == nil {
+			continue
+		}
+		if d := v.volume(claim.Name); d != nil {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 func (d *volume) requested() resource.Quantity { return *d.claim.Spec.Resources.Requests.Storage() }
@@ -124,7 +161,7 @@ func (v *view) grows(d *volume) bool {
 // sized is the claim as it is to be answered: as it is, or larger.
 func (v *view) sized(claim *corev1.PersistentVolumeClaim) {
 	d := v.volume(claim.Name)
-	if !v.grows(d) || v.Etcd != nil && v.find(claim.Name) == nil {
+	if member, _ := standsOn(v.Cluster.Name, claim.Name); !v.grows(d) || v.Etcd != nil && v.find(member) == nil {
 		return
 	}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
@@ -139,9 +176,9 @@ func volumeSize(claim *corev1.PersistentVolumeClaim) resource.Quantity {
 	return asks
 }
 
-// volumeStatus is a member's volume as far as it is not yet what the spec asks for; nil when it is.
-func (v *view) volumeStatus(member string) *v1alpha1.VolumeStatus {
-	d := v.volume(member)
+// volumeStatus is the volume of a claim as far as it is not yet what the spec asks for; nil when it is.
+func (v *view) volumeStatus(claim string) *v1alpha1.VolumeStatus {
+	d := v.volume(claim)
 	if d == nil || v.Cluster.Spec.Suspend || !d.smaller() && !d.larger() && !d.otherClass() && !d.growing() {
 		return nil
 	}
@@ -218,15 +255,16 @@ func (all complaints) String() string {
 func resize(v *view) *verdict {
 	var all complaints
 	for _, m := range v.members {
-		if d := v.volume(m.name); d != nil && !v.stuck(d) && (d.smaller() || d.growing()) {
-			all.add(m.name, v.pending(d))
+		for _, d := range v.volumes(m.name) {
+			if !v.stuck(d) && (d.smaller() || d.growing()) {
+				all.add(d.claim.Name, v.pending(d))
+			}
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	size := storageSize(&v.Cluster.Spec)
-	return &verdict{message: fmt.Sprintf("serving; volumes grow to %s: %s", size.String(), all), resync: patience}
+	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: patience}
 }
 
 // ---- what takes a new volume
@@ -238,15 +276,49 @@ func (v *view) stuck(d *volume) bool { return d.otherClass() || d.larger() || v.
 
 // volumeDiffers reports whether the member is to be succeeded by one with another volume, and why.
 func (v *view) volumeDiffers(m *member) (string, bool) {
-	d := v.volume(m.name)
-	if d == nil || !v.migrates() || !v.stuck(d) || v.tooSmall(d) != "" {
+	if !v.migrates() || v.cramped(m) != "" {
 		return "", false
 	}
-	has := d.requested()
-	if d.otherClass() {
-		return fmt.Sprintf("its volume is to be of the class %s instead of %s", *d.class, classOf(d.claim)), true
+	if reason := v.walDiffers(m); reason != "" {
+		return reason, true
 	}
-	return fmt.Sprintf("its volume is to have %s instead of %s", d.size.String(), has.String()), true
+	for _, d := range v.volumes(m.name) {
+		has := d.requested()
+		switch {
+		case !v.stuck(d):
+		case d.otherClass():
+			return fmt.Sprintf("%s is to be of the class %s instead of %s", d.noun(), *d.class, classOf(d.claim)), true
+		default:
+			return fmt.Sprintf("%s is to have %s instead of %s", d.noun(), d.size.String(), has.String()), true
+		}
+	}
+	return "", false
+}
+
+func (d *volume) noun() string {
+	if strings.HasSuffix(d.claim.Name, walSuffix) {
+		return "the volume of its write-ahead log"
+	}
+	return "its volume"
+}
+
+// walDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty for neither.
+func (v *view) walDiffers(m *member) string {
+	switch {
+	case v.memory() || m.name == "" || v.hasWAL(m.name) == v.wantsWAL():
+		return ""
+	case v.wantsWAL():
+		return "its write-ahead log is to have a volume of its own"
+	}
+	return "its write-ahead log is to have no volume of its own"
+}
+
+// cramped says why the member's successor would have no room for the data; empty when it would.
+func (v *view) cramped(m *member) string {
+	if d := v.volume(m.name); d != nil {
+		return v.tooSmall(d)
+	}
+	return ""
 }
 
 // tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than what there is. A new
@@ -272,15 +344,18 @@ func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 func volumePending(v *view) *verdict {
 	var all complaints
 	for _, m := range v.members {
-		d := v.volume(m.name)
-		if d == nil || !v.stuck(d) {
+		if small := v.cramped(m); small != "" && v.migrates() {
+			all.add(m.name, "not replaced, for "+small)
 			continue
 		}
-		reason := v.pending(d)
-		if small := v.tooSmall(d); small != "" && v.migrates() {
-			reason = "not replaced, for " + small
+		if reason := v.walDiffers(m); reason != "" {
+			all.add(m.name, reason)
 		}
-		all.add(m.name, reason)
+		for _, d := range v.volumes(m.name) {
+			if v.stuck(d) {
+				all.add(d.claim.Name, v.pending(d))
+			}
+		}
 	}
 	if len(all) == 0 {
 		return nil
@@ -322,11 +397,9 @@ func quotaOf(pod *corev1.Pod) (int64, bool) {
 
 // fileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start anew. It is restarted for that once.
 func (v *view) fileSystemWaits(m *member) (string, bool) {
-	d := v.volume(m.name)
-	if d == nil {
-		return "", false
+	waits := func(d *volume) bool {
+		c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
+		return c != nil && d.growing() && v.Now.After(c.LastTransitionTime.Add(onlineAfter)) && m.pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
 	}
-	c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
-	return "its volume has grown, and its file system only does when the pod starts",
-		c != nil && d.growing() && v.Now.After(c.LastTransitionTime.Add(onlineAfter)) && m.pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
+	return "its volume has grown, and its file system only does when the pod starts", slices.ContainsFunc(v.volumes(m.name), waits)
 }

@@ -223,3 +223,115 @@ func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: *quantity("2Gi"), StorageClassName: new("fast"), Migration: v1alpha1.MigrateReplace}
 	assert.Equal(t, before, templateHash(&o.Cluster.Spec))
 }
+
+// withLogs is onVolumes with a volume for each member's write-ahead log.
+func withLogs() Observation {
+	o := onVolumes()
+	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")}
+	record := o.Children.ConfigMaps["demo-epoch-1"]
+	for i := range 3 {
+		name := MemberName("demo", i)
+		wal := *o.Children.Claims[name]
+		wal.Name, wal.UID = WALClaim(name), "uid-wal-"+wal.UID
+		o.Children.Claims[wal.Name] = &wal
+		record.Annotations[AnnotationStartsOn] += "," + wal.Name + ":" + string(wal.UID)
+		withWAL(o.Children.Pods[name])
+	}
+	return o
+}
+
+func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
+	o := withLogs()
+	d := Decide(o)
+	assert.Equal(t, "Converged", d.Because.Rule, d.Because.Message)
+	assert.Len(t, d.Children.Claims, 6)
+	assert.NoError(t, Verify(o, d))
+
+	delete(o.Children.Pods, "demo-1")
+	silence(&o, "demo-1")
+	d = Decide(o)
+	pod := d.Children.Pods[1]
+	assert.Contains(t, pod.Spec.Containers[0].Command, "--wal-dir=/var/lib/etcd-wal/wal")
+	assert.Contains(t, pod.Spec.InitContainers[0].Args, "--wal-dir=/var/lib/etcd-wal/wal", "prepare looks at what etcd will")
+	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(pod))
+	assert.NoError(t, Verify(o, d))
+
+	o.Cluster.Spec.Storage.WAL = nil
+	d = Decide(o)
+	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(d.Children.Pods[1]), "its log is where it was made, whatever the spec says now")
+
+	delete(o.Children.Claims, "demo-1-wal")
+	d = Decide(o)
+	assert.Equal(t, "Replace", d.Because.Rule)
+	assert.Equal(t, Remove{ID: 2, Name: "demo-1"}, d.Step)
+	assert.Len(t, d.Children.Pods, 2, "no pod without its log")
+	assert.NoError(t, Verify(o, d))
+
+	o.Etcd = nil
+	d = Decide(o)
+	assert.Len(t, d.Children.Pods, 2)
+	for _, c := range d.Children.Claims {
+		assert.NotEqual(t, "demo-1-wal", c.Name, "an empty one would not bring it back")
+	}
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestVerifyWatchesTheLogs(t *testing.T) {
+	o := withLogs()
+	delete(o.Children.Pods, "demo-1")
+	silence(&o, "demo-1")
+	d := Decide(o)
+	d.Children.Pods[1] = bare(o, "demo-1")
+	assert.ErrorContains(t, Verify(o, d), "leaves out the volume demo-1-wal")
+
+	d = Decide(o)
+	d.Children.Claims = filter(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-2-wal" })
+	assert.ErrorContains(t, Verify(o, d), "S7: the claim demo-2 goes without a list in hand that omits it")
+
+	o = withLogs()
+	delete(o.Children.Claims, "demo-2-wal")
+	silence(&o, "demo-2")
+	d = Decide(o)
+	wal := *o.Children.Claims["demo-1-wal"]
+	wal.Name, wal.UID = "demo-2-wal", ""
+	d.Children.Claims = append(d.Children.Claims, &wal)
+	assert.ErrorContains(t, Verify(o, d), "S10: a new claim for demo-2")
+}
+
+// bare is a pod of a member without the volume for its log.
+func bare(o Observation, name string) *corev1.Pod {
+	v := newView(o)
+	pod := newPod(o, name, v.epoch.version, StartResume, *quantity("1Gi"), true, resumeEnv())
+	return pod
+}
+
+func TestFoundingWaitsForBothClaims(t *testing.T) {
+	o := fresh(1)
+	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1)
+	d := Decide(o)
+	require.Len(t, d.Children.Claims, 2)
+	wal := d.Children.Claims[1]
+	assert.Equal(t, "demo-0-wal", wal.Name)
+	assert.Equal(t, "2Gi", wal.Spec.Resources.Requests.Storage().String())
+	assert.Equal(t, "fast", *wal.Spec.StorageClassName)
+
+	addClaim(&o, 0)
+	d = Decide(o)
+	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn], "half of what it stands on is missing")
+	wal.UID, wal.OwnerReferences = "uid-wal", []metav1.OwnerReference{{UID: o.Cluster.UID}}
+	o.Children.Claims["demo-0-wal"] = wal
+	d = Decide(o)
+	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
+	assert.Empty(t, d.Children.Pods)
+
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
+	d = Decide(o)
+	require.Len(t, d.Children.Pods, 1)
+	assert.Equal(t, StartBootstrap, podStart(d.Children.Pods[0]))
+	assert.NoError(t, Verify(o, d))
+	o.Children.Claims["demo-0-wal"].UID = "another"
+	for _, pod := range Decide(o).Children.Pods {
+		assert.NotEqual(t, StartBootstrap, podStart(pod), "it may begin on what is recorded, and on nothing else")
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -96,7 +98,7 @@ func (j *judgement) addLearner(s AddLearner) {
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
-		return m.claim != nil && m.claim.DeletionTimestamp != nil || j.unlike(m)
+		return j.claimOfGoes(m.name) || j.unlike(m)
 	})
 	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
 }
@@ -110,7 +112,7 @@ func (j *judgement) promote(s Promote) {
 	lead := j.v.Health[j.v.nameOf(j.v.Etcd.Leader)]
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
-	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && m.claim.DeletionTimestamp == nil), "S5", "%s, which has no volume", s)
+	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
 	voters := j.v.voters
 	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
 }
@@ -181,7 +183,10 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	kept := m.claim == nil || !j.v.ours(m.claim) || m.claim.Annotations[AnnotationCondemned] == "true"
+	kept := true
+	for _, claim := range []*corev1.PersistentVolumeClaim{m.claim, j.o.Children.Claims[m.name+"-wal"]} {
+		kept = kept && (claim == nil || !j.v.ours(claim) || claim.Annotations[AnnotationCondemned] == "true")
+	}
 	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && kept
 }
 
@@ -195,15 +200,16 @@ func (j *judgement) masked(name string) bool {
 // claims checks what becomes of the data.
 func (j *judgement) claims() {
 	for name, claim := range j.o.Children.Claims {
-		if _, ours := ordinal(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
-			j.claimGoes(name, claim)
+		if member, ours := standsOn(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
+			j.claimGoes(member, claim)
 		}
 	}
 	for _, claim := range j.d.Children.Claims {
 		if old := j.o.Children.Claims[claim.Name]; old != nil {
 			j.sameClaim(old, claim)
 		} else {
-			j.newClaim(claim.Name)
+			member, _ := standsOn(j.o.Cluster.Name, claim.Name)
+			j.newClaim(member)
 		}
 	}
 }
@@ -241,7 +247,9 @@ func (j *judgement) pods() {
 	j.require(len(j.exchanged()) <= 1, "S2", "several images are exchanged at once: %v", j.exchanged())
 	for _, m := range j.v.members {
 		j.require(j.pod(m.name) != nil || slices.Contains(rolled, m.name) || !j.needsPod(m), "S12", "the member %s has no pod in the answer", m.name)
-		j.require(m.claim == nil || j.hasClaim(m.name), "S12", "the member %s has no claim in the answer", m.name)
+		for _, name := range []string{m.name, m.name + "-wal"} {
+			j.require(j.o.Children.Claims[name] == nil || j.hasClaim(name), "S12", "the member %s has no claim %s in the answer", m.name, name)
+		}
 		if now := j.pod(m.name); now != nil && j.v.epoch.founded() && j.masked(m.name) {
 			j.require(now.Labels[LabelRole] == "fenced", "S8", "clients are led to %s, where another member answers", m.name)
 		}
@@ -257,13 +265,22 @@ func (j *judgement) pods() {
 // lastHolds checks that a pause stops no pod whose data would go with it.
 func (j *judgement) lastHolds() {
 	for name, pod := range j.o.Children.Pods {
-		claim := j.o.Children.Claims[name]
-		if claim == nil || claim.DeletionTimestamp == nil || !j.v.ours(claim) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
+		if !j.claimOfGoes(name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
 			continue
 		}
 		_, ours := ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || j.pod(name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is being deleted", name)
 	}
+}
+
+// claimOfGoes reports whether a claim of this member's, for its data or its log, is being deleted.
+func (j *judgement) claimOfGoes(member string) bool {
+	for _, name := range []string{member, member + "-wal"} {
+		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.v.ours(claim) {
+			return true
+		}
+	}
+	return false
 }
 
 // needsPod reports whether the member must have a pod in the answer: all must but strangers, members whose pod has ended, and
@@ -275,7 +292,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.pod == nil && j.v.fenced(m.name) {
 		return false
 	}
-	return m.pod != nil || len(j.v.lacking) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.usable(m.claim) && !j.v.joinsElsewhere(m)
+	return m.pod != nil || len(j.v.lacking) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.grounded(m.name) && !j.v.joinsElsewhere(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -361,11 +378,21 @@ func (j *judgement) volumeUnlike(m *member) bool {
 		return false
 	}
 	s := j.o.Cluster.Spec.Storage
-	asks, has := m.claim.Spec.Resources.Requests.Storage(), m.claim.Status.Capacity.Storage()
-	other := s.StorageClassName != nil && (m.claim.Spec.StorageClassName == nil || *m.claim.Spec.StorageClassName != *s.StorageClassName)
-	sized := asks.Cmp(storageSize(&j.o.Cluster.Spec)) != 0
+	wal := j.o.Children.Claims[m.name+"-wal"]
+	other := unlikeClaim(m.claim, storageSize(&j.o.Cluster.Spec), s.StorageClassName) || (wal == nil) != (s.WAL == nil)
+	if wal != nil && s.WAL != nil {
+		other = other || unlikeClaim(wal, walSize(s.WAL), s.WAL.StorageClassName)
+	}
+	growing := func(c *corev1.PersistentVolumeClaim) bool {
+		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
+	}
 	quota, known := quotaOf(m.pod)
-	return s.Migration == v1alpha1.MigrateReplace && (other || sized) || has.Cmp(*asks) < 0 || known && quota != quotaBytes(j.o.Cluster.Spec.Options, *asks)
+	stale := known && quota != quotaBytes(j.o.Cluster.Spec.Options, *m.claim.Spec.Resources.Requests.Storage())
+	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.claim) || growing(wal) || stale
+}
+
+func unlikeClaim(c *corev1.PersistentVolumeClaim, size resource.Quantity, class *string) bool {
+	return c.Spec.Resources.Requests.Storage().Cmp(size) != 0 || class != nil && (c.Spec.StorageClassName == nil || *c.Spec.StorageClassName != *class)
 }
 
 // sameClaim checks that a claim that stays changes in nothing but its size, and that only upwards to what is asked for.
@@ -377,7 +404,11 @@ func (j *judgement) sameClaim(old, now *corev1.PersistentVolumeClaim) {
 		return s
 	}
 	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change", old.Name)
-	grows := is.Cmp(*was) > 0 && is.Cmp(storageSize(&j.o.Cluster.Spec)) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.ours(old)
+	wanted := storageSize(&j.o.Cluster.Spec)
+	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
+		wanted = walSize(wal)
+	}
+	grows := is.Cmp(*was) > 0 && is.Cmp(wanted) == 0 && old.Status.Phase == corev1.ClaimBound && j.v.ours(old)
 	j.require(is.Cmp(*was) == 0 || grows, "S12", "the claim %s is to go from %s to %s", old.Name, was, is)
 }
 
@@ -500,18 +531,34 @@ func (j *judgement) trustedByAll(authority *Certificate) bool {
 	return true
 }
 
+// standsWell reports whether all claims that a new pod names are there and ours, and whether the record names all of them: the pod's
+// own, and one for the log when the record has one.
+func (j *judgement) standsWell(pod *corev1.Pod) (usable, recorded bool) {
+	wal, named := pod.Name+"-wal", claimsIn(pod)
+	usable = slices.Contains(named, pod.Name)
+	recorded = usable
+	for _, name := range named {
+		claim := j.o.Children.Claims[name]
+		j.require(claim == nil || claim.Annotations[AnnotationQuarantined] == "", "S10", "a new pod %s on a claim in quarantine", pod.Name)
+		usable = usable && j.v.usable(claim)
+		recorded = recorded && claim != nil && j.v.epoch.mayStartEmpty(name, claim.UID)
+	}
+	j.require(j.v.epoch.recorded(wal) == "" || slices.Contains(named, wal), "S10", "a new pod %s leaves out the volume %s, which holds its log", pod.Name, wal)
+	return usable, recorded
+}
+
 func (j *judgement) newPod(pod *corev1.Pod) {
-	start, m, claim := podStart(pod), j.v.find(pod.Name), j.o.Children.Claims[pod.Name]
-	j.require(claim == nil || claim.Annotations[AnnotationQuarantined] == "", "S10", "a new pod %s on a claim in quarantine", pod.Name)
+	start, m := podStart(pod), j.v.find(pod.Name)
+	usable, recorded := j.standsWell(pod)
 	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
-	j.require(gate || j.v.memory() || j.v.usable(claim), "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
+	j.require(gate || j.v.memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
 	case StartBootstrap:
-		j.require(gate || j.v.epoch.mayStartEmpty(pod.Name, uidOf(claim)), "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
+		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case StartJoin:
 		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
-		j.require(gate || j.v.epoch.mayStartEmpty(pod.Name, uidOf(claim)), "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
+		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 	case StartResume:
 		j.require(!j.v.memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
@@ -572,12 +619,14 @@ func (j *judgement) version(old, now *epoch) {
 // startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
 func (j *judgement) startsOn(old, now *epoch) {
 	for name, uid := range old.startsOn {
-		gone := j.v.Etcd != nil && j.v.find(name) == nil
+		member, _ := standsOn(j.o.Cluster.Name, name)
+		gone := j.v.Etcd != nil && j.v.find(member) == nil
 		j.require(now.startsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
 	}
 	for name := range now.startsOn {
-		m := j.v.find(name)
-		j.require(old.startsOn[name] != "" || !old.founded() || m != nil && m.Learner && !m.Started(), "S10", "%s may start empty, but is no new learner", name)
+		member, _ := standsOn(j.o.Cluster.Name, name)
+		m := j.v.find(member)
+		j.require(old.startsOn[name] != "" || !old.founded() || m != nil && m.Learner && !m.Started() && old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}
 }
 

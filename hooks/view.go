@@ -55,7 +55,8 @@ func newView(o Observation) *view {
 		traces[name] = true
 	}
 	for name := range o.Children.Claims {
-		traces[name] = true
+		member, _ := standsOn(o.Cluster.Name, name)
+		traces[member] = true
 	}
 	if v.Etcd != nil {
 		for _, m := range v.Etcd.Members {
@@ -196,7 +197,7 @@ func (v *view) dataLost(m *member) (string, bool) {
 	if v.memory() {
 		return "its memory pod is gone", !v.mayBeMade(m) && !m.serving() && v.podGone(m.pod)
 	}
-	if v.ours(m.claim) && m.claim.DeletionTimestamp != nil {
+	if v.groundGoes(m.name) {
 		return "its claim is being deleted", true
 	}
 	return "its claim is gone", !v.mayBeMade(m) && !m.serving() && !running(m.pod) && v.claimGone(m)
@@ -207,9 +208,11 @@ func (v *view) podGone(pod *corev1.Pod) bool {
 	return pod == nil || finished(pod) || v.barred(pod) || graceOver(pod, v.Now)
 }
 
-// claimGone reports whether the member has no claim, or one that was made after it could have begun on it.
+// claimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
 func (v *view) claimGone(m *member) bool {
-	return m.claim == nil || quarantined(m.claim) || !m.Started() && v.epoch.recorded(m.name) != m.claim.UID
+	return slices.ContainsFunc(v.grounds(m.name), func(c *corev1.PersistentVolumeClaim) bool {
+		return c == nil || quarantined(c) || !m.Started() && v.epoch.recorded(c.Name) != c.UID
+	})
 }
 
 // mayBeMade reports whether what the member starts on may still be made: nothing of a new learner's is recorded yet.
@@ -240,7 +243,7 @@ func (v *view) startOf(m *member) string {
 		return StartResume
 	case m.Learner:
 		return StartJoin
-	case v.epoch.mayStartEmpty(m.name, uidOf(m.claim)):
+	case v.mayBegin(m.name):
 		return StartBootstrap
 	default:
 		return StartResume

@@ -113,3 +113,32 @@ func (c *cluster) withQuota(bytes int64) {
 		assert.Contains(c.t, pod.Spec.Containers[0].Command, fmt.Sprintf("--quota-backend-bytes=%d", bytes), pod.Name)
 	}
 }
+
+// TestTheLogOnAVolumeOfItsOwn: a member comes back on both of its volumes, is replaced when that of the log is lost, and the logs go
+// back to where the data is.
+func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
+	c.converges(3, 120*time.Second)
+	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 6)
+	before := c.ids()
+	w := c.writes()
+	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
+	c.converges(3, 120*time.Second)
+	assert.Equal(t, before, c.ids(), "the same member, on both of its volumes")
+
+	kube(t, "-n", c.ns, "delete", "pvc", "demo-1-wal", "--wait=false")
+	kube(t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
+	eventually(t, 3*time.Minute, "the member was replaced", func() string {
+		if _, there := c.ids()["demo-1"]; there {
+			return "demo-1 is still a member"
+		}
+		return c.notConverged(3)
+	})
+	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 6)
+
+	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
+	c.converges(3, 6*time.Minute)
+	w.losesNothing()
+	c.onVolumes("256Mi", "local-path", 3)
+}

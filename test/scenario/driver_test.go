@@ -224,6 +224,12 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 	if a.has("class") {
 		storage.StorageClassName = new(a["class"])
 	}
+	if a.has("wal") {
+		storage.WAL = nil
+		if a["wal"] != "none" {
+			storage.WAL = &v1alpha1.WALSpec{Size: resource.MustParse(a["wal"])}
+		}
+	}
 	if a.has("migration") {
 		storage.Migration = v1alpha1.StorageMigration(a["migration"])
 	}

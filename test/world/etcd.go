@@ -71,6 +71,8 @@ type Dir struct {
 	Held, File int64
 	// Rot is not 0 when it holds something else than what was agreed.
 	Rot uint32
+	// Apart: its log is on a volume of its own.
+	Apart bool
 }
 
 // Proc is a running etcd.
@@ -375,7 +377,7 @@ func (w *World) storeDir(place string, d Dir) {
 
 // startEtcd runs the pod's etcd on its data, or says why it exits.
 func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
-	files, d := w.Files[pod.UID], w.Dirs[place]
+	files, d := w.Files[pod.UID], w.dirOf(pod, place)
 	if why := files.unfit(); why != "" {
 		return why
 	}
@@ -390,7 +392,7 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
 			return err.Error()
 		}
-		w.storeDir(place, d)
+		w.storeBegun(pod, place, d)
 	}
 	if why := w.unfitVersion(pod, d); why != "" {
 		return why

@@ -3,6 +3,7 @@ package world
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,7 @@ func (w *World) KillPod(name string) {
 
 // LoseClaim takes a claim away with its data and its pod.
 func (w *World) LoseClaim(name string) {
-	w.KillPod(name)
+	w.KillPod(strings.TrimSuffix(name, walSuffix))
 	if w.Claim(name) != nil {
 		w.drop(Key{ClaimKind, name})
 	}
@@ -78,7 +79,7 @@ func (w *World) LoseClaim(name string) {
 
 // WipeData empties a member's volume under the claim that stays, as a disk that was replaced; its etcd dies of it.
 func (w *World) WipeData(claim string) {
-	if pod := w.Pod(claim); pod != nil {
+	if pod := w.Pod(strings.TrimSuffix(claim, walSuffix)); pod != nil {
 		w.stop(pod.UID)
 		delete(w.Prepared, pod.UID)
 	}

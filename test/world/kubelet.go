@@ -107,7 +107,7 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if w.Prepared[pod.UID] {
 		return true
 	}
-	empty := w.Dirs[place].Member == 0
+	empty := w.dirOf(pod, place).Member == 0
 	resumes := slices.Contains(pod.Spec.InitContainers[0].Args, "--start="+hooks.StartResume)
 	if empty && (resumes || w.Markers[pod.UID]) {
 		return false

@@ -171,7 +171,7 @@ func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object
 		return
 	}
 	for _, m := range w.Etcd.Clusters[o.cluster].Members {
-		if nameAt(m) == key.Name {
+		if nameAt(m) == strings.TrimSuffix(key.Name, walSuffix) {
 			w.violate("S7", "the claim %s is deleted, whose member is in the cluster", key.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -99,6 +100,37 @@ func (w *World) editClaim(name string, change func(*corev1.PersistentVolumeClaim
 	if !reflect.DeepEqual(claim, w.Claim(name)) {
 		w.put(ClaimKind, claim)
 	}
+}
+
+// walSuffix ends the names of the claims for write-ahead logs.
+const walSuffix = "-wal"
+
+// walOf is the place of the pod's write-ahead log, where it has one of its own.
+func (w *World) walOf(pod *corev1.Pod) (string, bool) {
+	for _, name := range claimsOf(pod) {
+		if claim := w.Claim(name); strings.HasSuffix(name, walSuffix) && claim != nil {
+			return volumeOf(claim.UID), true
+		}
+	}
+	return "", false
+}
+
+// dirOf is the data that the pod's etcd would resume from. Half of it is nothing: etcd begins anew without its log, and Quorate lets it start
+// on neither half alone.
+func (w *World) dirOf(pod *corev1.Pod, place string) Dir {
+	if wal, apart := w.walOf(pod); apart && w.Dirs[wal].Member == 0 || w.Dirs[place].Apart != apart {
+		return Dir{}
+	}
+	return w.Dirs[place]
+}
+
+// storeBegun keeps what an etcd begins with, on both of its volumes.
+func (w *World) storeBegun(pod *corev1.Pod, place string, d Dir) {
+	if wal, apart := w.walOf(pod); apart {
+		d.Apart = true
+		w.storeDir(wal, d)
+	}
+	w.storeDir(place, d)
 }
 
 // claimsOf are the claims that the pod names.

@@ -221,6 +221,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.medium == oldSelf.medium",message="storage.medium can't be changed: the members' data would be lost; create a new EtcdCluster and move the data with etcdctl make-mirror or a snapshot"
 // +kubebuilder:validation:XValidation:rule="quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0 || (self.medium == 'Persistent' && has(self.migration) && self.migration == 'Replace')",message="storage.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones on smaller volumes"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName has no meaning on the medium Memory; remove it"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal has no meaning on the medium Memory; remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones"
 type StorageSpec struct {
 	// Medium is Persistent or Memory. It can't be changed later.
 	// +optional
@@ -239,11 +241,29 @@ type StorageSpec struct {
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
+	// WAL gives each member a second volume, for its write-ahead log alone: the one that every write waits for. Adding it, taking it away
+	// or changing its class takes migration Replace.
+	// +optional
+	WAL *WALSpec `json:"wal,omitempty"`
+
 	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another class, a smaller
-	// size, or a larger one where the class can't expand. Never, the default, leaves them and says so; Replace has each succeeded by
+	// size, a larger one where the class can't expand, or a volume for the write-ahead log more or less. Never, the default, leaves them and says so; Replace has each succeeded by
 	// a new member on a new volume, one at a time.
 	// +optional
 	Migration StorageMigration `json:"migration,omitempty"`
+}
+
+// WALSpec is a volume for the write-ahead log.
+type WALSpec struct {
+	// Size of the volume.
+	// +optional
+	// +default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('512Mi')) >= 0",message="storage.wal.size must be at least 512Mi: etcd keeps up to six files of 64Mi"
+	Size resource.Quantity `json:"size,omitzero"`
+
+	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
 // StorageMigration says what becomes of members whose volumes can't be changed.
@@ -494,6 +514,10 @@ type MemberStatus struct {
 	// Volume is the member's volume as far as it is not yet what the spec asks for.
 	// +optional
 	Volume *VolumeStatus `json:"volume,omitempty"`
+
+	// WALVolume is the same of the volume for the member's write-ahead log.
+	// +optional
+	WALVolume *VolumeStatus `json:"walVolume,omitempty"`
 
 	// Joined is when Quorate first saw the member in etcd's list.
 	// +optional
