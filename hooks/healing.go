@@ -73,7 +73,7 @@ func (v *view) keeping(m *member, why string, said *verdict) *verdict {
 
 // overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func (v *view) overdue(m *member) bool {
-	return m.name != "" && !m.Learner && !m.serving() && !v.fenced(m.name) && v.silentFor(m) >= replaceAfter(&v.Cluster.Spec)
+	return m.name != "" && !m.Learner && !m.serving() && !v.fenced(m.name) && !v.busy(m) && v.silentFor(m) >= replaceAfter(&v.Cluster.Spec)
 }
 
 // silentFor is how long a member has not served while the others had quorum, as far as the status tells.
@@ -83,6 +83,18 @@ func (v *view) silentFor(m *member) time.Duration {
 		return 0
 	}
 	return v.whileAvailable(s.Since)
+}
+
+// busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or so, on a disk that is not
+// slow, and it does not answer meanwhile.
+const busyFor = 10 * time.Minute
+
+// busy reports whether a member may still be at that.
+func (v *view) busy(m *member) bool {
+	if !v.underWay() || len(v.run.Done) == 0 {
+		return false
+	}
+	return v.run.Done[len(v.run.Done)-1] == m.name && v.Now.Before(v.run.Last.Add(busyFor))
 }
 
 // onHold reports whether a person keeps a member from being brought back: then its time does not count.

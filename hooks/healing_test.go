@@ -80,6 +80,12 @@ func TestWhoIsGivenUp(t *testing.T) {
 			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
 		}),
 			"GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"nor while it gives free space back": {given(marked, func(o *Observation) {
+			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(now.Add(-6 * time.Minute)), Last: metav1.NewTime(now.Add(-5 * time.Minute)), Done: []string{"demo-0", "demo-1"}}
+		}), "Heal", nil},
+		"but when that takes too long": {given(marked, func(o *Observation) {
+			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(now.Add(-time.Hour)), Last: metav1.NewTime(now.Add(-11 * time.Minute)), Done: []string{"demo-1"}}
+		}), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor when somebody else answers": {given(marked, func(o *Observation) {
 			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
 		}), "Heal", nil},

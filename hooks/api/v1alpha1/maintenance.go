@@ -10,9 +10,9 @@ import (
 type ReplacementPolicy string
 
 const (
-	// ReplaceAutomatic: Quorate replaces it.
+	// ReplaceAutomatic lets Quorate replace it.
 	ReplaceAutomatic ReplacementPolicy = "Automatic"
-	// ReplaceManual: Quorate says so and waits for a person. Members whose data is lost are replaced all the same: there is nothing
+	// ReplaceManual has Quorate say so and wait for a person. Members whose data is lost are replaced all the same: there is nothing
 	// left to wait for.
 	ReplaceManual ReplacementPolicy = "Manual"
 )
