@@ -21,7 +21,8 @@ func maintain(ctx context.Context, client *clientv3.Client, step hooks.Step) (er
 	case hooks.CancelDowngrade:
 		err = cancelDowngrade(ctx, client)
 	case hooks.Compact:
-		if _, err = client.Compact(ctx, s.Revision); errors.Is(err, rpctypes.ErrCompacted) {
+		// Physical: what is to be defragmented next must be gone from the database by then, as far as the call can wait for it.
+		if _, err = client.Compact(ctx, s.Revision, clientv3.WithCompactPhysical()); errors.Is(err, rpctypes.ErrCompacted) {
 			err = nil // done before, by us or by the member's own compactor
 		}
 	case hooks.Defragment:

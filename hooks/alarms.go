@@ -117,11 +117,16 @@ func corrupt(v *view) *verdict {
 		return v.alone(replace)
 	case len(e.wrong) > 0:
 		return v.alone(func(v *view) *verdict { return v.condemn(e) })
+	case len(e.right) > 0 && giveUp(v) != nil: // as one that etcd does not let start, for its data differs
+		return v.alone(giveUp)
 	}
 	for _, a := range alarms {
 		if why := v.disproved(a, e); why != "" {
 			return v.disarm(a, fmt.Sprintf("disarming CORRUPT of %s: %s", v.named([]Alarm{a}), why))
 		}
+	}
+	if len(e.right) > 1 {
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
 		v.named(alarms), v.hashes()), resync: patience}

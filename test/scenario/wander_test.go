@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/world"
 )
@@ -108,7 +109,7 @@ func (s *story) wander(r *rand.Rand) string {
 		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token"})
 		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
 	case n < 86:
-		return do("write", "", func() { s.w.Write(1 + r.IntN(20)) })
+		return s.wanderInData(r)
 	case n < 87:
 		return do("lose reply", "", func() { s.w.Etcd.LoseReply = true })
 	case n < 88:
@@ -148,6 +149,24 @@ func (s *story) wander(r *rand.Rand) string {
 	return do("delete claim", claim, func() { _ = s.w.Delete(world.ClaimKind, claim) })
 }
 
+// wanderInData writes, keys or so much that the space may go out, or asks for a defragmentation.
+func (s *story) wanderInData(r *rand.Rand) string {
+	switch r.IntN(4) {
+	case 0:
+		over := int64(r.IntN(700)) << 20
+		return fmt.Sprintln("write over", over, s.w.Fill(1<<10, over, 0))
+	case 1:
+		value := fmt.Sprint(r.IntN(3))
+		s.w.Annotate(hooks.AnnotationDefragment, value)
+		return fmt.Sprintln("defrag", value)
+	case 2:
+		s.w.Etcd.DefragmentPasses = r.IntN(4)
+		return fmt.Sprintln("defragmentation takes", s.w.Etcd.DefragmentPasses)
+	}
+	s.w.Write(1 + r.IntN(20))
+	return "write\n"
+}
+
 func (s *story) names() (pods, claims []string) {
 	for _, p := range s.w.Pods() {
 		pods = append(pods, p.Name)
@@ -163,6 +182,10 @@ func (s *story) recover() string {
 	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
 	clear(s.w.Crashing)
 	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
+		s.w.Now = s.w.Now.Add(10 * time.Minute)
+		told += "ten minutes later\n" + s.stabilize(args{})
+	}
 	if s.w.Cluster().Status.Phase != "Blind" {
 		return told
 	}
