@@ -183,11 +183,17 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	kept := true
+	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+}
+
+// toBeKept reports whether all claims of the member are marked to be kept.
+func (j *judgement) toBeKept(m *member) bool {
 	for _, claim := range []*corev1.PersistentVolumeClaim{m.claim, j.o.Children.Claims[m.name+"-wal"]} {
-		kept = kept && (claim == nil || !j.v.ours(claim) || claim.Annotations[AnnotationCondemned] == "true")
+		if claim != nil && j.v.ours(claim) && claim.Annotations[AnnotationCondemned] != "true" {
+			return false
+		}
 	}
-	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && kept
+	return true
 }
 
 // masked reports whether somebody else answered at a member's address in this call.

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -282,13 +281,6 @@ func crashing(pod *corev1.Pod) bool {
 }
 
 func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
-
-func uidOf(claim *corev1.PersistentVolumeClaim) types.UID {
-	if claim == nil {
-		return ""
-	}
-	return claim.UID
-}
 
 // Endpoints are the pods of an observation that can be asked, by name.
 func Endpoints(o Observation) []Endpoint {
