@@ -131,7 +131,10 @@ func history(v *view, because Because, auth *v1alpha1.AuthStatus) []v1alpha1.His
 			list = append(list, entry)
 		}
 	}
-	if t := v.Taken; t != nil && !(t.Err == "" && t.Step.Verb() == Authorize{}.Verb() && reflect.DeepEqual(auth, v.Cluster.Status.Auth)) { // users and roles are looked at every so often
+	looked := func(t *Outcome) bool { // users and roles are looked at every so often
+		return t.Err == "" && t.Step.Verb() == Authorize{}.Verb() && reflect.DeepEqual(auth, v.Cluster.Status.Auth)
+	}
+	if t := v.Taken; t != nil && !looked(t) {
 		add(t.Because, t.Step.String(), t.Err)
 	}
 	if len(list) == 0 || list[len(list)-1].Rule != because.Rule {

@@ -28,6 +28,14 @@ type renewal struct {
 
 // renewal of a member; nil when it is as it should be.
 func (v *view) renewal(m *member) *renewal {
+	if m.renewal == nil {
+		found := v.findRenewal(m)
+		m.renewal = &found
+	}
+	return *m.renewal
+}
+
+func (v *view) findRenewal(m *member) *renewal {
 	if m.name == "" || m.pod == nil {
 		return nil
 	}

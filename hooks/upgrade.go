@@ -122,7 +122,7 @@ func (l oldLog) String() string {
 func (v *view) turnover() uint64 {
 	const snapshotCount, catchUp = 10_000, 5_000 // of etcd 3.6
 	if n := v.Cluster.Spec.Options.SnapshotCount; n != nil {
-		return uint64(max(*n, snapshotCount)) + catchUp //nolint:gosec // at least snapshotCount
+		return uint64(max(*n, snapshotCount)) + catchUp
 	}
 	return snapshotCount + catchUp
 }

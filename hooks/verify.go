@@ -602,24 +602,29 @@ func (j *judgement) version(old, now *epoch) {
 		return
 	}
 	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)
-	lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
-	stillThere := func(m *member) bool {
-		has, err := parseRelease(m.health.Version)
-		return m.serving() && err == nil && has.minor == to.minor && m.health.Downgrade == ""
+	if from.minor == to.minor || j.stillRuns(to) { // a patch release, or taken back on the way
+		return
 	}
-	there := len(filter(j.v.voters, stillThere)) > 0
 	all := func(is func(*member) bool) bool { return len(filter(j.v.members, is)) == len(j.v.members) }
-	switch {
-	case from.minor == to.minor:
-	case to.minor == from.minor+1:
+	switch to.minor {
+	case from.minor + 1:
 		arrived := func(m *member) bool { return m.serving() && m.health.Version == old.version }
-		j.require(there || all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
-		j.require(there || !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
-	case to.minor == from.minor-1:
-		j.require(there || all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
+		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
+		j.require(known(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
+	case from.minor - 1:
+		lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
+		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
 	default:
 		j.require(false, "S18", "from %s to %s in one step", from, to)
 	}
+}
+
+// stillRuns reports whether a voter that serves runs this minor version, and no downgrade is under way.
+func (j *judgement) stillRuns(r release) bool {
+	return slices.ContainsFunc(j.v.voters, func(m *member) bool {
+		has, err := parseRelease(m.health.Version)
+		return m.serving() && err == nil && has.minor == r.minor && m.health.Downgrade == ""
+	})
 }
 
 // startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.

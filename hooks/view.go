@@ -42,6 +42,8 @@ type member struct {
 	health Health
 	heard  bool // its pod has an address and was asked
 	speech speech
+	// renewal is remembered once it is known; see renewal.go.
+	renewal **renewal
 }
 
 func newView(o Observation) *view {
