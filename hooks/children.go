@@ -343,12 +343,12 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 			volume = size
 		}
 	}
-	pod := newPod(v.Observation, name, v.epoch.version, start, volume, v.peersDial(name), env)
+	pod := newPod(v.Observation, name, v.versionNow(), start, volume, v.peersDial(name), env)
 	if v.hasWAL(name) {
 		withWAL(pod)
 	}
 	pod.Annotations[AnnotationTemplate] = v.template
-	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.epoch.version)
+	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
 	if provided(v.Cluster) {
 		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
@@ -391,7 +391,8 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
 		pod.Spec.SchedulingGates = nil
 	}
-	if wanted := image(&v.Cluster.Spec, v.epoch.version); neverRan(old) && old.Annotations[AnnotationImage] != wanted && (!v.epoch.quorate() || sameFlags(madeForVersion(old), v.epoch.version)) {
+	wanted, idle := v.versionNow(), neverRan(old) || v.Etcd == nil && v.epoch.quorate() && !running(old)
+	if idle && old.Annotations[AnnotationImage] != image(&v.Cluster.Spec, wanted) && (!v.epoch.quorate() || sameFlags(madeForVersion(old), wanted)) {
 		v.exchange(&pod)
 	}
 	return &pod

@@ -72,6 +72,16 @@ func (v *view) imageDiffers(m *member) (string, bool) {
 	return fmt.Sprintf("its image is to be %s", wanted), true
 }
 
+// wantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the kubelet is about to
+// start it from the last one it may not: put back, the old image would never be started anew, and the wait for that not end.
+func (v *view) wantsImage(m *member) (string, bool) {
+	if m.name == "" || m.pod == nil || m.restarting() && running(m.pod) || m.pod.DeletionTimestamp != nil || finished(m.pod) {
+		return "", false
+	}
+	reason, differs := v.imageDiffers(m)
+	return reason, differs && sameFlags(madeForVersion(m.pod), v.epoch.version)
+}
+
 // tagOf is the version in the tag of an etcd image; empty when there is none.
 func tagOf(image string) string {
 	_, version, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":v")
@@ -202,9 +212,31 @@ func (v *view) renewing(said *verdict) string {
 	return ""
 }
 
+// versionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the last version lacks to
+// start may be all that keeps the quorum away; so another patch release that the spec asks for is followed then, and so is a version
+// that other members have been given.
+func (v *view) versionNow() string {
+	if v.Etcd != nil || !v.epoch.quorate() {
+		return v.epoch.version
+	}
+	wanted, err := parseRelease(v.Cluster.Spec.Version)
+	if err == nil && (wanted.minor == v.release().minor || v.given(v.Cluster.Spec.Version)) {
+		return v.Cluster.Spec.Version
+	}
+	return v.epoch.version
+}
+
+// given reports whether some member's pod has the image of this version.
+func (v *view) given(version string) bool {
+	return slices.ContainsFunc(v.names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && tagOf(pod.Annotations[AnnotationImage]) == version
+	})
+}
+
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func (v *view) exchange(pod *corev1.Pod) {
-	wanted := image(&v.Cluster.Spec, v.epoch.version)
+	wanted := image(&v.Cluster.Spec, v.versionNow())
 	if made := madeForVersion(pod); made != tagOf(wanted) {
 		pod.Annotations[AnnotationFlagsFor] = made
 	}

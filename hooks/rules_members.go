@@ -101,9 +101,13 @@ func remake(v *view) *verdict {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
 		}
 	}
-	for _, m := range v.voters {
-		if r := v.renewal(m); r != nil && r.inPlace && !m.serving() && v.leads(m) == 0 && v.spares(m) && m.pod.DeletionTimestamp == nil && !finished(m.pod) && !v.mismatched(m) {
-			return &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, r.reason), patch: m.name, resync: patience}
+	for _, m := range v.members {
+		reason, wants := v.wantsImage(m)
+		if !wants || m.serving() || v.mismatched(m) {
+			continue
+		}
+		if m.Learner && !neverRan(m.pod) || !m.Learner && v.leads(m) == 0 && v.spares(m) {
+			return &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: patience}
 		}
 	}
 	return nil

@@ -208,6 +208,9 @@ func (v *view) downgrading() (string, bool) {
 // retarget: a patch release is only a renewal; and a minor version may be taken back as long as the cluster has not agreed on it, which it does
 // not while a voter runs the other.
 func retarget(v *view) *verdict {
+	if to, agreed := v.overtaken(); agreed {
+		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: soon}
+	}
 	hops := v.hops()
 	if len(hops) == 0 {
 		return nil
@@ -217,6 +220,21 @@ func retarget(v *view) *verdict {
 		return nil
 	}
 	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: soon}
+}
+
+// overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the last member had already
+// been given the new image when the others were to turn back. None of the lower version could start any more.
+func (v *view) overtaken() (release, bool) {
+	if _, open := v.downgrading(); open {
+		return release{}, false
+	}
+	for _, m := range v.members {
+		has, err := parseRelease(m.health.Version)
+		if err == nil && m.serving() && has.minor > v.release().minor && v.agreed(has) {
+			return has, true
+		}
+	}
+	return release{}, false
 }
 
 // halfway reports whether the members are on their way from this minor version and may turn back: some still run it, and on the way up the

@@ -165,7 +165,11 @@ func (d *double) befall(_ *Model, a action, member string, after *state) {
 		w.Etcd.NoSpace = after.nospace
 	case sizeEdited:
 		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(a.x)) })
-	case versionEdited, templateEdited, badTakenBack:
+	case badTakenBack, versionEdited, templateEdited:
+		if a.deed == badTakenBack && a.x == aPendingPod {
+			_ = w.Delete(world.PodKind, member)
+			return
+		}
 		w.EditSpec(func(s *v1alpha1.EtcdClusterSpec) {
 			s.Version, s.PriorityClassName = versions[after.live.parent.version], template(after.live.parent.template)
 		})

@@ -196,6 +196,9 @@ func (j *judge) read(s *sight, d *hooks.Decision, a *answer) {
 			a.podDo[n], a.pods[n] = create, j.newPod(s, p)
 		} else {
 			a.podDo[n] = kept(seen, p)
+			if a.podDo[n]&newImage != 0 {
+				a.pods[n].version = versionOf(tagOf(p.Spec.Containers[0].Image))
+			}
 		}
 	}
 	for _, c := range d.Children.Claims {

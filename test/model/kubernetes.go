@@ -43,7 +43,7 @@ func (s *state) thaw(kind uint8) {
 	s.frozen &^= kind
 	switch kind {
 	case podCache:
-		s.seen.pods, s.unseen = [maxMembers]pod{}, false
+		s.seen.pods, s.unseen, s.turned = [maxMembers]pod{}, false, false
 	case claimCache:
 		s.seen.claims = [maxMembers]claim{}
 	case recordCache:
@@ -73,6 +73,7 @@ type cut struct {
 	object    object
 	backwards bool // in the opposite order
 	pardoned  bool
+	turned    bool // see turnedBack
 }
 
 const (
@@ -147,13 +148,13 @@ func (m *Model) twoSyncs(s *state) []string {
 // apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates going on
 // past errors, then the status.
 func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
-	before := s.steady()
+	before, ending := s.steady(), s.ending()
 	cutOff := false
 	var broken []string
 	if broken, cutOff = m.deleteOmitted(s, v, a, c); !cutOff {
 		cutOff = m.write(s, v, a, c)
 	}
-	broken = concat(broken, m.stopped(s, v, before, c))
+	broken = concat(broken, m.stopped(s, v, before, ending, c))
 	if cutOff || c.at == beforeStatus {
 		return broken
 	}
@@ -172,17 +173,24 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 }
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
-func (m *Model) stopped(s *state, v *view, before set, c cut) (broken []string) {
+func (m *Model) stopped(s *state, v *view, before, ending set, c cut) (broken []string) {
 	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
-	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
+	if !v.record.quorate || c.pardoned || c.turned || s.unseen || s.turned || v.parent.replicas == 0 {
 		return nil
 	}
 	after, q := s.steady(), quorum(s.voters.size())
+	gone := before &^ after
+	if thoughtDead := s.ending() &^ ending &^ (before &^ s.unreachable); thoughtDead != 0 {
+		s.turned, s.flight.turned = s.turned || s.frozen&podCache != 0, s.flight.turned || s.flight.phase != none
+	}
+	if s.frozen&podCache != 0 && gone&^s.unreachable == 0 {
+		return nil // see turnedBack
+	}
 	if before.size() >= q && after.size() < q {
 		broken = append(broken, "S1: stopping members takes the quorum away")
 	}
 	// One that the hooks don't reach may be thought dead.
-	if gone := before &^ after; gone&^s.unreachable != 0 && (s.voters&^after).size() > 1 {
+	if gone&^s.unreachable != 0 && (s.voters&^after).size() > 1 {
 		broken = append(broken, "S2: "+gone.names()+" is stopped, and another voter is down")
 	}
 	return broken
@@ -254,6 +262,17 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
+// ending are the voters that run and will stop: somebody has deleted their pods, or put another image into them.
+func (s *state) ending() set {
+	var all set
+	for n := range (s.voters & s.running).all {
+		if p := &s.live.pods[n]; p.deleting != stays || s.proc[n] != p.version {
+			all = all.with(n)
+		}
+	}
+	return all
+}
+
 // steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into them.
 func (s *state) steady() set {
 	var all set
@@ -299,7 +318,7 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 	default:
 		p.gated = p.gated && a.podDo[n]&release == 0
 		if a.podDo[n]&newImage != 0 {
-			p.version, p.exchanged = v.record.version, p.exchanged || p.ran()
+			p.version, p.exchanged = a.pods[n].version, p.exchanged || p.ran()
 		}
 	}
 }

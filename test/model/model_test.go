@@ -19,7 +19,14 @@ var (
 )
 
 // noEdits is nothing that a spec may be edited to.
-var noEdits = []uint8{}
+var noEdits, noSizes = []uint8{}, []int{}
+
+// Versions and templates, the last of which does not work; and two versions that differ in more than the patch release.
+var (
+	anyPatch    = []uint8{usualVersion, patchRelease, unpullable}
+	anyTemplate = []uint8{0, 1, unplaced}
+	minors      = []uint8{usualVersion, nextMinor}
+)
 
 // worlds are what is searched. A search that ends has seen every state that its budgets allow.
 var worlds = []struct {
@@ -32,6 +39,19 @@ var worlds = []struct {
 	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
+	{"a running cluster, two edits of versions and templates, which may be bad", Model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+	{"a running cluster on Memory, two edits of versions and templates, which may be bad", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+	{"a single member, two edits of versions and templates, which may be bad", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+	{"a running cluster, one edit of version or template, two hitches, and the leader moves", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 2, Sizes: noSizes, Just: []deed{leaderMoves}}, false},
+	{"a running cluster goes up a minor version and back, one hitch", Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
+	{"a running cluster on Memory goes up a minor version and back", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
+	{"a single member goes up a minor version and back", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
+
+	{"a running cluster, two edits of versions and templates, which may be bad, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
+	{"a running cluster, two edits of versions and templates, which may be bad, one hitch", Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
+	{"a running cluster goes up a minor version and back, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, true},
+	{"a running cluster, one edit of version, one hitch, and one fault that takes no data", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: noSizes, Versions: anyPatch, Templates: noEdits, Just: []deed{podKilled, memberUnreachable, leaderMoves, memberIsolated}}, true},
+	{"a running cluster, two edits of sizes, versions and templates", Model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
 	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, true},
 	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, true},
 	{"a new cluster, two faults and one edit", Model{Replicas: 3, Faults: 2, Edits: 1}, true},

@@ -164,6 +164,8 @@ type state struct {
 	nospace bool  // a member has raised the alarm
 	unseen  bool  // a fault came since the cache of pods froze: a deletion is then judged by what was known
 
+	turned bool // what a member is restarted for was changed since the cache of pods froze; see turnedBack
+
 	faults, edits, hitches uint8 // still to come
 }
 
@@ -179,10 +181,13 @@ type flight struct {
 	phase uint8
 	// disturbed: a fault came after the decision; what is done is then judged by what was known.
 	disturbed bool
-	view      view
-	step      step
-	list      membership
-	answer    answer
+	// turned: what a member is restarted for was changed after the decision. That is a known bug, like what comes late from rule Remake: see
+	// turnedBack.
+	turned bool
+	view   view
+	step   step
+	list   membership
+	answer answer
 }
 
 // Phases of a call under way.
@@ -216,7 +221,7 @@ const (
 
 // answer is what the hooks want.
 type answer struct {
-	pods   [maxMembers]pod   // those to be created
+	pods   [maxMembers]pod   // those to be created, and the versions of new images
 	podDo  [maxMembers]uint8 // what becomes of each pod
 	claims [maxMembers]uint8 // and of each claim
 	record record

@@ -83,8 +83,11 @@ func (m *Model) words(a action, after *state) string {
 	case templateEdited:
 		return "edit priority-class=" + template(a.x)
 	case badTakenBack:
-		if a.x == aTemplate {
+		switch a.x {
+		case aTemplate:
 			return "edit priority-class=" + template(after.live.parent.template)
+		case aPendingPod:
+			return "delete pod=" + member
 		}
 		return "edit version=" + versions[after.live.parent.version]
 	}

@@ -70,10 +70,10 @@ func (m *Model) recover(s *state) (broken []string) {
 		m.reboot(s, n)
 	}
 	if s.live.parent.template == unplaced {
-		m.takeBack(s, aTemplate)
+		m.takeBack(s, action{x: aTemplate})
 	}
 	if s.live.parent.version == unpullable {
-		m.takeBack(s, aVersion)
+		m.takeBack(s, action{x: aVersion})
 	}
 	canonical(s)
 	return append(broken, m.settle(s)...)

@@ -346,7 +346,8 @@ func (c Crash) before(key Key) bool { return c.At == BeforeObject && c.Object ==
 
 // writeChildren creates and updates; false when the crash cut it off.
 func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
-	writes := 0
+	writes, before := 0, w.health()
+	defer func() { w.Oracle.afterDeletes(w, c, before) }()
 	for _, key := range c.crash.order(desired) {
 		if c.crash.At == AfterWrites && writes >= c.crash.Writes || c.crash.before(key) {
 			return false

@@ -185,14 +185,14 @@ func (w *World) health() health {
 	h := health{quorum: len(c.voters())/2 + 1}
 	for _, m := range w.component(c) {
 		pod, _ := w.running(c.ID, m.ID)
-		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil {
+		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil && p.Spec.Containers[0].Image == w.Procs[pod].Image {
 			h.serving++
 		}
 	}
 	return h
 }
 
-// afterDeletes looks at what deletions of ours have done to the quorum. A pause is asked for, and so is the end.
+// afterDeletes looks at what deletions of ours, or new images, have done to the quorum. A pause is asked for, and so is the end.
 func (o *Oracle) afterDeletes(w *World, c *Call, before health) {
 	asked := c.Finalizing || c.parent.Spec.Replicas != nil && *c.parent.Spec.Replicas == 0
 	if after := w.health(); !asked && before.serving >= before.quorum && after.serving < after.quorum {
