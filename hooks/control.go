@@ -122,12 +122,16 @@ func history(v *view, because Because, auth *v1alpha1.AuthStatus) []v1alpha1.His
 		}
 	}
 	slices.SortStableFunc(list, func(a, b v1alpha1.HistoryEntry) int { return a.Time.Compare(b.Time.Time) })
+	now := v.Now
+	if n := len(list); n > 0 && now.Before(list[n-1].Time.Time) {
+		now = list[n-1].Time.Time // somebody else's clock is ahead
+	}
 	add := func(rule, step, message string) {
 		if len(message) > 500 {
 			message = strings.ToValidUTF8(message[:500], "")
 		}
-		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(v.Now.Truncate(1e9)), Rule: rule, Step: step, Message: message}
-		if !slices.Contains(list, entry) { // else the same call, made again
+		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step, Message: message}
+		if step == "" || !slices.Contains(list, entry) { // else the same call, made again
 			list = append(list, entry)
 		}
 	}

@@ -582,7 +582,7 @@ func eachOnce(t *testing.T, d Desired) {
 
 // callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what members
 // start on, that noted, their pods, and nine pods made anew, each gone in one answer and back in the next.
-const callsToRest = 30
+const callsToRest = 60
 
 // comesToRest feeds decisions back until nothing more would be written, and returns that observation. It must not take long.
 func comesToRest(t *testing.T, o Observation) Observation {
@@ -604,6 +604,7 @@ func comesToRest(t *testing.T, o Observation) Observation {
 
 // quietWhenConverged: nothing asks again, and neither time nor traffic changes a byte.
 func quietWhenConverged(t *testing.T, o Observation) {
+	o.Taken = nil // the history tells of a step
 	d := Decide(o)
 	if d.Because.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil { // with a schedule, time brings what to do
 		return
