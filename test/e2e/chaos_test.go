@@ -154,7 +154,7 @@ func (s *storm) intact() {
 // saw judges what goes over the wire to etcd, whatever Quorate thinks of it.
 func (s *storm) saw(method string, request, answer []byte) {
 	switch method {
-	case "Status", "MemberPromote", "MemberRemove", "MoveLeader":
+	case "Status", "MemberPromote", "MemberRemove", "MoveLeader", "Downgrade":
 	case "Alarm":
 		var alarm pb.AlarmRequest
 		if err := proto.Unmarshal(request, &alarm); err != nil {
