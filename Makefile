@@ -112,7 +112,7 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 
 .PHONY: e2e
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
-	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/e2e/..."
+	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 55m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
