@@ -39,6 +39,7 @@ Usage:
   quorate install [flags]   print all that a cluster needs, for kubectl apply --server-side -f -
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
+  quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
   quorate version           print the version
 
@@ -80,6 +81,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
 		return runPrepare(args, stderr)
+	case "own":
+		return runOwn(args, stderr)
 	case "kubectl":
 		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
 	case "version":
@@ -224,10 +227,15 @@ func runPrepare(args []string, stderr io.Writer) int {
 	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
 	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
 	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
+	var begins *string
+	flags.Func("begins", "what the member may `begin` without data; given and empty, it has begun before, whatever --start says", func(told string) error {
+		begins = &told
+		return nil
+	})
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
 		return exitCode(err, stderr)
 	}
-	err := prepare(dataDir, walDir, start, marker)
+	err := prepare(dataDir, walDir, startOf(start, begins), marker)
 	if err == nil {
 		return 0
 	}

@@ -53,6 +53,9 @@ func services(v *view) []*corev1.Service {
 	if n := v.next(); n > 0 {
 		peers.Annotations[AnnotationNextMember] = strconv.Itoa(n)
 	}
+	if nodes := v.noteNodes(); nodes != "" {
+		peers.Annotations[AnnotationNodes] = nodes
+	}
 	peer := corev1.ServicePort{Name: "peer", Port: PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
 	return []*corev1.Service{
 		{
@@ -167,6 +170,8 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 func (v *view) startsOn() map[string]types.UID {
 	uids := map[string]types.UID{}
 	switch {
+	case !v.epoch.founded() && v.hostPath():
+		return v.allot(v.epoch.initialNames())
 	case !v.epoch.founded():
 		for _, name := range v.epoch.initialNames() {
 			grounds := v.groundsOf(name)
@@ -191,7 +196,7 @@ func (v *view) startsOn() map[string]types.UID {
 // foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
 // that we see is an old one.
 func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
-	if v.memory() || v.Etcd != nil {
+	if !v.onClaims() || v.Etcd != nil {
 		return v.keptClaims(v.names)
 	}
 	return v.claims(union(v.names, v.epoch.initialNames()), func(name string) bool { return v.epoch.initial[name] != "" })
@@ -215,19 +220,22 @@ func (v *view) foundingPods() []*corev1.Pod {
 func (v *view) bootstrapPod(name string) *corev1.Pod {
 	pod := v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
 	pod.Labels[LabelRole] = roleVoter
+	if v.hostPath() {
+		pod.Annotations[AnnotationInitialCluster] = v.epoch.record.Data[EpochKeyInitialCluster]
+	}
 	return pod
 }
 
 // ---- blind
 
-// blindPods keep or bring back the pod of every claim that we see (S11). Whether the member has ever run is not known now, so
+// blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded (S11). Whether the member has ever run is not known now, so
 // a new pod insists on finding data, except where the record still allows the member to begin.
 func (v *view) blindPods(roll string) []*corev1.Pod {
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
 		switch {
 		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
-		case !v.epoch.quorate() && v.mayBegin(name):
+		case !v.epoch.quorate() && v.mayBegin(name) && !v.mayNotBegin():
 			pods = append(pods, v.bootstrapPod(name))
 		default:
 			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
@@ -243,7 +251,7 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 func (v *view) listedClaims(said *verdict) []*corev1.PersistentVolumeClaim {
 	all := v.claims(v.names, func(name string) bool {
 		m := v.find(name)
-		return !v.memory() && m != nil && v.mayBeMade(m)
+		return v.onClaims() && m != nil && v.mayBeMade(m)
 	})
 	list := filter(all, func(c *corev1.PersistentVolumeClaim) bool {
 		member, _ := standsOn(v.Cluster.Name, c.Name)
@@ -274,7 +282,9 @@ func (v *view) listedPods(said *verdict) []*corev1.Pod {
 }
 
 // joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
-func (v *view) joinsElsewhere(m *member) bool { return v.startOf(m) == StartJoin && v.claimGone(m) }
+func (v *view) joinsElsewhere(m *member) bool {
+	return v.onClaims() && v.startOf(m) == StartJoin && v.claimGone(m)
+}
 
 func (v *view) keptListed(m *member, patch bool) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
@@ -346,6 +356,9 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	pod := newPod(v.Observation, name, v.versionNow(), start, volume, v.peersDial(name), env)
 	if v.hasWAL(name) {
 		withWAL(pod)
+	}
+	if v.hostPath() {
+		v.onNode(pod)
 	}
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.versionNow())

@@ -35,6 +35,7 @@
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	storage.go      how members come to larger volumes, and to others
+//	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log
 //	status.go       what people see
 //	verify.go       the safety rules as an oracle

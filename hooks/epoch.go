@@ -20,7 +20,7 @@ import (
 type epoch struct {
 	n       int
 	initial map[string]string // name -> peer URL of the initial members
-	// startsOn holds, by member, the UID of the claim (or memory pod) that it may start on with an empty data directory. It is
+	// startsOn holds, by member, the UID of the claim (or memory pod), or the name of the node, that it may start on with an empty data directory. It is
 	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not founded yet.
 	startsOn map[string]types.UID
 	// clusterID is 0 until the epoch has once been quorate.

@@ -359,6 +359,20 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, n int) {
 		o.Cluster.Spec.MemberReplacement.KeepClaimFor = &metav1.Duration{Duration: time.Duration(n) * 10 * time.Hour}
 	},
+
+	// Members in directories on nodes.
+	func(o *Observation, n int) { on(o, strings.Split("a b c d e f g h i j", " ")[:n+1]...) },
+	func(o *Observation, n int) {
+		*o = serveOn("a", "b", "c", "d", "e")
+		o.Cluster.Spec.Replicas = new(int32(n))
+	},
+	onRecord(func(a map[string]string, n int) { a[AnnotationStartsOn] = "demo-0:a,demo-" + fmt.Sprint(n) + ":b" }),
+	func(o *Observation, n int) {
+		if peers := o.Children.Services[PeerService("demo")]; peers != nil {
+			peers.Annotations[AnnotationNodes] = string(o.Cluster.UID) + "/demo-1:c,x:,demo-" + fmt.Sprint(n) + ":d"
+		}
+	},
+	onPod(func(p *corev1.Pod) { p.Spec.Affinity = pinned(p.Spec.Affinity, "e") }),
 }
 
 // note puts an annotation on a claim.

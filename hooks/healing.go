@@ -127,11 +127,11 @@ func (v *view) reprieve(m *member) string {
 	case v.mismatched(m):
 		return "a person decides"
 	case v.changeAtFault(m):
-		return "it was restarted into the last change of the spec, which others that serve have not had yet: the change is at fault, and taking it back mends the member; or delete its claim and its pod to have it replaced"
-	case manual(&v.Cluster.Spec) && v.memory():
-		return "a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or delete its pod to have it replaced"
+		return "it was restarted into the last change of the spec, which others that serve have not had yet: the change is at fault, and taking it back mends the member; or " + v.toHaveReplaced() + " to have it replaced"
 	case manual(&v.Cluster.Spec):
-		return "a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or delete its claim and its pod to have it replaced"
+		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s to have it replaced", v.toHaveReplaced())
+	case v.crowded() && v.crashes(m) == "":
+		return "it stays a member, as no node is free for a successor: add one to spec.storage.hostPath.nodes, or bring its own back"
 	}
 	return ""
 }
@@ -206,6 +206,9 @@ func unpulled(m *member) string {
 
 // crashes tells of a container that has ended since the member went silent, also while it is just trying again.
 func (v *view) crashes(m *member) string {
+	if m.pod == nil {
+		return ""
+	}
 	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
 		t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated)
 		if t == nil || t.ExitCode == 0 {
@@ -220,7 +223,7 @@ func (v *view) crashes(m *member) string {
 
 // complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
 func (v *view) complaint(m *member) string {
-	words := []string{v.ails(m)}
+	words := []string{v.ails(m), v.needsNode(m)}
 	if v.mismatched(m) {
 		words = []string{v.mismatch(m)}
 	} else if v.overdue(m) {

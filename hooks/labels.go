@@ -17,10 +17,10 @@ const (
 	AnnotationTemplate = domain + "template"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = domain + "image"
-	// AnnotationInitialCluster is the membership that a joining pod was made for.
+	// AnnotationInitialCluster is the membership that a joining pod was made for; on HostPath also that which a bootstrapping one is to begin.
 	AnnotationInitialCluster = domain + "initial-cluster"
 
-	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod) that each member may start on with an
+	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod), or the name of the node, that each member may start on with an
 	// empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the epoch is founded.
 	AnnotationStartsOn = domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
@@ -33,6 +33,9 @@ const (
 	// AnnotationTrusts holds, on a pod whose certificates come from others, the authorities that it was made with: see trusted in
 	// issuance.go.
 	AnnotationTrusts = domain + "trusts"
+	// AnnotationNodes is, on the peer Service, a copy of which node holds which member's data, for the medium HostPath:
+	// "<uid of the EtcdCluster>/demo-0:node-a,demo-1:node-b".
+	AnnotationNodes = domain + "nodes"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.

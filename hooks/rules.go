@@ -57,7 +57,7 @@ var Rules = []Rule{
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
 	{"Pause", "replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted stays.", pause},
 	{"Certify", "No pod is made, and no member changed, before the certificates that pods name are there and in order (S19).", certify},
-	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID; after that it is never made again (S10).", found},
+	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID, and on HostPath their nodes are; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
 	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},

@@ -87,6 +87,9 @@ func found(v *view) *verdict {
 	if v.epoch.founded() {
 		return nil
 	}
+	if v.hostPath() {
+		return v.foundOnNodes()
+	}
 	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: patience}
 }
 
@@ -151,6 +154,9 @@ func (v *view) knownVoters() []string {
 
 // hasData reports whether there is a volume that may hold the member's data.
 func (v *view) hasData(name string) bool {
+	if v.hostPath() {
+		return v.nodeOf(name) != ""
+	}
 	if v.memory() {
 		pod := v.Children.Pods[name]
 		return pod != nil && !finished(pod) && !v.barred(pod)

@@ -320,5 +320,8 @@ func grow(v *view) *verdict {
 	if said := v.restsBefore(why); said != nil {
 		return said
 	}
+	if v.crowded() {
+		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", resync: patience}
+	}
 	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

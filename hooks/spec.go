@@ -52,17 +52,26 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7", s.Version)
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
-	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
-		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
-	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
-		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
 	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
+	if err := validateStorage(s); err != nil {
+		return err
+	}
 	return validateTLS(&s.TLS)
+}
+
+func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
+	switch {
+	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
+		return fmt.Errorf("spec.replicas 0 would lose the data of a Memory cluster")
+	case !s.Storage.Size.IsZero() && s.Storage.Size.Sign() < 0:
+		return fmt.Errorf("spec.storage.size %s is negative", s.Storage.Size.String())
+	}
+	return validateHostPath(s)
 }
 
 func validateTLS(s *v1alpha1.TLSSpec) error {
@@ -107,6 +116,9 @@ func advice(v *view) string {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
 	}
 	if why := unfenceable(v); why != "" {
+		all = append(all, why)
+	}
+	if why := v.offNodes(); why != "" {
 		all = append(all, why)
 	}
 	if why := v.scheduleAdvice(); why != "" {

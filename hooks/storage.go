@@ -64,11 +64,11 @@ func walSize(s *v1alpha1.WALSpec) resource.Quantity {
 	return s.Size
 }
 
-// volume is the claim of this name, of which the spec asks something; nil when there is none, and on Memory.
+// volume is the claim of this name, of which the spec asks something; nil when there is none, and where members stand on something else.
 func (v *view) volume(name string) *volume {
 	claim := v.Children.Claims[name]
 	size, class, asks := v.claimSpec(name)
-	if claim == nil || v.memory() || !asks {
+	if claim == nil || !v.onClaims() || !asks {
 		return nil
 	}
 	d := &volume{claim: claim, size: size, class: class}
@@ -305,7 +305,7 @@ func (d *volume) noun() string {
 // walDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty for neither.
 func (v *view) walDiffers(m *member) string {
 	switch {
-	case v.memory() || m.name == "" || v.hasWAL(m.name) == v.wantsWAL():
+	case !v.onClaims() || m.name == "" || v.hasWAL(m.name) == v.wantsWAL():
 		return ""
 	case v.wantsWAL():
 		return "its write-ahead log is to have a volume of its own"
@@ -372,10 +372,14 @@ func volumePending(v *view) *verdict {
 // quotaDiffers reports whether etcd runs with another quota than its volume gives.
 func (v *view) quotaDiffers(m *member) (string, bool) {
 	has, known := quotaOf(m.pod)
-	if v.memory() || m.claim == nil || !known {
+	size := storageSize(&v.Cluster.Spec)
+	switch {
+	case !known, v.memory(), m.claim == nil && !v.hostPath():
 		return "", false
+	case !v.hostPath():
+		size = volumeSize(m.claim)
 	}
-	wanted := quotaBytes(v.Cluster.Spec.Options, volumeSize(m.claim))
+	wanted := quotaBytes(v.Cluster.Spec.Options, size)
 	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", mebibytes(wanted), mebibytes(has)), has != wanted
 }
 

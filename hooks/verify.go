@@ -112,7 +112,7 @@ func (j *judgement) promote(s Promote) {
 	lead := j.v.Health[j.v.nameOf(j.v.Etcd.Leader)]
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
-	j.require(m.pod != nil && (j.v.memory() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
+	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
 	voters := j.v.voters
 	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
 }
@@ -137,7 +137,7 @@ func (j *judgement) remove(s Remove) {
 		j.require(false, "S6", "%s, which etcd does not list", s)
 		return
 	}
-	if n, _ := ordinal(j.o.Cluster.Name, s.Name); j.v.memory() {
+	if n, _ := ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := j.joined(m)
@@ -380,6 +380,10 @@ func (j *judgement) unlike(m *member) bool {
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
 func (j *judgement) volumeUnlike(m *member) bool {
+	quota, known := quotaOf(m.pod)
+	if onNodes(&j.o.Cluster.Spec) {
+		return known && quota != quotaBytes(j.o.Cluster.Spec.Options, storageSize(&j.o.Cluster.Spec))
+	}
 	if m.claim == nil || j.v.memory() {
 		return false
 	}
@@ -392,7 +396,6 @@ func (j *judgement) volumeUnlike(m *member) bool {
 	growing := func(c *corev1.PersistentVolumeClaim) bool {
 		return c != nil && c.Status.Capacity.Storage().Cmp(*c.Spec.Resources.Requests.Storage()) < 0
 	}
-	quota, known := quotaOf(m.pod)
 	stale := known && quota != quotaBytes(j.o.Cluster.Spec.Options, *m.claim.Spec.Resources.Requests.Storage())
 	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.claim) || growing(wal) || stale
 }
@@ -554,6 +557,10 @@ func (j *judgement) standsWell(pod *corev1.Pod) (usable, recorded bool) {
 }
 
 func (j *judgement) newPod(pod *corev1.Pod) {
+	if onNodes(&j.o.Cluster.Spec) {
+		j.newPodOnNode(pod)
+		return
+	}
 	start, m := podStart(pod), j.v.find(pod.Name)
 	usable, recorded := j.standsWell(pod)
 	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
@@ -569,6 +576,26 @@ func (j *judgement) newPod(pod *corev1.Pod) {
 		j.require(!j.v.memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
 		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
+	}
+}
+
+// newPodOnNode: a pod that may begin empty is on the node that the record names, and any other where it may find its member's data: on the
+// node, and in a directory that nobody else has.
+func (j *judgement) newPodOnNode(pod *corev1.Pod) {
+	m, recorded := j.v.find(pod.Name), string(j.v.epoch.recorded(pod.Name))
+	node := pinnedTo(pod)
+	j.require(node != "" && (recorded == "" || node == recorded), "S10", "a new pod %s is for node %q, and the member's data on %q", pod.Name, node, recorded)
+	own := strings.HasSuffix(directoryIn(pod), "-"+string(j.o.Cluster.UID)+"/"+pod.Name)
+	j.require(own && len(claimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
+	switch podStart(pod) {
+	case StartBootstrap:
+		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.quorate() && j.o.Cluster.Status.ClusterID == ""), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
+		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
+	case StartJoin:
+		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner whose node is recorded", pod.Name)
+	default:
+		j.require(podStart(pod) == StartResume, "S10", "a new pod %s does not say how it starts", pod.Name)
+		j.require(pod.Annotations[AnnotationInitialCluster] == "", "S10", "a new pod %s resumes, and says that it may begin", pod.Name)
 	}
 }
 

@@ -20,7 +20,7 @@ type view struct {
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
 	members []*member
 	voters  []*member // those of members that vote
-	// names are all members that left any trace, sorted: in etcd's list, as a pod or as a claim.
+	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of nodes.
 	names []string
 	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
 	foreign  bool
@@ -58,6 +58,9 @@ func newView(o Observation) *view {
 	for name := range o.Children.Claims {
 		member, _ := standsOn(o.Cluster.Name, name)
 		traces[member] = true
+	}
+	for _, name := range v.onRecord() {
+		traces[name] = true
 	}
 	if v.Etcd != nil {
 		for _, m := range v.Etcd.Members {
@@ -197,6 +200,9 @@ func (v *view) dataLost(m *member) (string, bool) {
 	}
 	if v.memory() {
 		return "its memory pod is gone", !v.mayBeMade(m) && !m.serving() && v.podGone(m.pod)
+	}
+	if v.hostPath() {
+		return "", false // what became of a directory, only prepare sees
 	}
 	if v.groundGoes(m.name) {
 		return "its claim is being deleted", true

@@ -32,12 +32,12 @@ func standsOn(cluster, claim string) (member string, ours bool) {
 }
 
 // wantsWAL reports whether the spec asks for a volume of its own for the write-ahead log.
-func (v *view) wantsWAL() bool { return v.Cluster.Spec.Storage.WAL != nil && !v.memory() }
+func (v *view) wantsWAL() bool { return v.Cluster.Spec.Storage.WAL != nil && v.onClaims() }
 
 // hasWAL reports whether the member has, or is to be made with, a claim for its write-ahead log.
 func (v *view) hasWAL(member string) bool {
 	switch {
-	case v.memory():
+	case !v.onClaims():
 		return false
 	case v.epoch.recorded(WALClaim(member)) != "":
 		return true
@@ -67,6 +67,9 @@ func (v *view) grounds(member string) []*corev1.PersistentVolumeClaim {
 
 // grounded reports whether the member's pod may be started on all that it stands on.
 func (v *view) grounded(member string) bool {
+	if v.hostPath() {
+		return v.nodeOf(member) != ""
+	}
 	return !slices.ContainsFunc(v.grounds(member), func(c *corev1.PersistentVolumeClaim) bool { return !v.usable(c) })
 }
 
@@ -77,14 +80,20 @@ func (v *view) groundGoes(member string) bool {
 
 // mayBegin reports whether the member may begin with nothing on the claims that there are.
 func (v *view) mayBegin(member string) bool {
+	if v.hostPath() {
+		return v.epoch.recorded(member) != ""
+	}
 	return !slices.ContainsFunc(v.grounds(member), func(c *corev1.PersistentVolumeClaim) bool {
 		return c == nil || !v.epoch.mayStartEmpty(c.Name, c.UID)
 	})
 }
 
-// groundsOf are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod. Nil while something is
-// missing.
+// groundsOf are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on HostPath its node. Nil
+// while something is missing.
 func (v *view) groundsOf(member string) map[string]types.UID {
+	if v.hostPath() {
+		return v.allot([]string{member})
+	}
 	if v.memory() {
 		pod := v.Children.Pods[member]
 		if pod == nil || pod.DeletionTimestamp != nil || !gated(pod) {

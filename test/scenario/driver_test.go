@@ -45,9 +45,9 @@ func (s *story) breaches() []string {
 // verbs are what a story can say.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
+	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
+	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete": (*story).delete, // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":  (*story).claim,  // claim grow=demo-1 size=3Gi: kubectl edit
 	"secret": (*story).secret, // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
@@ -65,9 +65,10 @@ var verbs = map[string]func(*story, args) string{
 	"restart": fault((*world.World).Restart),                              // restart pod=demo-1: its etcd dies
 	"evict":   fault((*world.World).Evict),                                // evict pod=demo-1: it ends for good
 	"reboot":  fault((*world.World).Reboot),                               // reboot node=demo-1: its memory is empty, the pod object stays
-	"wipe":    fault((*world.World).WipeData),                             // wipe claim=demo-1: the disk is empty, the claim stays
+	"wipe":    fault((*world.World).WipeData),                             // wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
+	"reimage": fault((*world.World).Reimage),                              // reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
 	"lose":    (*story).lose,                                              // lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"heal":    fault((*world.World).HealNode),                             // heal node=demo-1
+	"heal":    fault((*world.World).HealNode),                             // heal node=demo-1 | node=node-a
 	"image":   (*story).image,                                             // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
@@ -229,6 +230,9 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 		if a["wal"] != "none" {
 			storage.WAL = &v1alpha1.WALSpec{Size: resource.MustParse(a["wal"])}
 		}
+	}
+	if a.has("nodes") {
+		storage.HostPath = &v1alpha1.HostPathSpec{Path: "/data", Nodes: strings.Split(a["nodes"], ",")}
 	}
 	if a.has("migration") {
 		storage.Migration = v1alpha1.StorageMigration(a["migration"])

@@ -177,6 +177,9 @@ func podState(p *corev1.Pod) string {
 	if state == "" {
 		state = "pending"
 	}
+	if node := p.Spec.NodeName; node != "" && !strings.HasPrefix(node, "node-of-") {
+		state += " on " + node
+	}
 	return state + going(p)
 }
 

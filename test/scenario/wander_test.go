@@ -18,19 +18,27 @@ var wanderings = flag.Int("wanderings", 60, "how many random walks TestWander ta
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
-func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto) }
+func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, "Persistent", "Memory") }
 
 // TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
-func TestWanderFromPlainText(t *testing.T) { wanderFrom(t, v1alpha1.TLSDisabled) }
+func TestWanderFromPlainText(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSDisabled, "Persistent", "Memory")
+}
 
-func wanderFrom(t *testing.T, mode v1alpha1.TLSMode) {
+// TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
+func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, "HostPath") }
+
+func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, media ...string) {
 	for seed := range uint64(*wanderings) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			s := newStory()
 			s.w.Watch = false
-			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)], "tls": string(mode), "leaf": "100h", "ca": "200h"}
+			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))], "tls": string(mode), "leaf": "100h", "ca": "200h"}
+			if born["medium"] == "HostPath" {
+				born["nodes"] = "a,b,c,d,e,f"
+			}
 			if mode == v1alpha1.TLSDisabled {
 				born["ready"] = "" // it has served for a while
 			}
@@ -139,6 +147,8 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("isolate", pod, func() { s.w.Net.Isolated[pod] = !s.w.Net.Isolated[pod] })
 	case n < 98:
 		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
+	case s.w.Cluster().Spec.Storage.HostPath != nil && s.w.Cluster().Status.ClusterID != "": // before: data_wiped_early_first
+		return do("wipe", pod, func() { s.w.WipeData(pod) })
 	case claim == "":
 		return ""
 	case n < 99 && r.IntN(2) == 0:

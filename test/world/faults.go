@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -77,13 +78,17 @@ func (w *World) LoseClaim(name string) {
 	}
 }
 
-// WipeData empties a member's volume under the claim that stays, as a disk that was replaced; its etcd dies of it.
+// WipeData empties a member's volume under the claim that stays, or its directory on its node, as a disk that was replaced; its etcd dies of it.
 func (w *World) WipeData(claim string) {
 	if pod := w.Pod(strings.TrimSuffix(claim, walSuffix)); pod != nil {
 		w.stop(pod.UID)
 		delete(w.Prepared, pod.UID)
 	}
-	delete(w.Dirs, volumeOf(w.Claim(claim).UID))
+	if c := w.Claim(claim); c != nil {
+		delete(w.Dirs, volumeOf(c.UID))
+	} else {
+		delete(w.Dirs, w.placeOf(w.Pod(claim)))
+	}
 	w.Changes++
 }
 
@@ -151,15 +156,18 @@ func (w *World) Evict(name string) {
 
 // LoseNode stops the node under a pod; the API server hears no more of it.
 func (w *World) LoseNode(name string) {
-	w.Lost[name] = true
-	w.stop(w.Pod(name).UID)
+	pod := w.Pod(name)
+	w.Lost[cmp.Or(pinnedTo(pod), name)] = true
+	w.stop(pod.UID)
 }
 
-// HealNode brings the node back, after a reboot.
+// HealNode brings the node back, after a reboot; it is named after the member on it, or has a name of its own.
 func (w *World) HealNode(name string) {
 	delete(w.Lost, name)
-	if pod := w.Pod(name); pod != nil {
-		w.Reboot(name)
+	for _, pod := range w.Pods() {
+		if pod.Name == name || pod.Spec.NodeName == name {
+			w.Reboot(pod.Name)
+		}
 	}
 	w.Changes++
 }

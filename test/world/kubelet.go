@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func (w *World) Kubelet(name string) {
 
 func (w *World) kubelet(pod *corev1.Pod) {
 	switch {
-	case w.Lost[pod.Name] && pod.Spec.NodeName != "":
+	case pod.Spec.NodeName != "" && (w.Lost[pod.Name] || w.Lost[pod.Spec.NodeName]):
 	case pod.DeletionTimestamp != nil:
 		w.drop(Key{PodKind, pod.Name})
 	case pod.Status.Phase == corev1.PodFailed:
@@ -36,8 +37,8 @@ func (w *World) kubelet(pod *corev1.Pod) {
 	}
 }
 
-// scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. All nodes are named
-// after the member that they run.
+// scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. Nodes are named after
+// the member that they run, but for those that pods name themselves.
 func (w *World) scheduled(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" {
 		return true
@@ -46,7 +47,7 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(claimsOf(pod), held) || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] {
 		return false
 	}
-	if w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName] {
+	if w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName] || w.Lost[pinnedTo(pod)] {
 		w.editPod(pod.Name, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 		})
@@ -54,7 +55,7 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	}
 	ip := w.freeIP()
 	w.editPod(pod.Name, func(p *corev1.Pod) {
-		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = "node-of-"+pod.Name, ip, nil
+		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = cmp.Or(pinnedTo(pod), "node-of-"+pod.Name), ip, nil
 	})
 	return true
 }
@@ -108,7 +109,10 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 		return true
 	}
 	empty := w.dirOf(pod, place).Member == 0
-	resumes := slices.Contains(pod.Spec.InitContainers[0].Args, "--start="+hooks.StartResume)
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hooks.ContainerPrepare })
+	args := pod.Spec.InitContainers[i].Args
+	begun := slices.Contains(args, "--begins=$(BEGINS)") && pod.Annotations[hooks.AnnotationInitialCluster] == ""
+	resumes := begun || slices.Contains(args, "--start="+hooks.StartResume)
 	if empty && (resumes || w.Markers[pod.UID]) {
 		return false
 	}
@@ -119,6 +123,9 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 func (w *World) placeOf(pod *corev1.Pod) string {
 	if claims := claimsOf(pod); len(claims) > 0 {
 		return volumeOf(w.Claim(claims[0]).UID)
+	}
+	if dir, on := directoryOf(pod); on {
+		return dir
 	}
 	return memoryOf(pod.UID)
 }

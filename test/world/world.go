@@ -3,7 +3,7 @@
 // on the same world lead to the same world.
 //
 // The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
-// and the kubelets (kubelet.go), volumes (volumes.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+// and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
 package world
 
 import (

@@ -52,6 +52,7 @@ type EtcdClusterList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.options) || !has(self.options.quotaBackendBytes) || double(self.options.quotaBackendBytes) <= quantity(self.storage.size).asApproximateFloat() * 0.95",message="options.quotaBackendBytes is more than 95 % of storage.size: the volume would be full before etcd raises its alarm; lower the quota or give more storage"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || !self.auth.enabled || !has(self.tls.allowPlaintextClients) || !self.tls.allowPlaintextClients",message="auth can't be enabled while tls.allowPlaintextClients lets clients send passwords in plain text; take that out first"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.tls.mode != 'Disabled'",message="auth needs tls: passwords would cross the network in plain text; set tls.mode to another one than Disabled, or remove auth"
+// +kubebuilder:validation:XValidation:rule="!has(self.storage.hostPath) || self.storage.hostPath.nodes.size() >= self.replicas",message="storage.hostPath.nodes has fewer nodes than replicas: each member takes a node of its own; add nodes"
 type EtcdClusterSpec struct {
 	// Replicas is the number of voting members: 0 to 9. An odd number is right for nearly everybody: an even one
 	// tolerates no more failures than the odd one below it. 0 stops all members and keeps their data; setting it
@@ -205,7 +206,7 @@ type ImageSpec struct {
 }
 
 // Medium is the kind of storage that holds a member's data.
-// +kubebuilder:validation:Enum=Persistent;Memory
+// +kubebuilder:validation:Enum=Persistent;Memory;HostPath
 type Medium string
 
 const (
@@ -214,6 +215,9 @@ const (
 	// Memory keeps each member's data on a tmpfs that lives as long as its pod. A pod that is gone is a lost member,
 	// which is replaced while the rest has quorum; when a majority is lost, the data is lost.
 	Memory Medium = "Memory"
+	// HostPath keeps each member's data in a directory on a node of its own, for clusters without volumes. The directory stays when the
+	// member or the EtcdCluster goes; a person removes it.
+	HostPath Medium = "HostPath"
 )
 
 // StorageSpec says where the members keep their data.
@@ -223,13 +227,15 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.storageClassName)",message="storage.storageClassName has no meaning on the medium Memory; remove it"
 // +kubebuilder:validation:XValidation:rule="self.medium != 'Memory' || !has(self.wal)",message="storage.wal has no meaning on the medium Memory; remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.wal) || !has(oldSelf.wal) || quantity(self.wal.size).compareTo(quantity(oldSelf.wal.size)) >= 0 || (has(self.migration) && self.migration == 'Replace')",message="storage.wal.size can't shrink: a volume can't be made smaller; keep the size, or set storage.migration to Replace to have the members replaced by new ones"
+// +kubebuilder:validation:XValidation:rule="(self.medium == 'HostPath') == has(self.hostPath)",message="storage.hostPath belongs to the medium HostPath, and that needs it: name the path and the nodes"
+// +kubebuilder:validation:XValidation:rule="self.medium != 'HostPath' || (!has(self.storageClassName) && !has(self.wal) && !has(self.migration))",message="storage.storageClassName, storage.wal and storage.migration have no meaning on the medium HostPath; remove them"
 type StorageSpec struct {
-	// Medium is Persistent or Memory. It can't be changed later.
+	// Medium is Persistent, Memory or HostPath. It can't be changed later.
 	// +optional
 	// +default="Persistent"
 	Medium Medium `json:"medium,omitempty"`
 
-	// Size of each member's volume or tmpfs. Volumes grow while the members run, where their class lets them. It shrinks only with
+	// Size of each member's volume or tmpfs; on HostPath only etcd's quota follows from it. Volumes grow while the members run, where their class lets them. It shrinks only with
 	// migration Replace.
 	// +optional
 	// +default="1Gi"
@@ -251,6 +257,32 @@ type StorageSpec struct {
 	// a new member on a new volume, one at a time.
 	// +optional
 	Migration StorageMigration `json:"migration,omitempty"`
+
+	// HostPath says where the directories are, for the medium HostPath.
+	// +optional
+	HostPath *HostPathSpec `json:"hostPath,omitempty"`
+}
+
+// HostPathSpec says where the members' directories are on the nodes.
+type HostPathSpec struct {
+	// Path of a directory on the nodes, made where it is missing. Each member has its own below it,
+	// `<namespace>-<name>-<uid>/<member>`. It can't be changed later.
+	// +required
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[-_A-Za-z0-9][-._A-Za-z0-9]*)+$')",message="storage.hostPath.path must be the full path of a directory, such as /var/lib/etcd-data"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage.hostPath.path can't be changed: the members' data is there"
+	Path string `json:"path"`
+
+	// Nodes that members may be on, by name: one member on each, so as many as replicas at least. One more is needed for whatever gives a
+	// member a successor: that of a node that is lost, or each change where there are one or two voters. A node that is taken out keeps
+	// the member that it has.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Nodes []string `json:"nodes"`
 }
 
 // WALSpec is a volume for the write-ahead log.

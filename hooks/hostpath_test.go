@@ -1,0 +1,215 @@
+package hooks
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// on puts the cluster on these nodes.
+func on(o *Observation, nodes ...string) {
+	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.HostPath, HostPath: &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}}
+}
+
+// serveOn is a cluster of three that serves, demo-0 on node a, demo-1 on b and demo-2 on c.
+func serveOn(nodes ...string) Observation {
+	o := serve(3)
+	on(&o, nodes...)
+	clear(o.Children.Claims)
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
+	for name, old := range o.Children.Pods {
+		pod := newView(o).pod(name, StartResume, nil)
+		pod.UID, pod.Status = old.UID, old.Status
+		o.Children.Pods[name] = pod
+	}
+	observe(&o, Decide(o))
+	return o
+}
+
+func podIn(d Decision, name string) *corev1.Pod { return (&judgement{d: d}).pod(name) }
+
+func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
+	o := fresh(3)
+	on(&o, "a", "b", "c", "d")
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 3)
+	d := Decide(o)
+	assert.Equal(t, "Found", d.Because.Rule)
+	assert.Empty(t, d.Children.Pods)
+	assert.Empty(t, d.Children.Claims)
+	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
+	assert.NoError(t, Verify(o, d))
+
+	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
+	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"x", "y", "z"}
+	d = Decide(o)
+	require.Len(t, d.Children.Pods, 3)
+	for name, node := range map[string]string{"demo-0": "a", "demo-1": "b", "demo-2": "c"} {
+		assert.Equal(t, node, pinnedTo(podIn(d, name)), "what is recorded stays, whatever the spec says later")
+	}
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestAPodOnItsNode(t *testing.T) {
+	o := serveOn("a", "b", "c")
+	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"x"}}
+	o.Cluster.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {MatchFields: []corev1.NodeSelectorRequirement{zone}}},
+	}}}
+	before := o.Cluster.Spec.Affinity.DeepCopy()
+	delete(o.Children.Pods, "demo-1")
+	d := Decide(o)
+	pod := podIn(d, "demo-1")
+	require.NotNil(t, pod)
+	assert.Equal(t, before, o.Cluster.Spec.Affinity, "the spec is left as it is")
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		assert.Contains(t, term.MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}, "one term must hold, so each asks for the node")
+		assert.Contains(t, append(term.MatchExpressions, term.MatchFields...), zone)
+	}
+	assert.Equal(t, "/data/"+o.Cluster.Namespace+"-demo-"+string(o.Cluster.UID)+"/demo-1", directoryIn(pod))
+	own, prepare := pod.Spec.InitContainers[0], pod.Spec.InitContainers[1]
+	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001"}, own.Args)
+	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
+	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "nobody else gets more")
+	assert.Contains(t, prepare.Args, "--begins=$(BEGINS)")
+	assert.Equal(t, StartResume, podStart(pod))
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestWhoMayBeginSaysSoUntilItHasBegun(t *testing.T) {
+	o := fresh(3)
+	on(&o, "a", "b", "c")
+	observeRecord(&o, 3)
+	record := o.Children.ConfigMaps["demo-epoch-1"]
+	record.Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
+	delete(record.Annotations, AnnotationClusterID)
+	pod := podIn(Decide(o), "demo-0")
+	require.NotNil(t, pod)
+	assert.Equal(t, StartBootstrap, podStart(pod))
+	assert.NotEmpty(t, pod.Annotations[AnnotationInitialCluster])
+
+	o.Cluster.Status.ClusterID = "c1"
+	pod = podIn(Decide(o), "demo-0")
+	assert.Equal(t, StartResume, podStart(pod), "an old record lets nobody begin when the status knows a cluster")
+	assert.NoError(t, Verify(o, Decide(o)))
+
+	running := serveOn("a", "b", "c")
+	running.Children.Pods["demo-0"].Annotations[AnnotationInitialCluster] = "x"
+	assert.Empty(t, podIn(Decide(running), "demo-0").Annotations[AnnotationInitialCluster], "it has begun")
+}
+
+func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
+	o := serveOn("a", "b", "c")
+	o.Etcd = nil
+	clear(o.Children.Pods)
+	clear(o.Health)
+	for _, without := range []string{"nothing", "demo-epoch-1"} {
+		if _, there := o.Children.ConfigMaps[without]; there {
+			record := newView(recordless(o)).relicRecord()
+			o.Children.ConfigMaps["demo-epoch-1"] = record
+		}
+		d := Decide(o)
+		require.Len(t, d.Children.Pods, 3, "without %s", without)
+		for _, p := range d.Children.Pods {
+			assert.Equal(t, StartResume, podStart(p))
+		}
+		assert.Equal(t, "c", pinnedTo(podIn(d, "demo-2")))
+		assert.NoError(t, Verify(o, d))
+	}
+	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn], "the copy on the Service lets nobody begin")
+}
+
+// recordless is the observation without its record.
+func recordless(o Observation) Observation {
+	o.Children.ConfigMaps = map[string]*corev1.ConfigMap{}
+	return o
+}
+
+func TestWhichNodeIsNext(t *testing.T) {
+	o := serveOn("a", "b", "c", "d", "e")
+	v := newView(o)
+	assert.Equal(t, []string{"d", "e"}, v.free(3))
+	assert.Equal(t, []string{"e", "d"}, v.free(4), "one that came to nothing is followed by one elsewhere")
+	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, v.allot([]string{"demo-1"}), "who has a node keeps it")
+	assert.Nil(t, v.allot([]string{"demo-7", "demo-8", "demo-9"}))
+
+	former := podIn(Decide(o), "demo-2").DeepCopy()
+	former.Name, former.Spec.Affinity = "demo-9", pinned(nil, "d")
+	o.Children.Pods["demo-9"] = former
+	assert.Equal(t, []string{"e", "d"}, newView(o).free(3), "where a former member still is, is tried last")
+}
+
+func TestGrowthWaitsForANode(t *testing.T) {
+	o := serveOn("a", "b", "c")
+	o.Cluster.Spec.Replicas = new(int32(4))
+	assert.ErrorContains(t, validate(&o.Cluster.Spec), "3 nodes for 4 members")
+	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d", "e"}
+	assert.Contains(t, advice(newView(o)), "demo-1 stays on node b, which")
+	assert.Equal(t, "Grow", Decide(o).Because.Rule)
+	assert.NotNil(t, Decide(o).Step)
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:d,demo-2:c"
+	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d"}
+	o.Cluster.Spec.Replicas = new(int32(3))
+	o.Etcd.Members = o.Etcd.Members[:2]
+	delete(o.Children.Pods, "demo-2")
+	d := Decide(o)
+	assert.NotNil(t, d.Step, "the node of who is gone is free")
+	assert.NoError(t, Verify(o, d))
+}
+
+func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.StorageSpec){
+		"needs spec.storage.hostPath":  func(s *v1alpha1.StorageSpec) { s.HostPath = nil },
+		"is not the full path":         func(s *v1alpha1.StorageSpec) { s.HostPath.Path = "/data/../etc" },
+		"has 2 nodes for 3 members":    func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes = s.HostPath.Nodes[:2] },
+		"or there twice":               func(s *v1alpha1.StorageSpec) { s.HostPath.Nodes[1] = "a" },
+		"have no meaning":              func(s *v1alpha1.StorageSpec) { s.WAL = &v1alpha1.WALSpec{} },
+		"only for the medium HostPath": func(s *v1alpha1.StorageSpec) { s.Medium = v1alpha1.Persistent },
+	} {
+		o := serveOn("a", "b", "c")
+		assert.NoError(t, validate(&o.Cluster.Spec))
+		change(&o.Cluster.Spec.Storage)
+		assert.ErrorContains(t, validate(&o.Cluster.Spec), want)
+	}
+}
+
+func TestVerifyWatchesTheNodes(t *testing.T) {
+	for want, spoil := range map[string]func(o *Observation, pod *corev1.Pod){
+		"the member's data on": func(_ *Observation, pod *corev1.Pod) { pod.Spec.Affinity = pinned(nil, "c") },
+		"for node \"\"":        func(_ *Observation, pod *corev1.Pod) { pod.Spec.Affinity = nil },
+		"a directory of its own": func(_ *Observation, pod *corev1.Pod) {
+			for i := range pod.Spec.Volumes {
+				if h := pod.Spec.Volumes[i].HostPath; h != nil {
+					h.Path = strings.Replace(h.Path, "demo-1", "demo-0", 1)
+				}
+			}
+		},
+		"but the member has run": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[AnnotationStart] = StartBootstrap },
+		"no record says where": func(o *Observation, pod *corev1.Pod) {
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "none"
+			pod.Annotations[AnnotationStart] = StartBootstrap
+		},
+		"says that it may begin": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[AnnotationInitialCluster] = "x" },
+	} {
+		o := serveOn("a", "b", "c")
+		delete(o.Children.Pods, "demo-1")
+		d := Decide(o)
+		require.NoError(t, Verify(o, d))
+		spoil(&o, podIn(d, "demo-1"))
+		assert.ErrorContains(t, Verify(o, d), want)
+	}
+}
+
+func TestOtherMediaKnowNothingOfNodes(t *testing.T) {
+	o := serve(3)
+	o.Children.Services["demo-peers"].Annotations[AnnotationNodes] = string(o.Cluster.UID) + "/demo-7:a"
+	v := newView(o)
+	assert.NotContains(t, v.names, "demo-7")
+	assert.False(t, v.crowded())
+	assert.Empty(t, v.noteNodes())
+}

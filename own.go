@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// own gives a directory on a node, which the kubelet makes as root's, to etcd's user. What is in it is etcd's already.
+func own(dir string, user int) error {
+	if user <= 0 {
+		return errors.New("--user is required")
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", dir)
+	}
+	return os.Chown(dir, user, user)
+}
+
+// runOwn is the command own; the result is the exit code.
+func runOwn(args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("quorate own", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	dir := flags.String("dir", "", "`directory` to give away; required")
+	user := flags.Int("user", 0, "`id` of the user and the group that get it; required")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return exitCode(err, stderr)
+	}
+	err := own(*dir, *user)
+	if err != nil {
+		terminationMessage(err.Error())
+	}
+	return exitCode(err, stderr)
+}
+
+// startOf is how prepare is to take the member: one that is told nothing of what it may begin has begun before.
+func startOf(start string, begins *string) string {
+	if begins != nil && *begins == "" {
+		return hooks.StartResume
+	}
+	return start
+}

@@ -1,0 +1,66 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestMembersOnNodes: each member has a node and a directory there. A deleted pod finds its data on its node; a member whose directory is
+// emptied under load is succeeded by another one, in a directory of its own.
+func TestMembersOnNodes(t *testing.T) {
+	t.Parallel()
+	c := inNamespace(t)
+	root := "/var/tmp/quorate-" + c.ns
+	t.Cleanup(func() { _ = os.RemoveAll(root) }) // the lab's nodes share this machine's disk
+	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n  memberReplacement: {after: 30s}\n", root))
+	c.converges(3, 120*time.Second)
+	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
+	assert.Empty(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"))
+	before := c.ids()
+	w := c.writes()
+	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
+	c.converges(3, 120*time.Second)
+	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
+	assert.Equal(t, before, c.ids(), "the same member, on its node")
+
+	c.spoil("demo-1", emptied)
+	c.succeeds("demo-1", 180*time.Second, func() {})
+	c.onNodes(map[string]string{"demo-0": "node3", "demo-2": "node2", "demo-3": "node1"})
+	w.losesNothing()
+	for _, member := range []string{"demo-1", "demo-3"} {
+		found, err := filepath.Glob(filepath.Join(root, c.ns+"-demo-*", member))
+		require.NoError(t, err)
+		assert.Len(t, found, 1, "%s has a directory of its own, which stays", member)
+	}
+
+	before = c.ids()
+	c.edit(`{"replicas":0}`)
+	eventually(t, 90*time.Second, "paused", func() string {
+		if n := len(c.pods()); n > 0 {
+			return fmt.Sprintf("%d pods", n)
+		}
+		return ""
+	})
+	c.edit(`{"replicas":3}`)
+	c.converges(3, 120*time.Second)
+	assert.Equal(t, before, c.ids(), "the same members after a pause")
+}
+
+// onNodes insists that these are the members' pods, and their nodes.
+func (c *cluster) onNodes(wanted map[string]string) {
+	c.t.Helper()
+	nodes := map[string]string{}
+	for _, pod := range c.pods() {
+		nodes[pod.Name] = pod.Spec.NodeName
+	}
+	assert.Equal(c.t, wanted, nodes)
+}
