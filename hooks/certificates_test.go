@@ -202,6 +202,7 @@ func rolled(t *testing.T, o *Observation) string {
 	for name := range o.Children.Pods {
 		if !slices.ContainsFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == name }) {
 			shakeHands(o, name)
+			o.Children.Pods[name].UID += "-again"
 			return name
 		}
 	}

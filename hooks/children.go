@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -139,8 +140,8 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if said.version != "" {
 		ann[AnnotationVersion] = said.version
 	}
-	if name := v.renewing(said); name != "" {
-		ann[AnnotationRenewing] = name
+	if chosen := v.renewing(said); chosen != "" {
+		ann[AnnotationRenewing] = chosen
 	}
 	if log := v.nextOldLog(said).String(); log != "" {
 		ann[AnnotationOldLog] = log
@@ -271,7 +272,7 @@ func (v *view) listedPods(said *verdict) []*corev1.Pod {
 		case m.name == "" || m.name == said.roll:
 		case m.pod == nil && v.fenced(m.name) && !m.Learner:
 		case m.pod != nil:
-			pods = append(pods, v.keptListed(m, m.name == said.patch)...)
+			pods = append(pods, v.keptListed(m, said)...)
 		case v.memory() && v.mayBeMade(m):
 			pods = append(pods, heldBack(v.podOf(m)))
 		case !v.memory() && v.grounded(m.name) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
@@ -286,7 +287,7 @@ func (v *view) joinsElsewhere(m *member) bool {
 	return v.onClaims() && v.startOf(m) == StartJoin && v.claimGone(m)
 }
 
-func (v *view) keptListed(m *member, patch bool) []*corev1.Pod {
+func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
 		if m.Started() {
@@ -295,7 +296,10 @@ func (v *view) keptListed(m *member, patch bool) []*corev1.Pod {
 		if role := v.roleOf(m); role != "" {
 			pod.Labels[LabelRole] = role
 		}
-		if patch {
+		if m.name == said.spare && pod.Annotations[AnnotationSpared] == "" {
+			pod.Annotations[AnnotationSpared] = v.Now.UTC().Format(time.RFC3339)
+		}
+		if m.name == said.patch {
 			v.exchange(pod)
 		}
 	}
@@ -400,6 +404,9 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	v.noteServed(&pod)
 	if v.epoch == nil {
 		return &pod
+	}
+	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
+		pod.Annotations[AnnotationSpared] = since
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
 		pod.Spec.SchedulingGates = nil

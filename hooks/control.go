@@ -27,13 +27,16 @@ func fencedBy(c *v1alpha1.EtcdCluster) []string {
 }
 
 func fence(v *view) *verdict {
-	for _, m := range v.voters {
+	for _, m := range v.heldFirst(v.voters) {
 		if m.name == "" || !v.fenced(m.name) || m.pod == nil || m.pod.DeletionTimestamp != nil || !v.mayStop(m) {
 			continue
 		}
 		why := fmt.Sprintf("stopping %s: the annotation %s asks for it", m.name, AnnotationFence)
 		if v.leads(m) == 1 {
 			return v.change(v.handOver(m), why+"; it leads and hands over first")
+		}
+		if said := v.choose(m, false, why); said != nil {
+			return said
 		}
 		return &verdict{message: why, roll: m.name, resync: soon}
 	}

@@ -28,8 +28,8 @@ type epoch struct {
 	// next is the lowest number that no member has had.
 	next    int
 	version string
-	// renewing is the member that was chosen last to be restarted.
-	renewing string
+	// renewing is the restart that was chosen last.
+	renewing restart
 	oldLog   oldLog
 	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
 	readdressed []string
@@ -52,7 +52,7 @@ func readEpoch(o Observation) *epoch {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: cm.Annotations[AnnotationRenewing], oldLog: readOldLog(cm.Annotations[AnnotationOldLog])}
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: readRestart(cm.Annotations[AnnotationRenewing]), oldLog: readOldLog(cm.Annotations[AnnotationOldLog])}
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
 	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")

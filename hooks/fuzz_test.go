@@ -165,7 +165,16 @@ var mishaps = []func(o *Observation, n int){
 	onRecord(func(a map[string]string, n int) {
 		a[AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
 	}),
-	onRecord(func(a map[string]string, n int) { a[AnnotationRenewing] = MemberName("demo", n) }),
+	onRecord(func(a map[string]string, n int) {
+		a[AnnotationRenewing] = MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d"}[n/3%6]
+	}),
+	func(o *Observation, n int) {
+		for _, p := range o.Children.Pods {
+			if p.Annotations != nil {
+				p.Annotations[AnnotationSpared] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
+			}
+		}
+	},
 	trusting(func(h *Health, n int) {
 		h.Version = []string{"3.5.35", "3.6.16", "3.7.3", "", "rubbish"}[n%5]
 		h.StorageVersion, h.Downgrade = []string{"", "3.5.0", "3.6.0", "3.7.0"}[n%4], []string{"", "3.6.0", "3.5.0", "rubbish"}[n/3%4]

@@ -44,8 +44,12 @@ const (
 	AnnotationFence = domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = domain + "retained-of"
-	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted: see renewal.go.
+	// AnnotationRenewing names, on an epoch record, the voter that was chosen to be restarted, and its pod: "demo-1 <pod uid>", or
+	// "demo-1 <pod uid> <container id>" when the image is exchanged. See choice.go.
 	AnnotationRenewing = domain + "renewing"
+	// AnnotationSpared is, on the pod of a voter that was chosen to be restarted, since when nobody may choose to do so any more. See
+	// choice.go.
+	AnnotationSpared = domain + "spared"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or "3.5@1234" once no member
 	// runs it any more. See upgrade.go.
 	AnnotationOldLog = domain + "old-log"

@@ -14,8 +14,7 @@ import (
 //
 // Renewals go in the order of dead, starting, not serving (rule Remake), then with everybody serving one follower after the other, and
 // the leader last (rule Roll). So a change that does not work stops at its first member, and taking it back mends that one first.
-// Who is restarted is written to the epoch record before: the record is written with the version that was observed, so that of two calls,
-// one of which looks at old pods, only one can choose (S2, S14).
+// Which voter is restarted is written to the epoch record before: see choice.go.
 
 // renewal is why a member must be restarted, or succeeded by another.
 type renewal struct {
@@ -127,35 +126,27 @@ func (v *view) leads(m *member) int {
 	return 0
 }
 
-// chosen is the member to renew now: the recorded one, as long as it is due, else the first.
-func (v *view) chosen(due []*member) *member {
-	for _, m := range due {
-		if m.name == v.epoch.renewing {
-			return m
-		}
-	}
-	return due[0]
-}
-
 func roll(v *view) *verdict {
 	if wait := v.unsettled(); wait != "" {
 		return &verdict{message: wait, resync: soon}
 	}
-	due := v.due()
+	due := v.heldFirst(v.due())
 	if len(due) == 0 {
-		return nil
+		return v.letGo()
 	}
-	m := v.chosen(due)
+	m := due[0]
 	r := v.renewal(m)
-	switch {
-	case v.leads(m) == 1:
+	inPlace := r.inPlace && !v.goes(m)
+	if v.leads(m) == 1 {
 		return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, r.reason))
-	case m.name != v.epoch.renewing:
-		return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, r.reason), renew: m.name, resync: soon}
-	case r.inPlace:
-		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, renew: m.name, resync: soon}
 	}
-	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, renew: m.name, resync: soon}
+	if said := v.choose(m, inPlace, r.reason); said != nil {
+		return said
+	}
+	if inPlace {
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: soon}
+	}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: soon}
 }
 
 // unsettled says which voter's last restart is not over yet; empty for none. A pod that stops, or whose image has just been exchanged,
@@ -197,17 +188,6 @@ func containerOf(pod *corev1.Pod) string {
 		if s.Name == ContainerEtcd {
 			return s.ContainerID
 		}
-	}
-	return ""
-}
-
-// renewing is whom the record names: who was chosen, for as long as it is due.
-func (v *view) renewing(said *verdict) string {
-	if said.renew != "" || v.Etcd == nil {
-		return or(said.renew, v.epoch.renewing)
-	}
-	if m := v.find(v.epoch.renewing); m != nil && v.renewal(m) != nil {
-		return m.name
 	}
 	return ""
 }

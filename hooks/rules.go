@@ -25,8 +25,10 @@ type verdict struct {
 	roll string
 	// patch names the pod whose image is to be exchanged now; empty for none.
 	patch string
-	// renew is whom the record is to name as the member that is renewed; empty leaves it.
+	// renew is the restart that the record is to name; empty leaves it.
 	renew string
+	// spare names the chosen voter for which others wait, and which is not to be restarted any more; empty for none.
+	spare string
 	// condemn names the member whose claim is to be marked, because it is given up; empty for none.
 	condemn string
 	// version that the record is to say from now on; empty leaves it.
@@ -74,9 +76,9 @@ var Rules = []Rule{
 	{"CancelDowngrade", "A downgrade that is no longer wanted is cancelled in etcd before anything else: it would keep members of the wanted version from starting (S18).", cancelDowngrade},
 	{"Retarget", "Another patch release is the members' version from now on; so is the minor version that they come from, while the cluster has not agreed on the new one (S18).", retarget},
 	{"LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields},
-	{"Fence", "A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while the others can do without it (S1).", fence},
+	{"Fence", "A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while the others can do without it (S1); which pod that takes is recorded first (S2).", fence},
 	{ruleLearnerLate, "A learner that has not caught up in time is removed; the next one gets a new name, after a pause that grows from failure to failure (S9).", learnerLate},
-	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves.", remake},
+	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves. A voter's pod is recorded first.", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},
 	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace},
@@ -86,7 +88,7 @@ var Rules = []Rule{
 
 	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},
-	{"Roll", "Members that are not as the spec wants them are restarted one at a time, the leader last; a member that does not come back stops that (S2, S19).", roll},
+	{"Roll", "Members that are not as the spec wants them are restarted one at a time, the leader last, and which pod is next is recorded first; a member that does not come back stops that (S2, S19).", roll},
 	{"Readdress", "Once everybody can dial by TLS, one voter after the other is listed with its https URL, and restarted before the next (S4).", readdress},
 	{"NoSpace", "Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a time, and the alarm is disarmed once all are below 90 %; every ten minutes at most.", noSpace},
 	{"Defragment", "By a schedule or when asked, members give free space back to the file system, one at a time and the leader last, while all serve (S2).", defragment},

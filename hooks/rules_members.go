@@ -96,21 +96,31 @@ func learnerYields(v *view) *verdict {
 }
 
 func remake(v *view) *verdict {
-	for _, m := range v.members {
+	for _, m := range v.heldFirst(v.members) {
 		if reason, stale := v.outdated(m); stale && v.disposable(m) {
-			return &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
 		}
 	}
-	for _, m := range v.members {
+	for _, m := range v.heldFirst(v.members) {
 		reason, wants := v.wantsImage(m)
-		if !wants || m.serving() || v.mismatched(m) {
-			continue
-		}
-		if m.Learner && !neverRan(m.pod) || !m.Learner && v.leads(m) == 0 && v.spares(m) {
-			return &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: patience}
+		switch {
+		case !wants || m.serving() || v.mismatched(m):
+		case v.goes(m) && v.disposable(m):
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
+		case m.Learner && !neverRan(m.pod) || !m.Learner && v.leads(m) == 0 && v.spares(m):
+			return v.remade(m, &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: patience}, reason)
 		}
 	}
 	return nil
+}
+
+// remade is what is said of a pod that is down. A voter may serve again before it is done, so it is chosen first; but another image for an
+// etcd that never ran stops nothing.
+func (v *view) remade(m *member, said *verdict, reason string) *verdict {
+	if m.Learner || said.patch != "" && neverRan(m.pod) {
+		return said
+	}
+	return or(v.choose(m, said.patch != "", reason), said)
 }
 
 // disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when it is down

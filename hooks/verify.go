@@ -314,6 +314,7 @@ func (j *judgement) podsThatGo() []string {
 		m := j.v.find(name)
 		if m != nil && !m.Learner {
 			j.require(!m.serving() || j.mayRestart(m), "S1", "the pod %s goes, which serves", name)
+			j.chosen(m, m.name, string(pod.UID))
 			j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
 		}
 		if m != nil || j.v.Etcd == nil {
@@ -332,10 +333,18 @@ func (j *judgement) exchanged() []string {
 			continue
 		}
 		j.require(!m.serving() || j.mayRestart(m), "S1", "the image of %s is exchanged, which serves", m.name)
+		j.chosen(m, m.name, string(m.pod.UID), or(containerOf(m.pod), "-"))
 		j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the image of %s is exchanged, and too few other voters serve and stay", m.name)
 		list = append(list, m.name)
 	}
 	return list
+}
+
+// chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
+func (j *judgement) chosen(m *member, what ...string) {
+	named := strings.Fields(j.v.epoch.record.Annotations[AnnotationRenewing])
+	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
+	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
 }
 
 func etcdImage(pod *corev1.Pod) string {
@@ -361,11 +370,11 @@ func (j *judgement) othersStay(m *member) int {
 	return n
 }
 
-// mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, when the record
-// names it, not while it leads, and with all voters serving and nobody joining.
+// mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not
+// while it leads, and with all voters serving and nobody joining.
 func (j *judgement) mayRestart(m *member) bool {
 	stays := !j.v.memory() || j.pod(m.name) != nil
-	asked := j.unlike(m) && stays && m.name == j.v.epoch.renewing || j.v.fenced(m.name)
+	asked := j.unlike(m) && stays || j.v.fenced(m.name)
 	return asked && m.ID != j.v.Etcd.Leader && serving(j.v.voters) == len(j.v.voters) && j.v.learner() == nil
 }
 

@@ -1,0 +1,133 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWhatTheRecordSaysOfARestart(t *testing.T) {
+	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -"} {
+		assert.Equal(t, said, readRestart(said).String())
+	}
+	assert.Equal(t, restart{"a", "b", "c"}, readRestart(" a  b c d "))
+}
+
+// choosing is an observation whose record names demo-1 in this way.
+func choosing(said string) Observation {
+	o := serve(3)
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationRenewing] = said
+	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
+	return o
+}
+
+func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
+	for _, c := range []struct {
+		name, said string
+		change     func(pod *corev1.Pod)
+		held       bool
+	}{
+		{"the pod is there", "demo-1 uid-pod-1", func(*corev1.Pod) {}, true},
+		{"the container is there", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, true},
+		{"nothing is said of a pod", "demo-1", func(*corev1.Pod) {}, false},
+		{"nobody is chosen", "", func(*corev1.Pod) {}, false},
+		{"no member is chosen", "demo-7 uid-pod-7", func(*corev1.Pod) {}, false},
+		{"another pod", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.UID = "other" }, false},
+		{"another pod for another container", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.UID = "other" }, false},
+		{"another container", "demo-1 uid-pod-1 containerd://6", func(*corev1.Pod) {}, false},
+		{"another container, but the pod is to go", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
+		{"the pod goes", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, false},
+		{"the container ends", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.Annotations[AnnotationExchanged] = "containerd://7" }, false},
+		{"the pod has ended", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
+		{"spared just now", "demo-1 uid-pod-1", spared(CallsEnd - time.Second), true},
+		{"spared for long", "demo-1 uid-pod-1", spared(CallsEnd), false},
+		{"spared since nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[AnnotationSpared] = "x" }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := choosing(c.said)
+			c.change(o.Children.Pods["demo-1"])
+			assert.Equal(t, c.held, newView(o).held() != nil)
+		})
+	}
+}
+
+func spared(ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[AnnotationSpared] = now.Add(-ago).Format(time.RFC3339) }
+}
+
+func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
+	for _, c := range []struct {
+		name, said     string
+		inPlace        bool
+		change         func(pod *corev1.Pod)
+		message, renew string
+	}{
+		{"chosen", "demo-1 uid-pod-1", false, func(*corev1.Pod) {}, "", ""},
+		{"chosen for its image", "demo-1 uid-pod-1 containerd://7", true, func(*corev1.Pod) {}, "", ""},
+		{"not chosen", "", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"not chosen for its image", "", true, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1 containerd://7"},
+		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart demo-2, 20 seconds after it was spared", ""},
+		{"chosen and spared", "demo-1 uid-pod-1", false, spared(0), "waiting until calls are over that would still restart demo-1, 20 seconds after it was spared", ""},
+		{"chosen and spared for long", "demo-1 uid-pod-1", false, spared(CallsEnd), "waiting until the pod of demo-1 is no longer spared: why", ""},
+		{"spared once", "", false, spared(time.Hour), "waiting until the pod of demo-1 is no longer spared: why", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := choosing(c.said)
+			c.change(o.Children.Pods["demo-1"])
+			v := newView(o)
+			said := v.choose(v.find("demo-1"), c.inPlace, "why")
+			if c.message == "" {
+				assert.Nil(t, said)
+				return
+			}
+			require.NotNil(t, said)
+			assert.Equal(t, c.message, said.message)
+			assert.Equal(t, c.renew, said.renew)
+		})
+	}
+}
+
+func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
+	o := choosing("demo-1 uid-pod-1")
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, now.Format(time.RFC3339), podNamed(d, "demo-1").Annotations[AnnotationSpared])
+	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[AnnotationRenewing])
+
+	o.Children.Pods["demo-1"].Annotations[AnnotationSpared] = now.Format(time.RFC3339)
+	o.Now = now.Add(CallsEnd)
+	d = Decide(o)
+	assert.Equal(t, "Converged", d.Because.Rule)
+	assert.NotEmpty(t, podNamed(d, "demo-1").Annotations[AnnotationSpared], "as long as the record names it")
+	assert.Empty(t, recordOf(d)[AnnotationRenewing])
+
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationRenewing)
+	assert.Empty(t, podNamed(Decide(o), "demo-1").Annotations[AnnotationSpared])
+}
+
+func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
+	o := choosing("demo-1 uid-pod-1")
+	for _, pod := range o.Children.Pods {
+		pod.Annotations[AnnotationImage] = "gcr.io/etcd-development/etcd:v3.6.15"
+	}
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	assert.Contains(t, d.Because.Message, "restarting demo-1: it is to run etcd")
+	assert.Nil(t, podNamed(d, "demo-1"))
+}
+
+func podNamed(d Decision, name string) *corev1.Pod {
+	for _, pod := range d.Children.Pods {
+		if pod.Name == name {
+			return pod
+		}
+	}
+	return nil
+}
