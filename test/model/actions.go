@@ -176,7 +176,7 @@ func (m *Model) life(s *state, list []action) []action {
 		if s.live.claims[n].deleting && !p.bound {
 			list = append(list, action{deed: claimsCollected})
 		}
-		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh
+		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh || p.spared == justSpared
 	}
 	list = append(list, action{deed: etcdTicks})
 	for n := range (s.learners & s.following()).all {
@@ -184,7 +184,7 @@ func (m *Model) life(s *state, list []action) []action {
 			list = append(list, action{learnerCatchesUp, uint8(n), 0})
 		}
 	}
-	if later && s.flight.phase != deciding { // no call takes that long to reach etcd
+	if later && s.flight.phase != deciding && !s.outlived() { // no call takes that long to reach etcd
 		list = append(list, action{deed: timePasses})
 	}
 	for _, kind := range caches {
@@ -222,6 +222,11 @@ func (m *Model) life(s *state, list []action) []action {
 		list = each(e.who, e.end, list)
 	}
 	return list
+}
+
+// outlived reports whether a call is under way that ends before anybody trusts in its end.
+func (s *state) outlived() bool {
+	return s.flight.phase != none && slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.spared == justSpared })
 }
 
 func each(who set, d deed, list []action) []action {
@@ -311,7 +316,6 @@ func (m *Model) do(s *state, a action) (broken []string) {
 
 func (m *Model) happen(s *state, a action) (broken []string) {
 	m.pay(s, a.deed)
-	s.turnedBack(a.deed)
 	n := int(a.n)
 	switch a.deed {
 	case callWhole:
@@ -327,7 +331,7 @@ func (m *Model) happen(s *state, a action) (broken []string) {
 	case callAnswers:
 		v := s.shown()
 		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, manner{})
-		s.flight = flight{phase: answered, view: v, answer: then.answer, disturbed: s.unseen, turned: then.rule == "Remake"}
+		s.flight = flight{phase: answered, view: v, answer: then.answer, disturbed: s.unseen}
 		return broken
 	case callGoesOn:
 		return m.goOn(s)
@@ -356,12 +360,12 @@ func (m *Model) goOn(s *state) []string {
 	f := s.flight
 	if f.phase == answered {
 		s.flight = flight{}
-		return m.apply(s, &f.view, &f.answer, cut{pardoned: f.disturbed, turned: f.turned})
+		return m.apply(s, &f.view, &f.answer, cut{pardoned: f.disturbed})
 	}
 	// The decision was judged when it was made; what is left is its step.
 	then, broken := m.act(s, &f.view, &verdict{plain: plain{step: f.step}}, f.list, manner{pardoned: f.disturbed})
 	s.flight = flight{}
-	return concat(broken, m.apply(s, &f.view, &then.answer, cut{pardoned: f.disturbed, turned: f.turned}))
+	return concat(broken, m.apply(s, &f.view, &then.answer, cut{pardoned: f.disturbed}))
 }
 
 // befall lets a fault happen or end, or a person edit.
@@ -405,17 +409,6 @@ func (m *Model) befall(s *state, a action) {
 	case badTakenBack:
 		m.takeBack(s, a)
 	}
-}
-
-// turnedBack notes an edit of what a member is being restarted for. With an old view of the pods, or an answer under way, another member may
-// then be chosen before that one is back. Nor is it judged what comes of rule Remake, which records nobody, when it
-// restarts a member that runs and the view of the pods is old, or an answer late. These are known bugs, told in test/scenario/testdata/open/roll_*.txt.
-func (s *state) turnedBack(d deed) {
-	if s.live.record.renewing == 0 || d != versionEdited && d != templateEdited && d != badTakenBack {
-		return
-	}
-	s.turned = s.turned || s.frozen&podCache != 0
-	s.flight.turned = s.flight.turned || s.flight.phase != none
 }
 
 // takeBack lets somebody correct what can't work.

@@ -200,7 +200,7 @@ func (s *state) facts(m *Model) string {
 	for n := range maxMembers {
 		if p := s.live.pods[n]; p.uid != 0 {
 			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
-			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
+			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, "spared": p.spared == justSpared, "long spared": p.spared == longSpared, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
 			fmt.Fprintf(&b, " claim %s", name(n))
@@ -225,7 +225,7 @@ func (s *state) facts(m *Model) string {
 			}
 		}
 		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", r.initial.names(), starts.names(), r.next)
-		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true, "restarts " + hooks.MemberName(cluster, int(r.renewing)-1): r.renewing > 0})
+		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true, "restarts " + s.chosen(): s.chosen() != ""})
 	}
 	st := s.live.parent.status
 	fmt.Fprintf(&b, "\n status %s and %s", st.voters.names(), st.learners.names())
@@ -242,6 +242,38 @@ func flags(b *strings.Builder, all map[string]bool) {
 	}
 	slices.Sort(set)
 	fmt.Fprintf(b, " %v", set)
+}
+
+// chosen is whom the record names, and whether it is still that pod, or that container.
+func (s *state) chosen() string {
+	c := s.live.record.renewing
+	if c.member == 0 {
+		return ""
+	}
+	p := &s.live.pods[c.member-1]
+	return choiceWords(name(int(c.member)-1), p.uid == c.pod, c.turn > 0, c.turn == p.turn+1)
+}
+
+func choiceWords(name string, samePod, exchange, sameContainer bool) string {
+	return fmt.Sprint(name, " same pod ", samePod, " exchange ", exchange, " same container ", samePod && exchange && sameContainer)
+}
+
+func (d *double) chosen(record *corev1.ConfigMap) string {
+	fields := append(strings.Fields(record.Annotations[hooks.AnnotationRenewing]), "", "", "")
+	p := d.w.Pod(fields[0])
+	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
+}
+
+// spared is how long the pod has been spared.
+func (d *double) spared(p *corev1.Pod) uint8 {
+	since, err := time.Parse(time.RFC3339, p.Annotations[hooks.AnnotationSpared])
+	switch {
+	case err != nil:
+		return unspared
+	case d.w.Now.Before(since.Add(hooks.CallsEnd)):
+		return justSpared
+	}
+	return longSpared
 }
 
 // facts are the world's, in the same words.
@@ -261,7 +293,7 @@ func (d *double) facts() string {
 			container := containerID(p)
 			flags(&b, map[string]bool{
 				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
-				"exchanged": container != "" && p.Annotations[hooks.AnnotationExchanged] == container, p.Spec.PriorityClassName: true,
+				"exchanged": container != "" && p.Annotations[hooks.AnnotationExchanged] == container, "spared": d.spared(p) == justSpared, "long spared": d.spared(p) == longSpared, p.Spec.PriorityClassName: true,
 				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
 			})
 			data = w.Dirs["memory of "+string(p.UID)]
@@ -354,7 +386,7 @@ func (d *double) record() string {
 	quorate := r.Annotations[hooks.AnnotationClusterID] != ""
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[hooks.EpochKeyInitialCluster]).names(), starts, r.Annotations[hooks.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[hooks.AnnotationVersion]: true, "restarts " + r.Annotations[hooks.AnnotationRenewing]: r.Annotations[hooks.AnnotationRenewing] != ""})
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[hooks.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[hooks.AnnotationRenewing] != ""})
 	return b.String()
 }
 

@@ -129,8 +129,8 @@ func (r *record) relevant() set {
 			all = all.with(n)
 		}
 	}
-	if r.renewing > 0 {
-		all = all.with(int(r.renewing) - 1)
+	if r.renewing.member > 0 {
+		all = all.with(int(r.renewing.member) - 1)
 	}
 	return all
 }
@@ -195,8 +195,8 @@ func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 	r.next = shift(r.next)
 	r.initial = r.initial.squeezed(relevant)
 	squeeze(&r.startsOn, relevant)
-	if r.renewing > 0 {
-		r.renewing = shift(r.renewing-1) + 1
+	if r.renewing.member > 0 {
+		r.renewing.member = shift(r.renewing.member-1) + 1
 	}
 }
 
@@ -229,32 +229,68 @@ func squeeze[T any](list *[maxMembers]T, r set) {
 }
 
 // renewUIDs numbers the UIDs of each name from 1, in the order in which they were made. What a member starts on is a pod or a
-// claim; its UID is renamed with both, which share their numbers.
+// claim; its UID is renamed with both, which share their numbers. So is the UID of a pod that the record chooses, and the turns of
+// containers, which begin with 0.
 func (s *state) renewUIDs() {
-	records := [...]*record{&s.live.record, &s.seen.record, &s.flight.view.record, &s.flight.answer.record}
 	views := [...]*view{&s.live, &s.seen, &s.flight.view}
 	for n := range maxMembers {
-		var used uint32
+		var uids, turns alike
 		for _, v := range views {
-			used |= 1<<v.pods[n].uid | 1<<v.claims[n].uid
+			uids.add(&v.pods[n].uid)
+			uids.add(&v.claims[n].uid)
+			turns.add(&v.pods[n].turn)
 		}
-		for _, c := range records {
-			used |= 1 << c.startsOn[n]
-		}
-		if used >>= 1; used&(used+1) == 0 {
-			continue
-		}
-		renew := func(uid *uint8) {
-			if *uid > 0 {
-				*uid = uint8(bits.OnesCount32(used&(1<<(*uid-1)-1))) + 1
+		for _, r := range s.records() {
+			uids.add(&r.startsOn[n])
+			if c := &r.renewing; int(c.member) == n+1 {
+				uids.add(&c.pod)
+				turns.addAfter(&c.turn)
 			}
 		}
-		for _, v := range views {
-			renew(&v.pods[n].uid)
-			renew(&v.claims[n].uid)
+		uids.renew(1)
+		turns.renew(0)
+	}
+}
+
+// alike are numbers that are equal or not, and else mean nothing.
+type alike struct {
+	used  uint32
+	list  [14]*uint8 // of which 0 is none, or the first
+	n     int
+	after [4]*uint8 // of which 0 is none, and 1 the first
+	m     int
+}
+
+func (o *alike) add(number *uint8) {
+	o.used |= 1 << *number
+	o.list[o.n] = number
+	o.n++
+}
+
+// addAfter adds a number that is counted from 1.
+func (o *alike) addAfter(number *uint8) {
+	if *number > 0 && *number != unseenTurn {
+		o.used |= 1 << (*number - 1)
+		o.after[o.m] = number
+		o.m++
+	}
+}
+
+// renew closes the gaps between the numbers, from this one on; smaller ones stay.
+func (o *alike) renew(from uint8) {
+	if used := o.used >> from; used&(used+1) == 0 {
+		return
+	}
+	renewed := func(number uint8) uint8 {
+		if number < from {
+			return number
 		}
-		for _, c := range records {
-			renew(&c.startsOn[n])
-		}
+		return uint8(bits.OnesCount32(o.used>>from&(1<<(number-from)-1))) + from
+	}
+	for _, number := range o.list[:o.n] {
+		*number = renewed(*number)
+	}
+	for _, number := range o.after[:o.m] {
+		*number = renewed(*number-1) + 1
 	}
 }

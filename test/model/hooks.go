@@ -240,6 +240,12 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	if p.Spec.Containers[0].Image != image(seen.version) {
 		do |= newImage
 	}
+	switch spared := p.Annotations[hooks.AnnotationSpared] != ""; {
+	case spared && seen.spared == unspared:
+		do |= spare
+	case !spared && seen.spared != unspared:
+		do |= unspare
+	}
 	return do
 }
 
@@ -272,15 +278,12 @@ func (j *judge) readRecord(o *corev1.ConfigMap) record {
 		version: versionOf(o.Annotations[hooks.AnnotationVersion]),
 		quorate: o.Annotations[hooks.AnnotationClusterID] != "",
 	}
-	if member := o.Annotations[hooks.AnnotationRenewing]; member != "" {
-		r.renewing = number(member) + 1
-	}
+	r.renewing = readChoice(o.Annotations[hooks.AnnotationRenewing])
 	starts := o.Annotations[hooks.AnnotationStartsOn]
 	r.founded = starts != "" || r.quorate
 	for field := range strings.SplitSeq(starts, ",") {
 		if member, uid, ok := strings.Cut(field, ":"); ok {
-			last, _ := strconv.Atoi(uid[strings.LastIndex(uid, "/")+1:])
-			r.startsOn[number(member)] = uint8(last)
+			r.startsOn[number(member)] = lastNumber(uid)
 		}
 	}
 	return r

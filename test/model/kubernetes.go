@@ -43,7 +43,7 @@ func (s *state) thaw(kind uint8) {
 	s.frozen &^= kind
 	switch kind {
 	case podCache:
-		s.seen.pods, s.unseen, s.turned = [maxMembers]pod{}, false, false
+		s.seen.pods, s.unseen = [maxMembers]pod{}, false
 	case claimCache:
 		s.seen.claims = [maxMembers]claim{}
 	case recordCache:
@@ -73,7 +73,6 @@ type cut struct {
 	object    object
 	backwards bool // in the opposite order
 	pardoned  bool
-	turned    bool // see turnedBack
 }
 
 const (
@@ -148,13 +147,13 @@ func (m *Model) twoSyncs(s *state) []string {
 // apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates going on
 // past errors, then the status.
 func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
-	before, ending := s.steady(), s.ending()
+	before := s.steady()
 	cutOff := false
 	var broken []string
 	if broken, cutOff = m.deleteOmitted(s, v, a, c); !cutOff {
 		cutOff = m.write(s, v, a, c)
 	}
-	broken = concat(broken, m.stopped(s, v, before, ending, c))
+	broken = concat(broken, m.stopped(s, v, before, c))
 	if cutOff || c.at == beforeStatus {
 		return broken
 	}
@@ -173,19 +172,13 @@ func (m *Model) deleteOmitted(s *state, v *view, a *answer, c cut) (broken []str
 }
 
 // stopped says what is wrong with the voters that an answer has stopped, or will stop by another image.
-func (m *Model) stopped(s *state, v *view, before, ending set, c cut) (broken []string) {
+func (m *Model) stopped(s *state, v *view, before set, c cut) (broken []string) {
 	// Who has not seen the first quorum recorded may make a pod anew that has meanwhile started (rule Reschedule).
-	if !v.record.quorate || c.pardoned || c.turned || s.unseen || s.turned || v.parent.replicas == 0 {
+	if !v.record.quorate || c.pardoned || s.unseen || v.parent.replicas == 0 {
 		return nil
 	}
 	after, q := s.steady(), quorum(s.voters.size())
 	gone := before &^ after
-	if thoughtDead := s.ending() &^ ending &^ (before &^ s.unreachable); thoughtDead != 0 {
-		s.turned, s.flight.turned = s.turned || s.frozen&podCache != 0, s.flight.turned || s.flight.phase != none
-	}
-	if s.frozen&podCache != 0 && gone&^s.unreachable == 0 {
-		return nil // see turnedBack
-	}
 	if before.size() >= q && after.size() < q {
 		broken = append(broken, "S1: stopping members takes the quorum away")
 	}
@@ -262,17 +255,6 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// ending are the voters that run and will stop: somebody has deleted their pods, or put another image into them.
-func (s *state) ending() set {
-	var all set
-	for n := range (s.voters & s.running).all {
-		if p := &s.live.pods[n]; p.deleting != stays || s.proc[n] != p.version {
-			all = all.with(n)
-		}
-	}
-	return all
-}
-
 // steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into them.
 func (s *state) steady() set {
 	var all set
@@ -320,12 +302,23 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 		if a.podDo[n]&newImage != 0 {
 			p.version, p.exchanged = a.pods[n].version, p.exchanged || p.ran()
 		}
+		switch {
+		case a.podDo[n]&spare != 0:
+			p.spared = justSpared
+		case a.podDo[n]&unspare != 0:
+			p.spared = unspared
+		}
 	}
 }
 
 // freshPod is a UID that no pod of this name has anywhere.
 func (m *Model) freshPod(s *state, n int) uint8 {
 	uid := max(s.live.pods[n].uid, s.seen.pods[n].uid, s.flight.view.pods[n].uid)
+	for _, r := range s.records() {
+		if int(r.renewing.member) == n+1 {
+			uid = max(uid, r.renewing.pod)
+		}
+	}
 	if m.Medium == v1alpha1.Memory {
 		uid = max(uid, s.recorded(n))
 	}
@@ -404,11 +397,27 @@ func (m *Model) kubelet(s *state, n int) []string {
 	}
 	s.stop(n)
 	status, broken := m.start(s, n, p)
-	if status == runs || status == crashes {
-		p.exchanged = false // another container
+	if status == runs || status == crashes && (p.status != crashes || p.exchanged) {
+		p.exchanged, p.turn = false, s.freshTurn(n)
 	}
 	p.status, p.fresh = status, m.minors && status == runs
 	return broken
+}
+
+// freshTurn is that of a container of which nobody knows yet.
+func (s *state) freshTurn(n int) uint8 {
+	turn := max(s.live.pods[n].turn, s.seen.pods[n].turn, s.flight.view.pods[n].turn)
+	for _, r := range s.records() {
+		if int(r.renewing.member) == n+1 && r.renewing.turn > 0 && r.renewing.turn != unseenTurn {
+			turn = max(turn, r.renewing.turn-1)
+		}
+	}
+	return turn + 1
+}
+
+// records are all copies of the record.
+func (s *state) records() [4]*record {
+	return [...]*record{&s.live.record, &s.seen.record, &s.flight.view.record, &s.flight.answer.record}
 }
 
 // held reports whether something keeps the pod from being given a node.

@@ -111,6 +111,9 @@ func (s *state) later() {
 				v.pods[n].deleting = overdue
 			}
 			v.pods[n].fresh = false
+			if v.pods[n].spared == justSpared {
+				v.pods[n].spared = longSpared
+			}
 		}
 	}
 }

@@ -176,7 +176,10 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[hooks.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore, false: usualVersion}[p.oldFlags]]
 	}
 	if p.exchanged {
-		o.Annotations[hooks.AnnotationExchanged] = theContainer
+		o.Annotations[hooks.AnnotationExchanged] = container(p.turn)
+	}
+	if p.spared != unspared {
+		o.Annotations[hooks.AnnotationSpared] = map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[p.spared].Format(time.RFC3339)
 	}
 	o.Spec.Containers = []corev1.Container{{Name: hooks.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
@@ -190,13 +193,13 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now)
 	}
 	if p.ran() {
-		o.Status.ContainerStatuses[0].ContainerID = theContainer
+		o.Status.ContainerStatuses[0].ContainerID = container(p.turn)
 	}
 	return o
 }
 
-// theContainer is the ID of the container that was reported last. Earlier ones never come back, and are nothing to anybody.
-const theContainer = "containerd://1"
+// container is the ID of the container that was reported last.
+func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) }
 
 // containers is what the kubelet reports.
 func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
@@ -246,8 +249,8 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 		hooks.EpochKeySource: hooks.SourceEmpty, hooks.EpochKeyToken: "uid-1", hooks.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
 	o.Annotations = map[string]string{hooks.AnnotationNextMember: strconv.Itoa(int(r.next)), hooks.AnnotationVersion: versions[r.version]}
-	if r.renewing > 0 {
-		o.Annotations[hooks.AnnotationRenewing] = name(int(r.renewing) - 1)
+	if r.renewing.member > 0 {
+		o.Annotations[hooks.AnnotationRenewing] = r.renewing.words()
 	}
 	if r.founded {
 		o.Annotations[hooks.AnnotationStartsOn] = joinPairs(starts, ":")
@@ -256,6 +259,48 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 		o.Annotations[hooks.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
 	}
 	return o
+}
+
+// words are a choice as the record says it.
+func (c choice) words() string {
+	n := int(c.member) - 1
+	said := fmt.Sprintf("%s %s", name(n), podUID(n, c.pod))
+	switch {
+	case c.turn == unseenTurn:
+		said += " " + noContainer
+	case c.turn > 0:
+		said += " " + container(c.turn-1)
+	}
+	return said
+}
+
+// noContainer is the container of a pod in which none was seen yet.
+const noContainer = "-"
+
+// readChoice reads what the record says.
+func readChoice(said string) (c choice) {
+	fields := strings.Fields(said)
+	if len(fields) == 0 {
+		return choice{}
+	}
+	c.member, c.pod = number(fields[0])+1, lastNumber(fields[1])
+	switch {
+	case len(fields) < 3:
+	case fields[2] == noContainer:
+		c.turn = unseenTurn
+	default:
+		c.turn = lastNumber(fields[2]) + 1
+	}
+	return c
+}
+
+// lastNumber is the last part of a UID, or of the ID of a container.
+func lastNumber(id string) uint8 {
+	n, err := strconv.Atoi(id[strings.LastIndex(id, "/")+1:])
+	if err != nil {
+		panic(fmt.Sprintf("%q ends with no number", id))
+	}
+	return uint8(n)
 }
 
 // ground is the UID of what a member starts on.

@@ -50,6 +50,8 @@ type pod struct {
 	bound    bool // to a node, and with an address
 	// exchanged: the container that the kubelet has reported ends, for another image has been put into the pod.
 	exchanged bool
+	turn      uint8 // which container runs, or ran last
+	spared    uint8 // marked as one that is not to be restarted any more
 	oldFlags  bool // made for a version that has other flags
 	fresh     bool // started only seconds ago
 }
@@ -84,6 +86,13 @@ const (
 	overdue       // its grace period has long passed
 )
 
+// Whether a pod is spared.
+const (
+	unspared uint8 = iota
+	justSpared
+	longSpared // since before all calls that are under way
+)
+
 // claim as stored and as shown; a uid of 0 is none.
 type claim struct {
 	uid      uint8
@@ -99,9 +108,19 @@ type record struct {
 	quorate  bool
 	next     uint8
 	version  uint8
-	renewing uint8 // number+1 of the member that is restarted; 0 for none
+	renewing choice
 	rev      uint8 // of the API server
 }
+
+// choice of the member that is restarted.
+type choice struct {
+	member uint8 // number+1; 0 for none
+	pod    uint8 // the uid of its pod
+	turn   uint8 // turn+1 of the container that ends; 0 when the pod goes
+}
+
+// unseenTurn is that of a container, plus 1, which an old view of the pod does not show yet.
+const unseenTurn = 100
 
 // parent is what the EtcdCluster says.
 type parent struct {
@@ -164,8 +183,6 @@ type state struct {
 	nospace bool  // a member has raised the alarm
 	unseen  bool  // a fault came since the cache of pods froze: a deletion is then judged by what was known
 
-	turned bool // what a member is restarted for was changed since the cache of pods froze; see turnedBack
-
 	faults, edits, hitches uint8 // still to come
 }
 
@@ -181,13 +198,10 @@ type flight struct {
 	phase uint8
 	// disturbed: a fault came after the decision; what is done is then judged by what was known.
 	disturbed bool
-	// turned: what a member is restarted for was changed after the decision. That is a known bug, like what comes late from rule Remake: see
-	// turnedBack.
-	turned bool
-	view   view
-	step   step
-	list   membership
-	answer answer
+	view      view
+	step      step
+	list      membership
+	answer    answer
 }
 
 // Phases of a call under way.
@@ -236,6 +250,8 @@ const (
 	create   uint8 = 2
 	release  uint8 = 4 // besides keep: a pod's scheduling gate goes
 	newImage uint8 = 8 // besides keep: a pod's image changes
+	spare    uint8 = 16 // besides keep: a pod is marked as spared
+	unspare  uint8 = 32 // besides keep: it is no longer
 )
 
 // ---- words for facts
