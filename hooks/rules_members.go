@@ -279,13 +279,15 @@ func (v *view) victim() *member {
 // retire removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
 func (v *view) retire(m *member, why string) *verdict {
 	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
+	restarting := filter(others, (*member).restarting)
+	stay := filter(others, func(o *member) bool { return o.serving() && !o.restarting() })
 	switch {
 	case m.name == "":
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
 	case serving(others) < quorum(len(others)):
 		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.name, serving(others), len(others)), resync: patience}
-	case m.serving() && len(filter(others, (*member).restarting)) > 0:
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(filter(others, (*member).restarting)), ", ")), resync: patience}
+	case len(restarting) > 0 && (m.serving() || len(stay) < quorum(len(others))): // who does not serve may only not be reached
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(restarting), ", ")), resync: patience}
 	case m.serving() && serving(others) < len(others):
 		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
 	case m.ID == v.Etcd.Leader:
