@@ -52,8 +52,8 @@ type pod struct {
 	exchanged bool
 	turn      uint8 // which container runs, or ran last
 	spared    uint8 // marked as one that is not to be restarted any more
-	oldFlags  bool // made for a version that has other flags
-	fresh     bool // started only seconds ago
+	oldFlags  bool  // made for a version that has other flags
+	fresh     bool  // started only seconds ago
 }
 
 // How a pod starts its member.
@@ -248,8 +248,8 @@ const (
 	omit     uint8 = 0
 	keep     uint8 = 1
 	create   uint8 = 2
-	release  uint8 = 4 // besides keep: a pod's scheduling gate goes
-	newImage uint8 = 8 // besides keep: a pod's image changes
+	release  uint8 = 4  // besides keep: a pod's scheduling gate goes
+	newImage uint8 = 8  // besides keep: a pod's image changes
 	spare    uint8 = 16 // besides keep: a pod is marked as spared
 	unspare  uint8 = 32 // besides keep: it is no longer
 )
