@@ -90,21 +90,25 @@ func stays(t *testing.T, c *etcdproc.Cluster, version string) {
 	require.NoError(t, allTell(t.Context(), c, version))
 }
 
-// downgrading is where the members say that a downgrade goes; those of 3.5 say nothing.
-func downgrading(t *testing.T, c *etcdproc.Cluster) string {
+// downgrading is where the members say that a downgrade goes, once they all say the same: a follower may learn it later. Those of 3.5 say
+// nothing.
+func downgrading(t *testing.T, c *etcdproc.Cluster) (target string) {
 	t.Helper()
-	_, health := look(t, c.Endpoints())
-	targets := map[string]bool{}
-	for _, h := range health {
-		if h.Err == "" && !strings.HasPrefix(h.Version, "3.5.") {
-			targets[h.Downgrade] = true
+	etcdproc.Eventually(t, "the members agree on where they go", func(context.Context) error {
+		_, health := look(t, c.Endpoints())
+		targets := map[string]bool{}
+		target = ""
+		for _, h := range health {
+			if h.Err == "" && !strings.HasPrefix(h.Version, "3.5.") {
+				targets[h.Downgrade], target = true, h.Downgrade
+			}
 		}
-	}
-	require.LessOrEqual(t, len(targets), 1, "%+v", health)
-	for target := range targets {
-		return target
-	}
-	return ""
+		if len(targets) > 1 {
+			return fmt.Errorf("%+v", health)
+		}
+		return nil
+	})
+	return target
 }
 
 // ended waits until no member believes in a downgrade any more.

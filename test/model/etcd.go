@@ -56,7 +56,7 @@ func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner
 	case how.pardoned:
 	case before && !s.hasQuorum():
 		broken = append(broken, "S1: "+asked.String()+" took the quorum away")
-	case lasting && !s.lasts() && !s.unseen:
+	case lasting && !s.lasts() && !s.unseen && s.live.parent.replicas > 0: // a pause stops everybody, as asked
 		broken = append(broken, "S1: "+asked.String()+" leaves no quorum of voters that go on serving")
 	}
 	return true, broken
