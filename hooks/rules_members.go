@@ -70,6 +70,9 @@ func promote(v *view) *verdict {
 	if l == nil || l.name == "" || !v.caughtUp(l) || v.agedTemplate(l) {
 		return nil // a call that saw it down may still be about to delete a pod of an older template
 	}
+	if l.pod.Annotations[AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
+		return nil
+	}
 	voters := v.voters
 	if serving(voters)+1 < quorum(len(voters)+1) {
 		return nil

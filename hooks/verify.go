@@ -113,6 +113,7 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
+	j.require(m.pod == nil || m.pod.Annotations[AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
 	voters := j.v.voters
 	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
 }

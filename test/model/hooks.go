@@ -240,6 +240,9 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	if p.Spec.Containers[0].Image != image(seen.version) {
 		do |= newImage
 	}
+	if seen.start == joins && seen.told != 0 && p.Annotations[hooks.AnnotationInitialCluster] == "" {
+		do |= forget
+	}
 	switch spared := p.Annotations[hooks.AnnotationSpared] != ""; {
 	case spared && seen.spared == unspared:
 		do |= spare

@@ -299,6 +299,9 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 	case a.podDo[n] == create, *p != v.pods[n], p.deleting != stays: // exists, has changed, is not updated any more
 	default:
 		p.gated = p.gated && a.podDo[n]&release == 0
+		if a.podDo[n]&forget != 0 {
+			p.told = 0
+		}
 		if a.podDo[n]&newImage != 0 {
 			p.version, p.exchanged = a.pods[n].version, p.exchanged || p.ran()
 		}

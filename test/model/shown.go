@@ -94,8 +94,8 @@ func (j *judge) observation(s *sight) hooks.Observation {
 	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Image: "quorate"}, Health: map[string]hooks.Health{}}
 	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
-		if p := &s.view.pods[n]; p.uid != 0 {
-			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, *p}, func() *corev1.Pod { return j.pod(c, n, p) })
+		if p := s.view.pods[n]; p.uid != 0 {
+			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, p}, func() *corev1.Pod { return j.pod(c, n, &p) })
 			if p.bound {
 				o.Health[name(n)] = s.health(n)
 			}
@@ -169,7 +169,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		hooks.AnnotationTemplate: j.templates()[p.template],
 		hooks.AnnotationImage:    image(p.version),
 	}
-	if p.start == joins {
+	if p.start == joins && p.told != 0 {
 		o.Annotations[hooks.AnnotationInitialCluster] = initialCluster(c, p.told)
 	}
 	if p.oldFlags != oldFlags(p.version) {

@@ -252,6 +252,7 @@ const (
 	newImage uint8 = 8  // besides keep: a pod's image changes
 	spare    uint8 = 16 // besides keep: a pod is marked as spared
 	unspare  uint8 = 32 // besides keep: it is no longer
+	forget   uint8 = 64 // besides keep: a pod no longer says how to join
 )
 
 // ---- words for facts
