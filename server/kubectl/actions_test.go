@@ -69,7 +69,7 @@ func TestDefragAsks(t *testing.T) {
 func TestDefragWaits(t *testing.T) {
 	k := steady(t)
 	status, metadata := within(k.cluster, "status"), within(k.cluster, "metadata")
-	metadata["annotations"] = map[string]any{annotationDefragment: "2026-03-01T12:00:00Z"}
+	metadata["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:00Z"}
 	run := map[string]any{"started": "2026-03-01T12:00:01Z", "request": "2026-03-01T12:00:00Z"}
 	looks := 0
 	p := k.waiting(func() {
@@ -96,14 +96,14 @@ func TestDefragWaits(t *testing.T) {
 
 func TestDefragGivesUp(t *testing.T) {
 	k := steady(t)
-	within(k.cluster, "metadata")["annotations"] = map[string]any{annotationDefragment: "2026-03-01T12:00:00Z"}
+	within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:00Z"}
 	p := k.waiting(func() {})
 	p.pause = func(ctx context.Context, _ time.Duration) { <-ctx.Done() }
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait", "--timeout", "10ms"}))
 	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet (it has not begun")
 
 	p = k.waiting(func() {
-		within(k.cluster, "metadata")["annotations"] = map[string]any{annotationDefragment: "2026-03-01T12:00:07Z"}
+		within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:07Z"}
 	})
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait"}))
 	assert.Contains(t, k.errs.String(), `somebody else has asked EtcdCluster shop/orders since then ("2026-03-01T12:00:07Z")`)

@@ -113,20 +113,13 @@ func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), 
 	assert.Contains(c.t, errs, "demo-9 is no member; the voters are demo-0, demo-1, demo-2")
 }
 
-// asksForDefragmentation waits for the end where this Quorate knows how to begin.
+// asksForDefragmentation waits for the end of it.
 func (c *cluster) asksForDefragmentation(does func(...string) string) {
 	c.t.Helper()
-	const annotation = "etcd.quorate.dev/defragment"
-	knows := slices.ContainsFunc(hooks.Rules, func(r hooks.Rule) bool { return strings.HasPrefix(r.Name, "Defrag") })
-	if !knows {
-		does("defrag")
-		assert.NotEmpty(c.t, c.object().Annotations[annotation])
-		return
-	}
 	assert.Contains(c.t, does("defrag", "--wait", "--timeout=5m"), "done: ")
 	status := c.object().Status.Defragmentation
 	require.NotNil(c.t, status)
-	assert.Equal(c.t, c.object().Annotations[annotation], status.Request)
+	assert.Equal(c.t, c.object().Annotations[hooks.AnnotationDefragment], status.Request)
 }
 
 // reports makes a bundle and looks for every secret of the cluster in it.
