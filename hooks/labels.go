@@ -65,6 +65,10 @@ const (
 	AnnotationQuarantined = domain + "quarantined"
 	// LabelQuarantined is "true" on the same claims, for kubectl get pvc -l.
 	LabelQuarantined = domain + "quarantined"
+	// LabelSnapshot is, on a Job of an EtcdSnapshot and its pods, the name of that.
+	LabelSnapshot = domain + "snapshot"
+	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
+	LabelSchedule = domain + "schedule"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )
@@ -85,6 +89,19 @@ const (
 	ContainerEtcd = "etcd"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
+	// ContainerTools is the init container that puts the binary of Quorate where one of another image can run it, in ToolsDir.
+	ContainerTools = "tools"
+	// ToolsDir holds the binary.
+	ToolsDir = "/var/run/quorate-tools"
+	// ScratchDir is a pod's room for files that are needed once.
+	ScratchDir = "/var/run/quorate-scratch"
+	// ContainerSeed is the init container that fills a data directory: `quorate restore`.
+	ContainerSeed = "seed"
+	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerDiscard that of one that deletes it from its store.
+	ContainerSnapshot = "snapshot"
+	ContainerDiscard  = "discard"
+	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
+	ContainerSurvey = "survey"
 	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/ with
 	// token.key and token.pub.
 	CertificateDir = "/etc/etcd/pki"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRD and docs/api.md.
+# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/api.md.
 #   generate.sh           writes them
 #   generate.sh --check   compares them with what is there, and fails if they differ
 # The tools are in bin/: `make generate` and `make generate-check` see to that.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcdclusters.yaml docs/api.md)
+files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/api.md)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 for file in "${files[@]}"; do

@@ -146,6 +146,18 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
+	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. It is read once, before the cluster first begins.
+	// +optional
+	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
+
+	// Restore moves the running cluster to the data of a snapshot, or back to what it had before. A new cluster begins from it.
+	// +optional
+	Restore *Restore `json:"restore,omitempty"`
+
+	// Recovery says what happens when so much data is lost that no quorum can come back.
+	// +optional
+	Recovery Recovery `json:"recovery,omitzero"`
+
 	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Delete (the default) deletes them, and their
 	// data; Retain leaves them, without an owner, with the annotation etcd.quorate.dev/retained-of.
 	// +optional

@@ -6,15 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is the kind of an etcd cluster.
-const Kind = "EtcdCluster"
+// The kinds.
+const (
+	// Kind of an etcd cluster.
+	Kind = "EtcdCluster"
+	// KindSnapshot of a snapshot.
+	KindSnapshot = "EtcdSnapshot"
+	// KindSchedule of a schedule of snapshots.
+	KindSchedule = "EtcdSnapshotSchedule"
+)
 
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1alpha1"}
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{})
+	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{}, &EtcdSnapshot{}, &EtcdSnapshotList{}, &EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

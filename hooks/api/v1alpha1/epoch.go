@@ -1,0 +1,129 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Bootstrap says where a new cluster's data comes from. It is read once, before the cluster first begins.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.snapshot) && has(self.existing))",message="bootstrap has either snapshot or existing: the data comes from one place"
+type Bootstrap struct {
+	// Snapshot that all initial members restore.
+	// +optional
+	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
+
+	// Existing is a running etcd that the members join.
+	// +optional
+	Existing *ExistingCluster `json:"existing,omitempty"`
+}
+
+// SnapshotSource is a snapshot that members restore.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.url)",message="a snapshot is named either by name, that of an EtcdSnapshot of the namespace, or by url, that of an artifact"
+// +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.store)",message="a snapshot that is named by url needs store, for how it is reached; store.url is the url of its folder"
+type SnapshotSource struct {
+	// Name of an EtcdSnapshot of the namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// URL of an artifact, as status.uri of its EtcdSnapshot had it. What etcdctl snapshot save wrote is taken as well, when its name ends in .db.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	URL string `json:"url,omitempty"`
+
+	// Store says how the artifact is reached: credentials, authority, claim. Unset, as the EtcdSnapshot says.
+	// +optional
+	Store *Store `json:"store,omitempty"`
+
+	// IdentitySecret names a Secret of the namespace whose key identity holds age identities (AGE-SECRET-KEY-1...), for an encrypted one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	IdentitySecret string `json:"identitySecret,omitempty"`
+
+	// ServiceAccountName that gives the members' pods the platform's identity, while they restore. Unset, as the EtcdSnapshot says.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// BumpRevision raises the revision by so much, and marks everything before as compacted, so that watchers and caches of clients that
+	// have seen later revisions than the snapshot's notice. 0 leaves the revision.
+	// +optional
+	// +default=1000000000
+	// +kubebuilder:validation:Minimum=0
+	BumpRevision *int64 `json:"bumpRevision,omitempty"`
+}
+
+// ExistingCluster is a running etcd that the members join.
+type ExistingCluster struct {
+	// Endpoints are the client URLs of its members, such as https://10.1.2.3:2379.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^https?://.+:[0-9]+$`
+	Endpoints []string `json:"endpoints"`
+
+	// RetireForeign removes the members that are not ours, one at a time and the leader last, once ours are all voters. Until then nobody
+	// touches them, and setting it back stops that.
+	// +optional
+	RetireForeign bool `json:"retireForeign,omitempty"`
+}
+
+// Restore moves a cluster that runs to the data of a snapshot, or back to data that it had before, as a new epoch.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
+type Restore struct {
+	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-._:0-9A-Za-z]*[0-9A-Za-z])?$`
+	ID string `json:"id"`
+
+	// Snapshot to restore.
+	// +optional
+	Snapshot *SnapshotSource `json:"snapshot,omitempty"`
+
+	// Epoch to go back to, while its volumes are kept.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Epoch *int64 `json:"epoch,omitempty"`
+}
+
+// QuorumLoss says what happens when so much data is lost that no quorum can come back.
+// +kubebuilder:validation:Enum=Manual;FromSurvivor;FromSnapshot;Recreate
+type QuorumLoss string
+
+const (
+	// RecoverManual keeps what is left and says which command recovers.
+	RecoverManual QuorumLoss = "Manual"
+	// RecoverFromSurvivor seeds a new epoch from the volume of the member that has the most.
+	RecoverFromSurvivor QuorumLoss = "FromSurvivor"
+	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the cluster.
+	RecoverFromSnapshot QuorumLoss = "FromSnapshot"
+	// RecoverRecreate begins a new epoch without data.
+	RecoverRecreate QuorumLoss = "Recreate"
+)
+
+// Recovery says what happens when so much data is lost that no quorum can come back.
+type Recovery struct {
+	// QuorumLoss is Manual, FromSurvivor, FromSnapshot or Recreate. FromSurvivor turns to nothing else when nobody has survived.
+	// +optional
+	// +default="Manual"
+	QuorumLoss QuorumLoss `json:"quorumLoss,omitempty"`
+
+	// After is how long the quorum must have been lost, with every other member accounted for, before anything is done by itself.
+	// +optional
+	// +default="5m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"
+	After metav1.Duration `json:"after,omitzero"`
+
+	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation etcd.quorate.dev/quarantined. Until
+	// then going back to it is possible. 0s deletes them once the next epoch serves.
+	// +optional
+	// +default="168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="recovery.keepVolumesFor can't be negative"
+	KeepVolumesFor *metav1.Duration `json:"keepVolumesFor,omitempty"`
+}

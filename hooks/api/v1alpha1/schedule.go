@@ -1,0 +1,211 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdSnapshotSchedule takes EtcdSnapshots by the clock, and lets old ones go.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=etcdsched,categories=all
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.template.cluster`
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
+// +kubebuilder:printcolumn:name="Last-Success",type=date,JSONPath=`.status.lastSuccess.time`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.next`
+// +kubebuilder:printcolumn:name="Kept",type=integer,JSONPath=`.status.kept`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 80",message="the name is too long: snapshots are named <name>-<time>; use 80 characters at most"
+type EtcdSnapshotSchedule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is when to take snapshots of what, and how many to keep.
+	// +required
+	Spec EtcdSnapshotScheduleSpec `json:"spec"`
+
+	// Status is what came of it.
+	// +optional
+	Status EtcdSnapshotScheduleStatus `json:"status,omitzero"`
+}
+
+// EtcdSnapshotScheduleList is a list of EtcdSnapshotSchedules.
+//
+// +kubebuilder:object:root=true
+type EtcdSnapshotScheduleList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EtcdSnapshotSchedule `json:"items"`
+}
+
+// EtcdSnapshotScheduleSpec is when to take snapshots of what, and how many to keep.
+type EtcdSnapshotScheduleSpec struct {
+	// Schedule in the five fields of cron, such as "0 */6 * * *".
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 */6 * * *\""
+	Schedule string `json:"schedule"`
+
+	// TimeZone that the schedule is read in, such as Europe/Berlin. Unset, UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// Suspend takes no new snapshots, and lets none go.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// Concurrency says what to do when the snapshot before is not finished: Forbid (the default) waits for it and then catches up once,
+	// Replace deletes it, Allow takes both.
+	// +optional
+	// +default="Forbid"
+	Concurrency Concurrency `json:"concurrency,omitempty"`
+
+	// SkipUnchanged takes no snapshot while the keys are those of the last one that succeeded.
+	// +optional
+	// +default=true
+	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
+
+	// StartingDeadline is how late a run that was missed may still begin, once, however many were missed. Unset, there is no limit.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="startingDeadline must be at least 10s"
+	StartingDeadline *metav1.Duration `json:"startingDeadline,omitempty"`
+
+	// Retention says which snapshots are kept. A snapshot that one rule keeps is kept; without any rule, all are.
+	// +optional
+	Retention Retention `json:"retention,omitzero"`
+
+	// DeletionPolicy says what becomes of the snapshots of this schedule when it is deleted: Retain (the default) leaves them, Delete
+	// deletes them, and what is stored by their own policy.
+	// +optional
+	// +default="Retain"
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// Template of the snapshots. With deletionPolicy Delete in it, what is stored goes with a snapshot that retention lets go.
+	// +required
+	Template EtcdSnapshotSpec `json:"template"`
+}
+
+// Concurrency says what to do when the snapshot before is not finished.
+// +kubebuilder:validation:Enum=Forbid;Replace;Allow
+type Concurrency string
+
+const (
+	// ConcurrencyForbid waits for it.
+	ConcurrencyForbid Concurrency = "Forbid"
+	// ConcurrencyReplace deletes it.
+	ConcurrencyReplace Concurrency = "Replace"
+	// ConcurrencyAllow takes both.
+	ConcurrencyAllow Concurrency = "Allow"
+)
+
+// Retention says which snapshots of a schedule are kept. The newest that succeeded, and the newest that was verified, always are.
+type Retention struct {
+	// Last so many that succeeded.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Last *int32 `json:"last,omitempty"`
+
+	// MaxAge keeps those that are younger.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="retention.maxAge must be more than 0s"
+	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+
+	// Hourly keeps the newest of each of the last so many hours that have one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Hourly *int32 `json:"hourly,omitempty"`
+
+	// Daily keeps the newest of each of the last so many days that have one, in the schedule's time zone.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Daily *int32 `json:"daily,omitempty"`
+
+	// Weekly keeps the newest of each of the last so many weeks (from Monday) that have one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Weekly *int32 `json:"weekly,omitempty"`
+
+	// Monthly keeps the newest of each of the last so many months that have one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Monthly *int32 `json:"monthly,omitempty"`
+
+	// Yearly keeps the newest of each of the last so many years that have one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Yearly *int32 `json:"yearly,omitempty"`
+
+	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why.
+	// +optional
+	// +default=3
+	// +kubebuilder:validation:Minimum=0
+	Failed *int32 `json:"failed,omitempty"`
+}
+
+// EtcdSnapshotScheduleStatus is what came of a schedule.
+type EtcdSnapshotScheduleStatus struct {
+	// ObservedGeneration is the generation of the spec that this status was made for.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Scheduled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Message says what it waits for or what is wrong.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// LastScheduled is the time of the schedule that was last answered with a snapshot.
+	// +optional
+	LastScheduled metav1.Time `json:"lastScheduled,omitzero"`
+
+	// Next is when the schedule next asks for one.
+	// +optional
+	Next metav1.Time `json:"next,omitzero"`
+
+	// Active are the snapshots that are being taken.
+	// +optional
+	// +listType=atomic
+	Active []string `json:"active,omitempty"`
+
+	// LastSuccess is the newest snapshot that was stored, or was not needed because nothing had changed since one that was.
+	// +optional
+	LastSuccess *SnapshotReference `json:"lastSuccess,omitempty"`
+
+	// LastVerified is the newest snapshot that was restored on trial.
+	// +optional
+	LastVerified *SnapshotReference `json:"lastVerified,omitempty"`
+
+	// LastFailure is the newest snapshot that failed, while none has succeeded since.
+	// +optional
+	LastFailure *SnapshotReference `json:"lastFailure,omitempty"`
+
+	// Kept is the number of snapshots that there are.
+	// +optional
+	Kept int32 `json:"kept,omitempty"`
+}
+
+// SnapshotReference is one snapshot of a schedule.
+type SnapshotReference struct {
+	// Name of the EtcdSnapshot.
+	Name string `json:"name"`
+
+	// Time that it is about.
+	// +optional
+	Time metav1.Time `json:"time,omitzero"`
+
+	// Revision of the keys.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	// Message of a failure.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,283 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdSnapshot is one snapshot of an EtcdCluster in a store outside of it. A Job takes it once; the object then says what it holds, and
+// that it was restored on trial.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=etcdsnap,categories=all
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Verified",type=date,JSONPath=`.status.verifiedAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="URI",type=string,priority=1,JSONPath=`.status.uri`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="the name is too long: the Job that takes the snapshot is named after it; use 100 characters at most"
+// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec || (self.spec.cluster == oldSelf.spec.cluster && self.spec.store == oldSelf.spec.store)",message="spec.cluster and spec.store of a snapshot can't be changed; create another EtcdSnapshot"
+type EtcdSnapshot struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is to be taken, and where it is to be kept.
+	// +required
+	Spec EtcdSnapshotSpec `json:"spec"`
+
+	// Status is what became of it.
+	// +optional
+	Status EtcdSnapshotStatus `json:"status,omitzero"`
+}
+
+// EtcdSnapshotList is a list of EtcdSnapshots.
+//
+// +kubebuilder:object:root=true
+type EtcdSnapshotList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []EtcdSnapshot `json:"items"`
+}
+
+// EtcdSnapshotSpec is what is to be taken, and where it is to be kept.
+type EtcdSnapshotSpec struct {
+	// Cluster is the name of the EtcdCluster, in the namespace of the snapshot.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=48
+	Cluster string `json:"cluster"`
+
+	// Store is where the snapshot is kept.
+	// +required
+	Store Store `json:"store"`
+
+	// Compression of what is stored.
+	// +optional
+	// +default="Zstd"
+	Compression Compression `json:"compression,omitempty"`
+
+	// Encryption of what is stored, before it leaves the Job. Unset, it is stored as it is.
+	// +optional
+	Encryption *Encryption `json:"encryption,omitempty"`
+
+	// Verify has what was stored fetched again and restored on trial: its hash, revision and number of keys must be those of the cluster.
+	// A snapshot that was never restored is a hope.
+	// +optional
+	// +default=true
+	Verify *bool `json:"verify,omitempty"`
+
+	// UnlessRevision takes no snapshot while the cluster's keys still have this revision: the phase is then Skipped. A schedule sets it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UnlessRevision int64 `json:"unlessRevision,omitempty"`
+
+	// DeletionPolicy says what becomes of what is stored when this object is deleted. Retain (the default) leaves it.
+	// +optional
+	// +default="Retain"
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// Job that takes the snapshot.
+	// +optional
+	Job SnapshotJob `json:"job,omitzero"`
+}
+
+// Store is a place for snapshots outside of the cluster.
+//
+// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && self.claimName != '')",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
+type Store struct {
+	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder, azblob://container/folder, or file:///folder on the
+	// claim named below. The query is that of gocloud.dev/blob, such as endpoint=https://minio.example:9000&use_path_style=true for an
+	// S3 that is not Amazon's.
+	// +required
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(s3|gs|azblob)://[^/?]+|^file:///')",message="store.url must begin with s3://bucket, gs://bucket, azblob://container or file:///"
+	URL string `json:"url"`
+
+	// CredentialsSecret names a Secret of the namespace. Its keys become environment variables of the Job: AWS_ACCESS_KEY_ID and
+	// AWS_SECRET_ACCESS_KEY; AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN; for Google the key credentials.json
+	// is a file that GOOGLE_APPLICATION_CREDENTIALS names. Unset, the platform's identity of job.serviceAccountName counts.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+
+	// CASecret names a Secret of the namespace whose ca.crt signs the store's certificate, where no public authority does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	CASecret string `json:"caSecret,omitempty"`
+
+	// ClaimName names a claim of the namespace that holds the folder of a URL file:///folder. To be used by Jobs and members on several
+	// nodes it must be ReadWriteMany.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClaimName string `json:"claimName,omitempty"`
+}
+
+// Compression of a snapshot.
+// +kubebuilder:validation:Enum=Zstd;None
+type Compression string
+
+const (
+	// CompressZstd compresses with Zstandard.
+	CompressZstd Compression = "Zstd"
+	// CompressNone stores the database as it is.
+	CompressNone Compression = "None"
+)
+
+// Encryption with age (https://age-encryption.org).
+type Encryption struct {
+	// Recipients are public keys of age, such as age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p: whoever holds the
+	// identity of one of them can restore the snapshot. Verification needs none of them.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:items:Pattern=`^age1[0-9a-z]+$`
+	Recipients []string `json:"recipients"`
+}
+
+// SnapshotJob is about the pod that takes a snapshot.
+type SnapshotJob struct {
+	// ServiceAccountName that gives the pod the platform's identity. Its token is not mounted: Quorate has no use for the Kubernetes API.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// Deadline after which an unfinished snapshot has failed.
+	// +optional
+	// +default="1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="job.deadline must be at least 10s"
+	Deadline metav1.Duration `json:"deadline,omitzero"`
+
+	// Retries after a failure, before the snapshot has failed.
+	// +optional
+	// +default=3
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=20
+	Retries *int32 `json:"retries,omitempty"`
+
+	// Resources of the pod. Its memory does not grow with the data.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// ScratchSize limits the disk that verification takes: about twice the database. Unset, there is no limit but the node's.
+	// +optional
+	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
+
+	// NodeSelector of the pod.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations of the pod.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}
+
+// SnapshotPhase is where a snapshot is.
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Skipped;Failed;Deleting
+type SnapshotPhase string
+
+const (
+	// SnapshotPending waits for something that the message names.
+	SnapshotPending SnapshotPhase = "Pending"
+	// SnapshotRunning is being taken.
+	SnapshotRunning SnapshotPhase = "Running"
+	// SnapshotSucceeded is stored, and verified if that was asked for.
+	SnapshotSucceeded SnapshotPhase = "Succeeded"
+	// SnapshotSkipped was not taken: the keys had not changed.
+	SnapshotSkipped SnapshotPhase = "Skipped"
+	// SnapshotFailed was not stored, or did not pass verification.
+	SnapshotFailed SnapshotPhase = "Failed"
+	// SnapshotDeleting has its stored artifact deleted.
+	SnapshotDeleting SnapshotPhase = "Deleting"
+)
+
+// Complete is the condition of an EtcdSnapshot that is True once it is stored, and False with the reason Failed when it will not be.
+const Complete = "Complete"
+
+// Verified is the condition of an EtcdSnapshot that was restored on trial.
+const Verified = "Verified"
+
+// EtcdSnapshotStatus is what became of a snapshot.
+type EtcdSnapshotStatus struct {
+	// ObservedGeneration is the generation of the spec that this status was made for.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions: Complete, Verified.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Phase is Pending, Running, Succeeded, Skipped, Failed or Deleting.
+	// +optional
+	Phase SnapshotPhase `json:"phase,omitempty"`
+
+	// Message says what it waits for or why it failed.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// URI of the artifact, without credentials, as spec.bootstrap.snapshot.url takes it. Beside it lies the same with .json: what it holds.
+	// +optional
+	URI string `json:"uri,omitempty"`
+
+	// Size of the database.
+	// +optional
+	Size *resource.Quantity `json:"size,omitempty"`
+
+	// StoredSize is that of the artifact, compressed and encrypted.
+	// +optional
+	StoredSize *resource.Quantity `json:"storedSize,omitempty"`
+
+	// SHA256 of the database, in hexadecimal.
+	// +optional
+	SHA256 string `json:"sha256,omitempty"`
+
+	// Revision of the keys.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+
+	// Keys that there are at that revision.
+	// +optional
+	Keys int64 `json:"keys,omitempty"`
+
+	// Hash of the keys with their history, in hexadecimal: what etcd's HashKV says of the same revision.
+	// +optional
+	Hash string `json:"hash,omitempty"`
+
+	// EtcdVersion of the member that it was taken from.
+	// +optional
+	EtcdVersion string `json:"etcdVersion,omitempty"`
+
+	// ClusterID of that cluster, in hexadecimal.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+
+	// Member that it was taken from.
+	// +optional
+	Member string `json:"member,omitempty"`
+
+	// Started is when it was begun.
+	// +optional
+	Started metav1.Time `json:"started,omitzero"`
+
+	// Completed is when it was stored.
+	// +optional
+	Completed metav1.Time `json:"completed,omitzero"`
+
+	// Duration from the beginning until it was stored.
+	// +optional
+	Duration *metav1.Duration `json:"duration,omitempty"`
+
+	// VerifiedAt is when it had been restored on trial.
+	// +optional
+	VerifiedAt metav1.Time `json:"verifiedAt,omitzero"`
+}

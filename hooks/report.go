@@ -1,0 +1,88 @@
+package hooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// What the small jobs in pods report. They have no Kubernetes credentials: a report is JSON in the termination message of the container
+// (4096 bytes at most), and Kubernetes shows it in the status of the pod.
+
+// Artifact is what is known of a stored snapshot. The file <artifact>.json beside it, which is written last, holds the same: without that
+// file an artifact is not whole.
+type Artifact struct {
+	// URI of the artifact, without credentials.
+	URI string `json:"uri,omitempty"`
+	// Compression and Encrypted say how it is stored.
+	Compression string `json:"compression,omitempty"`
+	Encrypted   bool   `json:"encrypted,omitempty"`
+	// Size of the database in bytes, StoredSize that of the artifact.
+	Size       int64 `json:"size,omitempty"`
+	StoredSize int64 `json:"storedSize,omitempty"`
+	// SHA256 of the database and StoredSHA256 of the artifact, in hexadecimal.
+	SHA256       string `json:"sha256,omitempty"`
+	StoredSHA256 string `json:"storedSHA256,omitempty"`
+	// Revision of the keys, CompactRevision below which there is no history, Keys that there are at Revision, and the Hash of keys and
+	// history in hexadecimal: HashKV of that revision (rpc.proto), for comparison where CompactRevision is equal.
+	Revision        int64  `json:"revision,omitempty"`
+	CompactRevision int64  `json:"compactRevision,omitempty"`
+	Keys            int64  `json:"keys,omitempty"`
+	Hash            string `json:"hash,omitempty"`
+	// EtcdVersion of the member that it was taken from, ClusterID in hexadecimal, and the Member's name.
+	EtcdVersion string `json:"etcdVersion,omitempty"`
+	ClusterID   string `json:"clusterID,omitempty"`
+	Member      string `json:"member,omitempty"`
+	// Started and Completed are when it was begun and stored.
+	Started   time.Time `json:"started,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
+}
+
+// SnapshotReport is what `quorate snapshot` reports.
+type SnapshotReport struct {
+	Artifact
+	// VerifiedAt is when the artifact had been restored on trial; zero when it was not.
+	VerifiedAt time.Time `json:"verifiedAt,omitzero"`
+	// Skipped: the keys still had the revision that no snapshot is wanted of.
+	Skipped bool `json:"skipped,omitempty"`
+	// Error says why there is no snapshot; empty for success.
+	Error string `json:"error,omitempty"`
+}
+
+// RestoreReport is what `quorate restore` reports of one member's data directory.
+type RestoreReport struct {
+	// Revision that the member begins at, Keys that it has, and the Hash of keys and history before the revision was raised, in hexadecimal.
+	Revision int64  `json:"revision,omitempty"`
+	Keys     int64  `json:"keys,omitempty"`
+	Hash     string `json:"hash,omitempty"`
+	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied, Unreachable, Failed.
+	Reason string `json:"reason,omitempty"`
+	// Error says why nothing was restored; empty for success. The data directory is untouched then.
+	Error string `json:"error,omitempty"`
+}
+
+// SurveyReport is what `quorate survey` reports of the data directory of a member that does not run.
+type SurveyReport struct {
+	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in term, then in index,
+	// has everything that was acknowledged, if any of them has (the rule of raft's elections, section 5.4.1 of the paper).
+	LastTerm  uint64 `json:"lastTerm,omitempty"`
+	LastIndex uint64 `json:"lastIndex,omitempty"`
+	// Commit is up to which entry the member knew them to be committed.
+	Commit uint64 `json:"commit,omitempty"`
+	// ClusterID and MemberID in hexadecimal, as the log has them.
+	ClusterID string `json:"clusterID,omitempty"`
+	MemberID  string `json:"memberID,omitempty"`
+	// DBSize in bytes.
+	DBSize int64 `json:"dbSize,omitempty"`
+	// Error says why the directory can't be used; empty for success.
+	Error string `json:"error,omitempty"`
+}
+
+// readReport reads a report from a termination message. The error says what the message was instead.
+func readReport[T any](message string) (*T, error) {
+	report := new(T)
+	if err := json.Unmarshal([]byte(message), report); err != nil {
+		return nil, fmt.Errorf("no report: %.200q", message)
+	}
+	return report, nil
+}
