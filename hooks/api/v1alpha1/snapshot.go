@@ -89,7 +89,7 @@ type EtcdSnapshotSpec struct {
 
 // Store is a place for snapshots outside of the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && self.claimName != '')",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
+// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && self.claimName != ”)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
 type Store struct {
 	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder, azblob://container/folder, or file:///folder on the
 	// claim named below. The query is that of gocloud.dev/blob, such as endpoint=https://minio.example:9000&use_path_style=true for an
