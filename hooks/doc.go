@@ -34,6 +34,7 @@
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
+//	store.go        how pods come to a store of snapshots
 //	storage.go      how members come to larger volumes, and to others
 //	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log

@@ -1,0 +1,142 @@
+package hooks
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// How a pod comes to a store of snapshots: for the Job of a snapshot, and for members that restore one.
+
+// Where a container finds what it needs for that.
+const (
+	// StoreDir is where the claim of a store with the URL file:///folder is mounted: its folder is StoreDir/folder.
+	StoreDir = "/var/run/quorate-store"
+	// storeTrustDir holds the authority of the store, storeKeyDir Google's credentials.json, IdentityDir the identities of age.
+	storeTrustDir = "/etc/quorate-store/ca"
+	storeKeyDir   = "/etc/quorate-store/credentials"
+	// IdentityDir holds the file IdentityKey.
+	IdentityDir = "/etc/quorate-store/identity"
+	// IdentityKey is the key of a Secret with identities of age.
+	IdentityKey = "identity"
+	// googleKey is the key of a Secret with credentials of Google's.
+	googleKey = "credentials.json"
+)
+
+// Volumes of those pods.
+const (
+	volumeTools      = "tools"
+	volumeScratch    = "scratch"
+	volumeStore      = "store"
+	volumeStoreTrust = "store-ca"
+	volumeStoreKey   = "store-credentials"
+	volumeIdentity   = "identity"
+)
+
+// storeAccess is what a pod and its container must have to reach a store. What is secret is named in it, and never in it.
+type storeAccess struct {
+	Env     []corev1.EnvVar
+	EnvFrom []corev1.EnvFromSource
+	Mounts  []corev1.VolumeMount
+	Volumes []corev1.Volume
+	// Args of quorate snapshot, discard and restore.
+	Args []string
+	// Labels that the pod must have for the platform to give it an identity.
+	Labels map[string]string
+}
+
+// accessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads gets a claim read-only.
+func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeAccess {
+	a := storeAccess{Args: []string{"--store-url=" + store.URL}}
+	if store.ClaimName != "" {
+		a.Args = append(a.Args, "--store-dir="+StoreDir)
+		a.mount(volumeStore, StoreDir, readOnly, corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.ClaimName, ReadOnly: readOnly},
+		})
+	}
+	if store.CASecret != "" {
+		a.Args = append(a.Args, "--store-ca="+storeTrustDir+"/"+KeyTrust)
+		a.mount(volumeStoreTrust, storeTrustDir, true, oneKey(store.CASecret, KeyTrust))
+	}
+	switch secret := store.CredentialsSecret; {
+	case secret == "":
+		// Azure's webhook gives an identity to pods with this label only. Those of Amazon and Google go by the service account alone.
+		// All bring a token of their own kind: that of the Kubernetes API is never mounted.
+		if serviceAccount != "" && strings.HasPrefix(store.URL, "azblob:") {
+			a.Labels = map[string]string{"azure.workload.identity/use": "true"}
+		}
+	case strings.HasPrefix(store.URL, "gs:"):
+		a.Env = append(a.Env, corev1.EnvVar{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: storeKeyDir + "/" + googleKey})
+		a.mount(volumeStoreKey, storeKeyDir, true, oneKey(secret, googleKey))
+	default:
+		a.EnvFrom = append(a.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret},
+		}})
+	}
+	return a
+}
+
+// identify gives the container the identities of age that decrypt, by the flag --identity.
+func (a *storeAccess) identify(secret string) {
+	a.Args = append(a.Args, "--identity="+IdentityDir+"/"+IdentityKey)
+	a.mount(volumeIdentity, IdentityDir, true, oneKey(secret, IdentityKey))
+}
+
+func (a *storeAccess) mount(name, path string, readOnly bool, source corev1.VolumeSource) {
+	a.Volumes = append(a.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	a.Mounts = append(a.Mounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: readOnly})
+}
+
+// oneKey is a volume with one key of a Secret as a file of that name.
+func oneKey(secret, key string) corev1.VolumeSource {
+	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: secret, DefaultMode: new(int32(0o440)), Items: []corev1.KeyToPath{{Key: key, Path: key}},
+	}}
+}
+
+// toolsContainer puts the binary of Quorate where the containers of other images can run it: toolsVolumes and toolsMounts are its
+// volumes. It is an init container.
+func toolsContainer(s Settings) corev1.Container {
+	return corev1.Container{
+		Name:            ContainerTools,
+		Image:           s.Image,
+		ImagePullPolicy: s.ImagePullPolicy,
+		Args:            []string{"tool", "--to=" + toolsBinary},
+		SecurityContext: restricted(),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}},
+		VolumeMounts: []corev1.VolumeMount{{Name: volumeTools, MountPath: ToolsDir}},
+	}
+}
+
+// toolsBinary is the binary of Quorate in a container of another image.
+const toolsBinary = ToolsDir + "/quorate"
+
+// toolsVolumes hold the binary, and on the node's disk what is needed once: scratch of it at most, nil for no limit but the node's.
+func toolsVolumes(scratch *resource.Quantity) []corev1.Volume {
+	limit := func(q *resource.Quantity) *resource.Quantity {
+		if q == nil {
+			return nil
+		}
+		return new(canonical(*q))
+	}
+	return []corev1.Volume{
+		{Name: volumeTools, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		{Name: volumeScratch, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit(scratch)}}},
+	}
+}
+
+// toolsMounts are for the container that runs the binary.
+func toolsMounts() []corev1.VolumeMount {
+	return []corev1.VolumeMount{
+		{Name: volumeTools, MountPath: ToolsDir, ReadOnly: true},
+		{Name: volumeScratch, MountPath: ScratchDir},
+	}
+}
+
+// toolsEnv keeps temporary files where there is room for them: nothing else can be written to.
+func toolsEnv() []corev1.EnvVar { return []corev1.EnvVar{{Name: "TMPDIR", Value: ScratchDir}} }

@@ -1,0 +1,92 @@
+package hooks
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+func TestAccess(t *testing.T) {
+	for name, test := range map[string]struct {
+		store          v1alpha1.Store
+		serviceAccount string
+		args           string
+		volumes        string
+		env            string
+		label          string
+	}{
+		"a claim": {
+			store: v1alpha1.Store{URL: "file:///nightly", ClaimName: "backups"},
+			args:  "--store-url=file:///nightly --store-dir=/var/run/quorate-store", volumes: "store",
+		},
+		"S3 with credentials and an authority of its own": {
+			store: v1alpha1.Store{URL: "s3://backups/etcd?region=eu-west-1", CredentialsSecret: "keys", CASecret: "trust"},
+			args:  "--store-url=s3://backups/etcd?region=eu-west-1 --store-ca=/etc/quorate-store/ca/ca.crt", volumes: "store-ca", env: "from keys",
+		},
+		"Google's credentials are a file": {
+			store: v1alpha1.Store{URL: "gs://backups/etcd", CredentialsSecret: "keys"},
+			args:  "--store-url=gs://backups/etcd", volumes: "store-credentials",
+			env: "GOOGLE_APPLICATION_CREDENTIALS=/etc/quorate-store/credentials/credentials.json",
+		},
+		"the platform's identity": {
+			store: v1alpha1.Store{URL: "s3://backups/etcd"}, serviceAccount: "backup", args: "--store-url=s3://backups/etcd",
+		},
+		"the identity of Azure wants a label": {
+			store: v1alpha1.Store{URL: "azblob://backups/etcd"}, serviceAccount: "backup", args: "--store-url=azblob://backups/etcd",
+			label: "azure.workload.identity/use",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := accessTo(test.store, test.serviceAccount, false)
+			if got := strings.Join(a.Args, " "); got != test.args {
+				t.Errorf("args %s, want %s", got, test.args)
+			}
+			var volumes, env []string
+			for _, v := range a.Volumes {
+				volumes = append(volumes, v.Name)
+			}
+			for _, e := range a.Env {
+				env = append(env, e.Name+"="+e.Value)
+			}
+			for _, e := range a.EnvFrom {
+				env = append(env, "from "+e.SecretRef.Name)
+			}
+			if got := strings.Join(volumes, " "); got != test.volumes {
+				t.Errorf("volumes %s, want %s", got, test.volumes)
+			}
+			if got := strings.Join(env, " "); got != test.env {
+				t.Errorf("environment %s, want %s", got, test.env)
+			}
+			if _, set := a.Labels[test.label]; len(a.Labels) > 0 && !set || test.label != "" && !set {
+				t.Errorf("labels %v, want %q", a.Labels, test.label)
+			}
+			if len(a.Mounts) != len(a.Volumes) {
+				t.Errorf("%d mounts of %d volumes", len(a.Mounts), len(a.Volumes))
+			}
+		})
+	}
+}
+
+func TestWhoOnlyReadsGetsTheClaimReadOnly(t *testing.T) {
+	a := accessTo(v1alpha1.Store{URL: "file:///x", ClaimName: "backups"}, "", true)
+	a.identify("secret")
+	if !a.Mounts[0].ReadOnly || !a.Volumes[0].PersistentVolumeClaim.ReadOnly {
+		t.Errorf("the claim can be written: %+v", a)
+	}
+	if !slices.Contains(a.Args, "--identity=/etc/quorate-store/identity/identity") || a.Volumes[1].Secret.SecretName != "secret" {
+		t.Errorf("the identity is not given: %+v", a)
+	}
+}
+
+func TestToolsAreOfQuoratesImage(t *testing.T) {
+	c := toolsContainer(Settings{Image: "quorate:v1", ImagePullPolicy: corev1.PullNever})
+	if c.Image != "quorate:v1" || c.ImagePullPolicy != corev1.PullNever || c.Args[1] != "--to=/var/run/quorate-tools/quorate" {
+		raw, _ := json.Marshal(c)
+		t.Errorf("tools container %s", raw)
+	}
+}
