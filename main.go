@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
-		return runPrepare(args, stderr)
+		return runPrepare(ctx, args, stderr)
 	case "own":
 		return runOwn(args, stderr)
 	case "kubectl":
@@ -216,35 +216,6 @@ func tuneMemory(getenv func(string) string) {
 	if getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(48 << 20)
 	}
-}
-
-// runPrepare is the command prepare; the result is the exit code.
-func runPrepare(args []string, stderr io.Writer) int {
-	var dataDir, walDir, marker, start string
-	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
-	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
-	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
-	var begins *string
-	flags.Func("begins", "what the member may `begin` without data; given and empty, it has begun before, whatever --start says", func(told string) error {
-		begins = &told
-		return nil
-	})
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
-		return exitCode(err, stderr)
-	}
-	err := prepare(dataDir, walDir, startOf(start, begins), marker)
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
-	terminationMessage(err.Error())
-	if errors.Is(err, errDataLost) {
-		return hooks.ExitDataLost
-	}
-	return exitFailed
 }
 
 // terminationMessage leaves words where Kubernetes looks for them, if it does.

@@ -37,7 +37,7 @@ func TestOwn(t *testing.T) {
 func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 	at := func(begins string) int {
 		dir := t.TempDir()
-		return runPrepare([]string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--start=bootstrap", "--begins=" + begins}, io.Discard)
+		return runPrepare(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--start=bootstrap", "--begins=" + begins}, io.Discard)
 	}
 	assert.Equal(t, 0, at("demo-0=https://demo-0"))
 	assert.Equal(t, hooks.ExitDataLost, at(""))

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -90,6 +96,30 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
+// await waits until the file holds more than white space: somebody says there that the member may start. The file is a projection of an
+// annotation, which the kubelet replaces when that changes; until then it is empty. Without a file nobody is waited for.
+func await(ctx context.Context, file string) error {
+	if file == "" {
+		return nil
+	}
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for {
+		words, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("what is waited for can't be read: %w", err)
+		}
+		if len(bytes.TrimSpace(words)) > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("ended while it waited for %s to say that the member may start", file)
+		case <-look.C:
+		}
+	}
+}
+
 // writeMarker makes the marker, on the disk when it returns.
 func writeMarker(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -104,4 +134,37 @@ func writeMarker(path string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// runPrepare is the command prepare; the result is the exit code.
+func runPrepare(ctx context.Context, args []string, stderr io.Writer) int {
+	var dataDir, walDir, marker, start, awaited string
+	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
+	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
+	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
+	flags.StringVar(&awaited, "await", "", "`file` to wait for until it holds something, before anything else is done")
+	var begins *string
+	flags.Func("begins", "what the member may `begin` without data; given and empty, it has begun before, whatever --start says", func(told string) error {
+		begins = &told
+		return nil
+	})
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return exitCode(err, stderr)
+	}
+	err := await(ctx, awaited)
+	if err == nil {
+		err = prepare(dataDir, walDir, startOf(start, begins), marker)
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
+	terminationMessage(err.Error())
+	if errors.Is(err, errDataLost) {
+		return hooks.ExitDataLost
+	}
+	return exitFailed
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -131,6 +132,43 @@ func TestPrepareDoesNotGuess(t *testing.T) {
 	require.NotErrorIs(t, err, errDataLost)
 
 	require.ErrorContains(t, prepare(dir, "", "again", filepath.Join(dir, "started")), "--start must be")
+}
+
+// TestPrepareWaitsUntilItIsTold: nothing is looked at or noted before, since what is found then is what etcd starts on.
+func TestPrepareWaitsUntilItIsTold(t *testing.T) {
+	dir := t.TempDir()
+	told, marker := filepath.Join(dir, "told"), filepath.Join(dir, "started")
+	args := []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + marker, "--start=bootstrap", "--await=" + told}
+	code := make(chan int)
+	prepares := func(ctx context.Context) { go func() { code <- runPrepare(ctx, args, io.Discard) }() }
+	waits := func(why string) {
+		select {
+		case <-code:
+			t.Fatal(why)
+		case <-time.After(500 * time.Millisecond):
+		}
+		require.NoFileExists(t, marker, why)
+	}
+
+	ctx, terminate := context.WithCancel(t.Context())
+	prepares(ctx)
+	waits("there is no file")
+	require.NoError(t, os.WriteFile(told, []byte("\n"), 0o600))
+	waits("it holds nothing")
+	terminate()
+	require.Equal(t, exitFailed, <-code, "SIGTERM ends it, and the member does not start")
+	require.NoFileExists(t, marker)
+
+	prepares(t.Context())
+	waits("it still holds nothing")
+	// The kubelet exchanges a link.
+	require.NoError(t, os.WriteFile(told+".new", []byte("2"), 0o600))
+	require.NoError(t, os.Rename(told+".new", told))
+	require.Equal(t, 0, <-code)
+	require.FileExists(t, marker)
+
+	require.ErrorContains(t, await(t.Context(), dir), "can't be read", "a folder is not a file that may still come")
+	require.NoError(t, await(t.Context(), ""))
 }
 
 func TestCommandLine(t *testing.T) {
