@@ -1,0 +1,164 @@
+package archive
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	"gocloud.dev/gcerrors"
+)
+
+// Reasons for which there is no artifact or it can't be used, in one word each: hooks.RestoreReport.Reason has them.
+const (
+	// WrongKey: it is encrypted, and none of the identities at hand opens it.
+	WrongKey = "WrongKey"
+	// Damaged: what is stored is not what was written, or not whole.
+	Damaged = "Damaged"
+	// NoSpace: a disk is full, here or at the store.
+	NoSpace = "NoSpace"
+	// NotFound: there is no such artifact, folder or bucket.
+	NotFound = "NotFound"
+	// Denied: the credentials are missing, wrong, or not enough.
+	Denied = "Denied"
+	// Unreachable: the store or the cluster did not answer, or was not who it should be.
+	Unreachable = "Unreachable"
+	// Failed: something else.
+	Failed = "Failed"
+)
+
+// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and what to do.
+type Error struct {
+	Reason string
+	// Text is the sentence, without what caused it.
+	Text string
+	// Err is the cause; nil when the text says all.
+	Err error
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Text
+	}
+	return e.Text + " (" + oneLine(e.Err) + ")"
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// ReasonOf is the reason of an error of this package; Failed for any other.
+func ReasonOf(err error) string {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.Reason
+	}
+	return Failed
+}
+
+func failure(reason string, cause error, format string, args ...any) error {
+	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...), Err: cause}
+}
+
+// longest is how much of a cause is passed on: an SDK's own words may be pages of XML, and a termination message has 4096 bytes.
+const longest = 600
+
+func oneLine(err error) string {
+	words := strings.Join(strings.Fields(err.Error()), " ")
+	if len(words) > longest {
+		return words[:longest] + "..."
+	}
+	return words
+}
+
+// storeFailure says what an error of the store means while doing something with an object of it. Errors that have a reason keep it.
+func (s *Store) storeFailure(err error, doing string) error {
+	var own *Error
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	switch reason := s.reason(err); reason {
+	case NotFound:
+		return failure(reason, err, "%s: not found; check the bucket or folder and the name", doing)
+	case Denied:
+		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do there", doing)
+	case NoSpace:
+		return failure(reason, err, "%s: there is no space left; make room or enlarge the volume", doing)
+	case Unreachable:
+		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the network between", doing)
+	default:
+		return failure(reason, err, "%s failed", doing)
+	}
+}
+
+func (s *Store) reason(err error) string {
+	switch {
+	case full(err):
+		return NoSpace
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return Denied
+	case errors.Is(err, fs.ErrNotExist):
+		return NotFound
+	case unreachable(err):
+		return Unreachable
+	case refused(err):
+		return Denied
+	}
+	switch gcerrors.Code(err) {
+	case gcerrors.NotFound:
+		return NotFound
+	case gcerrors.PermissionDenied:
+		return Denied
+	case gcerrors.DeadlineExceeded:
+		return Unreachable
+	case gcerrors.ResourceExhausted:
+		return NoSpace
+	default:
+		return Failed
+	}
+}
+
+// refusals are words in which stores and their SDKs refuse somebody that gocloud.dev v0.47 has no code for: S3's error codes for a key
+// that does not exist or is wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
+var refusals = []string{
+	"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "AuthorizationFailure",
+	"AuthorizationPermissionMismatch", "AuthenticationFailed", "AccountIsDisabled", "no EC2 IMDS role found", "get credentials",
+	"could not find default credentials", "DefaultAzureCredential", "StatusCode: 403", "StatusCode: 401", "Error 403", "Error 401", "invalid_grant",
+}
+
+func refused(err error) bool {
+	words := err.Error()
+	for _, refusal := range refusals {
+		if strings.Contains(words, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether an error is about a disk or a quota that is full.
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+// unreachable reports whether an error is about the way to somebody rather than about what they said.
+func unreachable(err error) bool {
+	var (
+		network    net.Error
+		dns        *net.DNSError
+		op         *net.OpError
+		authority  x509.UnknownAuthorityError
+		name       x509.HostnameError
+		invalid    x509.CertificateInvalidError
+		handshake  *tls.CertificateVerificationError
+		notTLS     tls.RecordHeaderError
+		alertError tls.AlertError
+	)
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || errors.As(err, &op) || errors.As(err, &authority) ||
+		errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &handshake) || errors.As(err, &notTLS) || errors.As(err, &alertError) ||
+		errors.As(err, &network) && network.Timeout() || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,307 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Source says which artifact to fetch, and how it is reached and opened.
+type Source struct {
+	// URL of the artifact, as hooks.Artifact.URI and the status of an EtcdSnapshot have it.
+	URL string
+	// StoreURL is that of its folder, whose query counts when URL has none; may be empty.
+	StoreURL string
+	// StoreDir and CAFile are Dir and CAFile of its Place.
+	StoreDir, CAFile string
+	// IdentityFile holds age identities, one a line; may be empty.
+	IdentityFile string
+	// SHA256 that the database must have, in hexadecimal; empty when it is not known.
+	SHA256 string
+}
+
+// Fetch fetches an artifact, decrypts and decompresses it, and leaves in the file what `etcdctl snapshot save` would have: for etcdutl to
+// restore. The file exists afterwards only if everything was whole. Its record says what it holds. An artifact without a record is taken
+// when its name ends in .db and it ends with etcd's hash: etcdctl wrote it.
+//
+// Errors have a reason: see ReasonOf.
+func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error) {
+	artifact, err := withQuery(from.URL, from.StoreURL)
+	if err != nil {
+		return nil, err
+	}
+	folder, key, err := split(artifact)
+	if err != nil {
+		return nil, err
+	}
+	var identities []age.Identity
+	if from.IdentityFile != "" {
+		if identities, err = readIdentities(from.IdentityFile); err != nil {
+			return nil, err
+		}
+	}
+	store, err := Open(ctx, Place{URL: folder, Dir: from.StoreDir, CAFile: from.CAFile})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	record, err := store.record(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if from.SHA256 != "" && record.SHA256 != "" && from.SHA256 != record.SHA256 {
+		return nil, failure(Damaged, nil, "%s is not the snapshot that was asked for: its database has the SHA-256 %s, and %s was expected", store.URI(key), record.SHA256, from.SHA256)
+	}
+	found, err := store.fetchFile(ctx, key, identities, to)
+	if err == nil {
+		err = agree(store.URI(key), record, found, from.SHA256)
+	}
+	if err != nil {
+		return nil, errors.Join(err, discardFile(to))
+	}
+	record.URI, record.Encrypted, record.Compression = found.URI, found.Encrypted, found.Compression
+	record.Size, record.StoredSize, record.SHA256, record.StoredSHA256 = found.Size, found.StoredSize, found.SHA256, found.StoredSHA256
+	return record, nil
+}
+
+func withQuery(artifact, folder string) (string, error) {
+	u, err := url.Parse(artifact)
+	if err != nil {
+		return "", failure(Failed, err, "the URL of the artifact is none")
+	}
+	if f, err := url.Parse(folder); err == nil && u.RawQuery == "" {
+		u.RawQuery = f.RawQuery
+	}
+	return u.String(), nil
+}
+
+// discardFile removes what is not whole.
+func discardFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func readIdentities(path string) ([]age.Identity, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, failure(WrongKey, err, "the age identities can't be read; check the Secret and its key")
+	}
+	defer f.Close()
+	identities, err := age.ParseIdentities(f)
+	if err != nil {
+		// The cause is left out: it may quote a line, and the line may be a secret.
+		return nil, failure(WrongKey, nil, "%s holds no age identities: every line must be one, such as AGE-SECRET-KEY-1..., or a comment", filepath.Base(path))
+	}
+	return identities, nil
+}
+
+// record reads what is known of an artifact: nothing, of one by etcdctl.
+func (s *Store) record(ctx context.Context, key string) (*hooks.Artifact, error) {
+	text, err := s.readAll(ctx, key+recordSuffix)
+	switch {
+	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
+		return &hooks.Artifact{}, nil
+	case err != nil && s.reason(err) == NotFound:
+		return nil, failure(NotFound, err, "%s: there is no %s beside it, so it is not there or was never finished", s.URI(key), filepath.Base(key)+recordSuffix)
+	case err != nil:
+		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
+	}
+	record := &hooks.Artifact{}
+	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
+		return nil, failure(Damaged, err, "%s does not say what the artifact holds; take another snapshot", s.URI(key+recordSuffix))
+	}
+	return record, nil
+}
+
+// recordLimit is far above what a record takes, and far below what would hurt.
+const recordLimit = 64 << 10
+
+func (s *Store) readAll(ctx context.Context, key string) ([]byte, error) {
+	r, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, recordLimit))
+}
+
+// fetchFile reads an artifact into a file.
+func (s *Store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*hooks.Artifact, error) {
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, localFailure(err, to)
+	}
+	found, err := s.fetch(ctx, key, identities, f)
+	if closed := f.Close(); err == nil && closed != nil {
+		err = localFailure(closed, to)
+	}
+	return found, err
+}
+
+// localFailure is about a file of this machine.
+func localFailure(err error, path string) error {
+	if full(err) {
+		return failure(NoSpace, err, "there is no space left for %s: it takes as much as the database; make room or enlarge the volume", path)
+	}
+	return failure(Failed, err, "%s can't be written", path)
+}
+
+// fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
+func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*hooks.Artifact, error) {
+	reader, err := s.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, s.storeFailure(err, s.about("reading", key))
+	}
+	defer reader.Close()
+	found := &hooks.Artifact{URI: s.URI(key), Compression: string(v1alpha1.CompressNone)}
+	stored := sha256.New()
+	source := &watched{r: reader}
+	plain, end, err := open(io.TeeReader(source, stored), identities, found)
+	if err != nil {
+		return nil, s.fetchFailure(key, source, err)
+	}
+	defer end()
+	database := newSeal()
+	file := &watchedWriter{w: to}
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)}, struct{ io.Reader }{plain}, make([]byte, 256<<10))
+	switch {
+	case file.err != nil:
+		return nil, localFailure(file.err, to.Name())
+	case err != nil:
+		return nil, s.fetchFailure(key, source, err)
+	case !database.whole():
+		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, or no snapshot by etcd; take another one", found.URI)
+	}
+	found.Size, found.SHA256 = database.size, database.sum()
+	found.StoredSize, found.StoredSHA256 = source.n, hex.EncodeToString(stored.Sum(nil))
+	return found, nil
+}
+
+// fetchFailure tells trouble with the store from trouble with what it keeps.
+func (s *Store) fetchFailure(key string, source *watched, err error) error {
+	var wrong *age.NoIdentityMatchError
+	var own *Error
+	switch {
+	case source.err != nil:
+		return s.storeFailure(source.err, s.about("reading", key))
+	case errors.As(err, &own):
+		return err
+	case errors.As(err, &wrong):
+		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.URI(key))
+	default:
+		return failure(Damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.URI(key))
+	}
+}
+
+// What artifacts begin with: age-encryption.org/v1, and RFC 8878, section 3.1.1.
+var (
+	ageMagic  = []byte("age-encryption.org/")
+	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+)
+
+// windowLimit of zstd: what we write has 8 MiB.
+const windowLimit = 32 << 20
+
+// open takes off encryption and compression, which show by what there is, and tells so. To be called when done: end.
+func open(stored io.Reader, identities []age.Identity, found *hooks.Artifact) (plain io.Reader, end func(), err error) {
+	end = func() {}
+	plain, begins, err := peek(stored, len(ageMagic))
+	if err != nil {
+		return nil, end, err
+	}
+	if bytes.Equal(begins, ageMagic) {
+		found.Encrypted = true
+		if len(identities) == 0 {
+			return nil, end, failure(WrongKey, nil, "%s is encrypted, and there are no age identities to open it: name their Secret", found.URI)
+		}
+		decrypted, err := age.Decrypt(plain, identities...)
+		if err != nil {
+			return nil, end, err
+		}
+		plain = decrypted
+	}
+	if plain, begins, err = peek(plain, len(zstdMagic)); err != nil {
+		return nil, end, err
+	}
+	if bytes.Equal(begins, zstdMagic) {
+		found.Compression = string(v1alpha1.CompressZstd)
+		decoder, err := zstd.NewReader(plain, zstd.WithDecoderMaxWindow(windowLimit), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			return nil, end, err
+		}
+		return decoder, decoder.Close, nil
+	}
+	return plain, end, nil
+}
+
+// peek looks at the first bytes; fewer when there are fewer.
+func peek(r io.Reader, n int) (io.Reader, []byte, error) {
+	buffered := bufio.NewReaderSize(r, 64<<10)
+	begins, err := buffered.Peek(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	return buffered, begins, nil
+}
+
+// agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing agrees with all.
+func agree(uri string, record, found *hooks.Artifact, wanted string) error {
+	switch {
+	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
+		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; take another snapshot", uri, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
+	case record.SHA256 != "" && record.SHA256 != found.SHA256:
+		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another snapshot", uri, found.SHA256, record.SHA256)
+	case wanted != "" && wanted != found.SHA256:
+		return failure(Damaged, nil, "%s is not the snapshot that was asked for: its database has the SHA-256 %s, and %s was expected", uri, found.SHA256, wanted)
+	}
+	return nil
+}
+
+// watched is a reader that remembers its error and how much was read, so that the error is known behind decoders that have their own.
+type watched struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	w.n += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}
+
+// watchedWriter is the same for writers.
+type watchedWriter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.n += int64(n)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
