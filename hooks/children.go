@@ -23,23 +23,35 @@ func children(v *view, said *verdict) Desired {
 		return asObserved(v.Observation)
 	}
 	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
-	switch {
-	case v.epoch == nil:
-		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.names)
-	case v.replicas == 0:
-		d.Claims, d.Pods = v.keptClaims(v.names), v.keptPods(v.lastHolds())
-	case !v.epoch.founded():
-		d.Claims, d.Pods = v.foundingClaims(), v.foundingPods()
-	case v.Etcd == nil:
-		d.Claims, d.Pods = v.keptClaims(v.names), v.blindPods(said.roll)
-	default:
-		d.Claims, d.Pods = v.listedClaims(said), v.listedPods(said)
+	d.Claims, d.Pods = v.claimsAndPods(said)
+	d.Claims = append(v.formerClaims(), d.Claims...)
+	if v.heir != nil && !said.forsake && v.replicas > 0 {
+		claims, pods := v.heir.heirs()
+		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
+	d.Pods = append(d.Pods, v.surveyPods(said)...)
 	if len(v.lacking) > 0 {
 		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
 	}
 	d.Pods = append(d.Pods, v.strangePods()...)
 	return d
+}
+
+// claimsAndPods are those of the epoch's members.
+func (v *view) claimsAndPods(said *verdict) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
+	switch {
+	case v.ending():
+		return v.keptClaims(v.names), nil
+	case v.epoch == nil:
+		return v.keptClaims(v.names), v.keptPods(v.names)
+	case v.replicas == 0:
+		return v.keptClaims(v.names), v.keptPods(v.lastHolds())
+	case !v.epoch.founded():
+		return v.foundingClaims(), v.foundingPods()
+	case v.Etcd == nil:
+		return v.keptClaims(v.names), v.blindPods(said.roll)
+	}
+	return v.listedClaims(said), v.listedPods(said)
 }
 
 // ---- what every cluster has
@@ -94,32 +106,49 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 func records(v *view, said *verdict) []*corev1.ConfigMap {
 	var current *corev1.ConfigMap
 	switch {
+	case v.epoch != nil && (v.ending() || said.phase == phaseStopping):
+		// no pod of this epoch is to start any more
 	case v.epoch != nil:
 		current = v.advance(said)
 	case v.relics():
 		current = v.relicRecord()
 	case v.replicas > 0:
-		current = newRecord(v.Cluster, v.replicas)
+		current = v.firstRecord()
 	}
+	heir := v.heirRecord(said)
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
-		if current == nil || current.Name != name {
-			list = append(list, kept(v.Cluster, v.Children.ConfigMaps[name]))
+		cm := v.Children.ConfigMaps[name]
+		if (current == nil || current.Name != name) && (heir == nil || heir.Name != name) && !v.leftover(cm, heir) {
+			list = append(list, kept(v.Cluster, cm))
 		}
 	}
-	if current == nil {
-		return list
+	for _, record := range []*corev1.ConfigMap{current, heir} {
+		if record != nil {
+			record.Labels = labels(v.Cluster, nil)
+			record.Annotations = annotations(v.Cluster, record.Annotations)
+			list = append(list, record)
+		}
 	}
-	current.Labels = labels(v.Cluster, nil)
-	current.Annotations = annotations(v.Cluster, current.Annotations)
-	return append(list, current)
+	return list
+}
+
+// firstRecord is that of a new cluster; nil while its data is not there.
+func (v *view) firstRecord() *corev1.ConfigMap {
+	from, waits := v.beginning()
+	if waits != "" {
+		return nil
+	}
+	record := newRecord(v.Cluster, 1, 0, v.replicas)
+	originate(record, from)
+	return record
 }
 
 // advance is the observed record with what has become known since.
 func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
-	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion} {
+	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion, AnnotationPhase, AnnotationSurvivor} {
 		if value := old.Annotations[key]; value != "" {
 			ann[key] = value
 		}
@@ -153,7 +182,7 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 
 // relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
 func (v *view) relicRecord() *corev1.ConfigMap {
-	record := newRecord(v.Cluster, v.replicas)
+	record := v.lostRecord()
 	record.Annotations[AnnotationStartsOn] = startsOnNothing
 	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
 	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
@@ -161,6 +190,23 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	if id := v.Cluster.Status.ClusterID; id != "" {
 		record.Annotations[AnnotationClusterID] = id
 	}
+	return record
+}
+
+// lostRecord is a record of the epoch that the status tells of. Its members have the numbers above all that are in quarantine.
+func (v *view) lostRecord() *corev1.ConfigMap {
+	n, first := max(int(v.Cluster.Status.Epoch), 1), 0
+	if n == 1 {
+		return newRecord(v.Cluster, 1, 0, v.replicas)
+	}
+	for name, claim := range v.all.Claims {
+		member, _ := standsOn(v.Cluster.Name, name)
+		if i, ours := ordinal(v.Cluster.Name, member); ours && claim.Annotations[AnnotationEpoch] != "" {
+			first = max(first, i+1)
+		}
+	}
+	record := newRecord(v.Cluster, n, first, v.replicas)
+	record.Data[EpochKeyFirst] = strconv.Itoa(first)
 	return record
 }
 
@@ -224,7 +270,17 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 	if v.hostPath() {
 		pod.Annotations[AnnotationInitialCluster] = v.epoch.record.Data[EpochKeyInitialCluster]
 	}
+	v.fill(pod)
+	v.await(pod)
 	return pod
+}
+
+// heirs are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
+func (v *view) heirs() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
+	if v.epoch.source == SourceSurvivor && v.epoch.survivor == "" {
+		return v.keptClaims(v.names), v.keptPods(v.names)
+	}
+	return v.claimsAndPods(&verdict{})
 }
 
 // ---- blind
@@ -364,6 +420,8 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	if v.hostPath() {
 		v.onNode(pod)
 	}
+	prepare := prepareOf(pod)
+	prepare.Env = append(prepare.Env, ofEpoch(v.epoch.record.Name))
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
@@ -405,6 +463,9 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if v.epoch == nil {
 		return &pod
 	}
+	if awaits(old) && v.epoch.began() {
+		pod.Annotations[AnnotationBegins] = "yes"
+	}
 	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
 		pod.Annotations[AnnotationSpared] = since
 	}
@@ -422,11 +483,18 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 func (v *view) strangePods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := ordinal(v.Cluster.Name, name); !ours {
+		if _, ours := ordinal(v.Cluster.Name, name); !ours && !v.surveys(name) {
 			pods = append(pods, kept(v.Cluster, v.Children.Pods[name]))
 		}
 	}
 	return pods
+}
+
+// surveys reports whether the pod of this name looks at a member's volumes.
+func (v *view) surveys(name string) bool {
+	of, is := strings.CutSuffix(name, surveySuffix)
+	_, ours := ordinal(v.Cluster.Name, of)
+	return is && ours
 }
 
 func (v *view) keptClaims(names []string) []*corev1.PersistentVolumeClaim {

@@ -269,7 +269,7 @@ func TestBlindBringsPodsBack(t *testing.T) {
 func TestMemoryPodsAreHeldBackUntilRecorded(t *testing.T) {
 	o := fresh(3)
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
-	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 3)
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1, 0, 3)
 	d := Decide(o)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {

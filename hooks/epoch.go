@@ -20,6 +20,10 @@ import (
 type epoch struct {
 	n       int
 	initial map[string]string // name -> peer URL of the initial members
+	origin
+	succession
+	// first is the lowest number of its members: those below it were members of earlier epochs.
+	first int
 	// startsOn holds, by member, the UID of the claim (or memory pod), or the name of the node, that it may start on with an empty data directory. It is
 	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not founded yet.
 	startsOn map[string]types.UID
@@ -36,23 +40,78 @@ type epoch struct {
 	record      *corev1.ConfigMap
 }
 
+// origin is where an epoch's data comes from, as its record says once and for all.
+type origin struct {
+	source string // SourceEmpty and its like
+	// restore is the ID of spec.restore that the epoch answers; empty for none.
+	restore string
+	// snapshot that the initial members restore; nil for none.
+	snapshot *resolved
+	// survivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
+	survivorsOf int
+}
+
+// succession is how far an epoch has come in taking over from the one before.
+type succession struct {
+	after int    // the epoch that it takes over from; 0 for the first
+	phase string // phaseStaging and its like
+	// survivor is the member whose volume was chosen; empty for none yet. evidence says why.
+	survivor, evidence string
+}
+
+// The phases of a succession. An epoch begins, for good, when the one before can't acknowledge anything any more.
+const (
+	phaseStaging  = ""         // its members' data is made ready, beside the epoch before
+	phaseStopping = "stopping" // the epoch before is stopped
+	phaseBegan    = "began"
+)
+
+// began reports whether the epoch's members may run.
+func (s succession) began() bool { return s.after == 0 || s.phase == phaseBegan }
+
 // startsOnNothing marks a founded epoch in which nobody may start empty.
 const startsOnNothing = "none"
 
-// readEpoch reads the newest epoch record among the observed ConfigMaps; nil when there is none.
-func readEpoch(o Observation) *epoch {
-	var newest *epoch
+// epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have begun or are to take
+// over, the newest counts: the others are leftovers.
+func epochs(o Observation) (current, heir *epoch) {
 	for name, cm := range o.Children.ConfigMaps {
 		n, ok := ordinal(o.Cluster.Name+"-epoch", name)
-		if ok && cm.Data[EpochKeyToken] != "" && (newest == nil || n > newest.n) {
-			newest = parseEpoch(n, cm)
+		if !ok || cm.Data[EpochKeyToken] == "" {
+			continue
+		}
+		if e := parseEpoch(n, cm); e.began() {
+			current = newer(current, e)
+		} else {
+			heir = newer(heir, e)
 		}
 	}
-	return newest
+	if heir != nil && current != nil && heir.n < current.n {
+		heir = nil
+	}
+	if current == nil && heir != nil {
+		current = heir.predecessor()
+	}
+	return current, heir
+}
+
+func newer(a, b *epoch) *epoch {
+	if a == nil || b.n > a.n {
+		return b
+	}
+	return a
+}
+
+// predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are stopped for good: no
+// pod can be made for it any more.
+func (e *epoch) predecessor() *epoch {
+	return &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
+		startsOn: map[string]types.UID{}, succession: succession{phase: phaseBegan}}
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: readRestart(cm.Annotations[AnnotationRenewing]), oldLog: readOldLog(cm.Annotations[AnnotationOldLog])}
+	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm), markIn(cm.Data[EpochKeyFirst])
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
 	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")
@@ -90,24 +149,24 @@ func (e *epoch) initialNames() []string {
 	return slices.SortedFunc(maps.Keys(e.initial), byOrdinal)
 }
 
-// newRecord is the record of a first epoch with members 0 to size-1.
-func newRecord(c *v1alpha1.EtcdCluster, size int) *corev1.ConfigMap {
+// newRecord is the record of an epoch whose initial members have the numbers from first on.
+func newRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
 	members := map[string]string{}
-	for n := range size {
-		name := MemberName(c.Name, n)
+	for i := range size {
+		name := MemberName(c.Name, first+i)
 		members[name] = PeerURL(c, name)
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: EpochName(c.Name, 1),
+			Name: EpochName(c.Name, n),
 			Annotations: map[string]string{
-				AnnotationNextMember: strconv.Itoa(size),
+				AnnotationNextMember: strconv.Itoa(first + size),
 				AnnotationVersion:    c.Spec.Version,
 			},
 		},
 		Data: map[string]string{
 			EpochKeySource:         SourceEmpty,
-			EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, 1),
+			EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
 			EpochKeyInitialCluster: formatPairs(members, "="),
 		},
 		Immutable: new(true),

@@ -124,7 +124,7 @@ func FuzzFlags(f *testing.F) {
 		c.Spec.Options = v1alpha1.Options{
 			QuotaBackendBytes: optional(quota, 16<<20), SnapshotCount: optional(snapshots, 100),
 			MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
-			HeartbeatInterval: within(heartbeat, 10, 10000), ElectionTimeout: within(election, 50, 50000),
+			HeartbeatInterval: among(heartbeat, 10, 10000), ElectionTimeout: among(election, 50, 50000),
 			AutoCompaction: v1alpha1.AutoCompaction{
 				Mode:      []v1alpha1.AutoCompactionMode{"", v1alpha1.CompactPeriodic, v1alpha1.CompactRevision, v1alpha1.CompactOff}[mode%4],
 				Retention: retention[:min(len(retention), 32)],
@@ -156,7 +156,7 @@ func optional(value, minimum int64) *int64 {
 }
 
 // within is 0 for unset, else between the schema's bounds.
-func within(value, low, high int32) int32 {
+func among(value, low, high int32) int32 {
 	if value == 0 {
 		return 0
 	}

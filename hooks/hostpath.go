@@ -193,7 +193,11 @@ func (v *view) allot(members []string) map[string]types.UID {
 
 // mayNotBegin reports whether the cluster has run, by what the status says: then nobody begins on an old view of the record, on whose nodes
 // former members had directories. It only ever forbids.
-func (v *view) mayNotBegin() bool { return v.hostPath() && v.Cluster.Status.ClusterID != "" }
+func (v *view) mayNotBegin() bool {
+	s := &v.Cluster.Status
+	before := s.Epoch > 0 && s.Epoch < int64(v.epoch.n) // it tells of an epoch before
+	return v.hostPath() && s.ClusterID != "" && !before
+}
 
 // foundOnNodes says what becomes of an epoch whose members have no nodes yet.
 func (v *view) foundOnNodes() *verdict {

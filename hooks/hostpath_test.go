@@ -37,7 +37,7 @@ func podIn(d Decision, name string) *corev1.Pod { return (&judgement{d: d}).pod(
 func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
 	o := fresh(3)
 	on(&o, "a", "b", "c", "d")
-	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 3)
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1, 0, 3)
 	d := Decide(o)
 	assert.Equal(t, "Found", d.Because.Rule)
 	assert.Empty(t, d.Children.Pods)

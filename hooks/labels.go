@@ -69,6 +69,16 @@ const (
 	LabelSnapshot = domain + "snapshot"
 	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = domain + "schedule"
+	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see succession in epoch.go.
+	AnnotationPhase = domain + "phase"
+	// AnnotationSurvivor is, on the record of an epoch, whose volume was chosen to seed it, and why: "demo-1: term 3, index 1203; ...".
+	AnnotationSurvivor = domain + "survivor"
+	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
+	AnnotationBegins = domain + "begins"
+	// AnnotationEpoch is, on a claim that an epoch has left behind, the number of that.
+	AnnotationEpoch = domain + "epoch"
+	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss of epoch 1.
+	AnnotationRecover = domain + "recover"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )
@@ -118,7 +128,24 @@ const (
 	EpochKeySource         = "source"
 	EpochKeyToken          = "token"
 	EpochKeyInitialCluster = "initial-cluster"
+	// EpochKeyFirst is the lowest number of the epoch's members, EpochKeyFormerFirst that of the epoch before, EpochKeyAfter its number.
+	EpochKeyFirst       = "first-member"
+	EpochKeyFormerFirst = "former-first-member"
+	EpochKeyAfter       = "after"
+	// EpochKeyRestore is the ID of spec.restore that the epoch answers.
+	EpochKeyRestore = "restore"
+	// EpochKeySnapshot is the snapshot that its initial members restore, as JSON.
+	EpochKeySnapshot = "snapshot"
+	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
+	EpochKeySurvivorsOf = "survivors-of"
 )
 
-// SourceEmpty is the source of an epoch that begins without data.
-const SourceEmpty = "Empty"
+// The sources of epochs.
+const (
+	// SourceEmpty begins without data.
+	SourceEmpty = "Empty"
+	// SourceSnapshot begins with a snapshot that all initial members restore.
+	SourceSnapshot = "Snapshot"
+	// SourceSurvivor begins with what the data directory of a member of an earlier epoch holds.
+	SourceSurvivor = "Survivor"
+)

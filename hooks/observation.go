@@ -61,6 +61,8 @@ type Children struct {
 // Related are the observed objects that are somebody else's, by name: see [RelatedSelector].
 type Related struct {
 	Secrets map[string]*Secret
+	// Snapshots are those that carry the cluster's label, and those that its spec names.
+	Snapshots map[string]*v1alpha1.EtcdSnapshot
 }
 
 // Membership is etcd's member list, read linearizably.

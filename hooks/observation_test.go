@@ -60,7 +60,7 @@ func serve(n int) Observation {
 }
 
 func observeRecord(o *Observation, n int) {
-	record := newRecord(o.Cluster, n)
+	record := newRecord(o.Cluster, 1, 0, n)
 	record.UID = "uid-record"
 	uids := map[string]types.UID{}
 	for i := range n {

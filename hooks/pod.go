@@ -22,6 +22,7 @@ const (
 	foundingGate       = domain + "founding"
 	volumeData         = "data"
 	volumeState        = "state"
+	stateMount         = "/var/run/quorate"
 	volumeCertificates = "certificates"
 	defaultEtcdRepo    = "gcr.io/etcd-development/etcd"
 )
@@ -61,27 +62,32 @@ func podSpec(o Observation, name, version string, volume resource.Quantity, peer
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
-		SecurityContext: &corev1.PodSecurityContext{
-			RunAsNonRoot:        new(true),
-			RunAsUser:           new(int64(userID)),
-			RunAsGroup:          new(int64(userID)),
-			FSGroup:             new(int64(userID)),
-			FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		ImagePullSecrets:          s.Image.PullSecrets,
-		Affinity:                  affinity(o.Cluster),
-		NodeSelector:              s.NodeSelector,
-		Tolerations:               s.Tolerations,
-		TopologySpreadConstraints: spread(o.Cluster),
-		PriorityClassName:         s.PriorityClassName,
-		InitContainers:            []corev1.Container{prepareContainer(o)},
-		Containers:                []corev1.Container{etcdContainer(o.Cluster, name, version, volume, peersTLS)},
+		SecurityContext:               podSecurity(),
+		ImagePullSecrets:              s.Image.PullSecrets,
+		Affinity:                      affinity(o.Cluster),
+		NodeSelector:                  s.NodeSelector,
+		Tolerations:                   s.Tolerations,
+		TopologySpreadConstraints:     spread(o.Cluster),
+		PriorityClassName:             s.PriorityClassName,
+		InitContainers:                []corev1.Container{prepareContainer(o)},
+		Containers:                    []corev1.Container{etcdContainer(o.Cluster, name, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(s, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}, certificateVolume(o.Cluster)...),
+	}
+}
+
+// podSecurity lets a pod read and write the members' volumes, as nobody who is root.
+func podSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:        new(true),
+		RunAsUser:           new(int64(userID)),
+		RunAsGroup:          new(int64(userID)),
+		FSGroup:             new(int64(userID)),
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 
@@ -131,7 +137,7 @@ func prepareContainer(o Observation) corev1.Container {
 		}},
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: volumeData, MountPath: "/var/lib/etcd"},
-			{Name: volumeState, MountPath: "/var/run/quorate"},
+			{Name: volumeState, MountPath: stateMount},
 		},
 	}
 }

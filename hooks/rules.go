@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -37,6 +39,11 @@ type verdict struct {
 	snapshotted bool
 	// run is what the status is to say of a run of defragmentation; nil leaves it.
 	run *v1alpha1.DefragmentationStatus
+	// heir is the record of the next epoch, to be made; phase and survivor are what its record is to say from now on; forsake has it and
+	// all that was made for it taken down. See succession.go.
+	heir            *corev1.ConfigMap
+	phase, survivor string
+	forsake         bool
 	// settled is true when there is nothing left to do.
 	settled bool
 	resync  time.Duration
@@ -59,9 +66,12 @@ var Rules = []Rule{
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
 	{"Pause", "replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted stays.", pause},
 	{"Certify", "No pod is made, and no member changed, before the certificates that pods name are there and in order (S19).", certify},
+	{"Succeed", "The next epoch takes over from this one in moves that are written on its record: its members' data is made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", succeed},
 	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID, and on HostPath their nodes are; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
+	{"Recover", "With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum},
+	{"Restore", "A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).", restore},
 	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},
 	{"Reschedule", "Before the first quorum, a pod that no node has taken and that was made from an outdated template is made anew, one at a time.", reschedule},
 	{"Start", "The initial members start together; nothing else happens before they first have quorum.", start},

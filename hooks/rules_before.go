@@ -42,7 +42,15 @@ func record(v *view) *verdict {
 	if v.relics() {
 		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: patience}
 	}
-	return &verdict{message: fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member")), resync: patience}
+	from, waits := v.beginning()
+	if waits != "" {
+		return &verdict{message: "waiting for the data to begin with: " + waits, resync: patience}
+	}
+	message := fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member"))
+	if from.source != SourceEmpty {
+		message += ", which begins with " + v.wordsFor(from)
+	}
+	return &verdict{message: message, resync: patience}
 }
 
 // relics reports whether the cluster has run before, by anything that we can see.
@@ -122,6 +130,11 @@ func start(v *view) *verdict {
 	if len(v.epoch.startsOn) == 0 {
 		return &verdict{message: "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md", resync: patience}
 	}
+	for _, name := range v.epoch.initialNames() {
+		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
+			return &verdict{message: fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error), resync: patience}
+		}
+	}
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
 }
 
@@ -129,20 +142,22 @@ func quorumLost(v *view) *verdict {
 	if v.Etcd != nil {
 		return nil
 	}
-	known := v.knownVoters()
-	lost := filter(known, func(name string) bool { return !v.hasData(name) })
-	if len(known) == 0 || len(known)-len(lost) >= quorum(len(known)) {
+	lost := v.quorumIsLost()
+	if len(lost) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew: see QuorumLost in docs/failure-modes.md",
-		strings.Join(lost, ", ")), resync: patience}
+	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew", strings.Join(lost, ", "))
+	if policy := v.suggested(); v.epoch.quorate() && policy != "" {
+		message += "; " + string(policy) + " is possible: " + v.byHand(policy)
+	}
+	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", resync: patience}
 }
 
 // knownVoters are the voters as last known, for words only: no decision follows from them.
 func (v *view) knownVoters() []string {
 	var known []string
 	for _, m := range v.Cluster.Status.Members {
-		if _, ours := ordinal(v.Cluster.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+		if n, ours := ordinal(v.Cluster.Name, m.Name); ours && n >= v.epoch.first && m.Role == v1alpha1.Voter {
 			known = append(known, m.Name)
 		}
 	}

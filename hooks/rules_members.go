@@ -335,6 +335,9 @@ func grow(v *view) *verdict {
 	if said := v.restsBefore(why); said != nil {
 		return said
 	}
+	if v.heir != nil {
+		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), resync: patience}
+	}
 	if v.crowded() {
 		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", resync: patience}
 	}

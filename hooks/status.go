@@ -26,6 +26,9 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 		Members:            members(v),
 	}
 	if v.epoch != nil {
+		if old.Epoch != int64(v.epoch.n) {
+			s.ClusterID = "" // that of an epoch before
+		}
 		s.Epoch, s.Version = int64(v.epoch.n), v.epoch.version
 		if v.epoch.quorate() {
 			s.ClusterID = hex(v.epoch.clusterID)
@@ -140,6 +143,11 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 	set(v1alpha1.Secured, secured, reason, message)
 	reason, message, authorized := authorization(v, auth)
 	set(v1alpha1.Authorized, authorized, reason, message)
+	if reason, message, is, shown := restored(v); shown {
+		set(v1alpha1.Restored, is, reason, message)
+	} else {
+		meta.RemoveStatusCondition(&list, v1alpha1.Restored)
+	}
 	if a := advice(v); a != "" {
 		set(v1alpha1.Advised, true, "SpecAdvice", a)
 	} else {

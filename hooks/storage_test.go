@@ -308,7 +308,7 @@ func bare(o Observation, name string) *corev1.Pod {
 func TestFoundingWaitsForBothClaims(t *testing.T) {
 	o := fresh(1)
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("2Gi"), StorageClassName: new("fast")}
-	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1)
+	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1, 0, 1)
 	d := Decide(o)
 	require.Len(t, d.Children.Claims, 2)
 	wal := d.Children.Claims[1]

@@ -22,16 +22,22 @@ import (
 //
 // It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the model.
 func Verify(o Observation, d Decision) error {
-	j := judgement{v: newView(o), o: o, d: d}
+	v := newView(o)
+	j := judgement{v: v, o: o, d: d}
 	if validate(&o.Cluster.Spec) != nil || o.Cluster.Spec.Suspend {
 		j.nothingChanges()
 		return errors.Join(j.broken...)
 	}
+	j.succession()
+	j.o.Children, j.d.Children = v.Children, j.inEpoch(v)
 	j.step()
+	j.secrets()
+	if v.ending() {
+		return errors.Join(j.broken...)
+	}
 	j.claims()
 	j.pods()
 	j.record()
-	j.secrets()
 	return errors.Join(j.broken...)
 }
 
@@ -611,7 +617,7 @@ func (j *judgement) newPodOnNode(pod *corev1.Pod) {
 
 // record checks the epoch record and what every answer must hold.
 func (j *judgement) record() {
-	if old := j.v.epoch; old != nil {
+	if old := j.v.epoch; old != nil && !j.stopped() {
 		i := slices.IndexFunc(j.d.Children.ConfigMaps, func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
 		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
 		if i >= 0 {
@@ -621,7 +627,7 @@ func (j *judgement) record() {
 			j.startsOn(old, now)
 			j.version(old, now)
 		}
-	} else {
+	} else if old == nil {
 		for _, cm := range j.d.Children.ConfigMaps {
 			_, read := ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
 			bootstraps := read && cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""

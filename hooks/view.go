@@ -14,9 +14,13 @@ import (
 
 // view is an observation put together: what the rules look at.
 type view struct {
-	Observation
-	replicas int
-	epoch    *epoch
+	Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
+	replicas    int
+	epoch       *epoch
+	// heir is the epoch that is to take over, seen alike; nil for none.
+	heir *view
+	// all are the pods and claims of every epoch.
+	all Children
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
 	members []*member
 	voters  []*member // those of members that vote
@@ -47,7 +51,21 @@ type member struct {
 }
 
 func newView(o Observation) *view {
-	v := &view{Observation: o, replicas: replicas(o.Cluster), epoch: readEpoch(o)}
+	current, heir := epochs(o)
+	if heir == nil {
+		return viewOf(o, current, mostMembers)
+	}
+	v := viewOf(o, current, heir.first)
+	o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
+	v.heir = viewOf(o, heir, mostMembers)
+	return v
+}
+
+// viewOf is what there is of one epoch, whose members' numbers are below the given one.
+func viewOf(o Observation, e *epoch, below int) *view {
+	v := &view{Observation: o, replicas: replicas(o.Cluster), epoch: e, all: o.Children}
+	v.Children = within(o, e, below)
+	o = v.Observation
 	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
 		v.foreign, v.Etcd = true, nil
 	}
@@ -136,6 +154,9 @@ func (v *view) next() int {
 	// A copy of the mark, for the day that somebody deletes the record.
 	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
 		n = max(n, markIn(peers.Annotations[AnnotationNextMember]))
+	}
+	if v.heir != nil {
+		n = max(n, v.heir.next())
 	}
 	for _, name := range v.names {
 		if i, _ := ordinal(v.Cluster.Name, name); i >= n {
@@ -294,9 +315,15 @@ func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 func Endpoints(o Observation) []Endpoint {
 	var list []Endpoint
 	var cluster uint64
-	if e := readEpoch(o); e != nil {
-		cluster = e.clusterID
+	current, heir := epochs(o)
+	if current != nil {
+		cluster = current.clusterID
 	}
+	below := mostMembers
+	if heir != nil {
+		below = heir.first
+	}
+	o.Children = within(o, current, below)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), byOrdinal) {
 		pod := o.Children.Pods[name]
 		_, ours := ordinal(o.Cluster.Name, name)

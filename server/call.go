@@ -116,14 +116,14 @@ func (s *Server) finalize(c *gin.Context) {
 	reply(c, body)
 }
 
-// customize answers the hook customize: which Secrets matter, besides the children.
+// customize answers the hook customize: which Secrets and snapshots matter, besides the children.
 func (s *Server) customize(c *gin.Context) {
 	cluster, err := decodeAsked(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	if err != nil {
 		s.refuse(c, err)
 		return
 	}
-	body, err := encodeRelated(hooks.RelatedSelector(cluster))
+	body, err := encodeRelated(cluster)
 	if err != nil {
 		s.refuse(c, err)
 		return

@@ -36,6 +36,8 @@ const (
 	groupPolicies   = "NetworkPolicy.networking.k8s.io/v1"
 	// groupCertificates is there only where the CompositeController has a rule for it.
 	groupCertificates = "Certificate.cert-manager.io/v1"
+	// groupSnapshots are related to a cluster.
+	groupSnapshots = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
 )
 
 // requiredGroups are there in every call, be they empty.
@@ -51,6 +53,7 @@ type request struct {
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer (children) and
 	// to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
+	snapshots        []*v1alpha1.EtcdSnapshot // related, of whatever namespace
 }
 
 // password is what is under a key of a Secret. The error says what is wrong with it and not what it is.
@@ -143,14 +146,26 @@ func decodeAsked(body io.Reader) (*v1alpha1.EtcdCluster, error) {
 	return r.Cluster, nil
 }
 
-// encodeRelated answers the hook customize: which Secrets to send besides the children.
-func encodeRelated(secrets metav1.LabelSelector) ([]byte, error) {
-	type rule struct {
-		APIVersion    string               `json:"apiVersion"`
-		Resource      string               `json:"resource"`
-		LabelSelector metav1.LabelSelector `json:"labelSelector"`
+// relatedRule is one of the answer to the hook customize: objects by label, or by name in the parent's namespace; all of the namespace
+// without either.
+type relatedRule struct {
+	APIVersion    string                `json:"apiVersion"`
+	Resource      string                `json:"resource"`
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	Names         []string              `json:"names,omitempty"`
+}
+
+// encodeRelated answers the hook customize of an EtcdCluster: which objects to send besides the children.
+func encodeRelated(c *v1alpha1.EtcdCluster) ([]byte, error) {
+	snapshots := metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
+	rules := []relatedRule{
+		{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))},
+		{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", LabelSelector: &snapshots},
 	}
-	return json.Marshal(map[string]any{"relatedResources": []rule{{"v1", "secrets", secrets}}})
+	if names := hooks.SnapshotsNamed(c); len(names) > 0 {
+		rules = append(rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names})
+	}
+	return json.Marshal(map[string]any{"relatedResources": rules})
 }
 
 // check finds what is missing in a request, and children that are not the parent's.
@@ -172,6 +187,15 @@ func (r *request) check() error {
 		}
 	}
 	ns := r.Cluster.Namespace
+	for _, s := range r.snapshots {
+		if s.Namespace != ns {
+			continue
+		}
+		if r.Related.Snapshots == nil {
+			r.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+		}
+		r.Related.Snapshots[s.Name] = s
+	}
 	return cmp.Or(sameNamespace(groupPods, ns, c.Pods), sameNamespace(groupClaims, ns, c.Claims),
 		sameNamespace(groupConfigMaps, ns, c.ConfigMaps), sameNamespace(groupServices, ns, c.Services),
 		sameNamespace(groupBudgets, ns, c.Budgets), sameNamespace(groupSecrets, ns, c.Secrets),
@@ -243,15 +267,33 @@ func decodeChildren(in *jsontext.Decoder, r *request) error {
 	})
 }
 
-// decodeRelated reads the Secrets among the related objects; Metacontroller sends what the hook customize asked for.
+// decodeRelated reads the related objects; Metacontroller sends what the hook customize asked for.
 func decodeRelated(in *jsontext.Decoder, r *request) error {
 	return object(in, "related", func(key string) error {
-		if key != groupSecrets {
-			return value(in, key, &skipped{})
+		where := fmt.Sprintf("related[%q]", key)
+		switch key {
+		case groupSecrets:
+			r.related = map[string]map[string][]byte{}
+			return decodeSecrets(in, where, &r.Related.Secrets, r.related)
+		case groupSnapshots:
+			return object(in, where, func(key string) error { return decodeSnapshot(in, fmt.Sprintf("%s[%q]", where, key), r) })
 		}
-		r.related = map[string]map[string][]byte{}
-		return decodeSecrets(in, fmt.Sprintf("related[%q]", key), &r.Related.Secrets, r.related)
+		return value(in, key, &skipped{})
 	})
+}
+
+// decodeSnapshot reads one related EtcdSnapshot. Metacontroller 1.5.20 sends those of all namespaces when they are asked for by name; check
+// leaves only those of the parent's.
+func decodeSnapshot(in *jsontext.Decoder, where string, r *request) error {
+	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
+	if err := value(in, where, &w); err != nil {
+		return err
+	}
+	if err := identified(where, &w.TypeMeta, &w.Metadata.ObjectMeta, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot); err != nil {
+		return err
+	}
+	r.snapshots = append(r.snapshots, &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status})
+	return nil
 }
 
 // decodeSecrets reads Secrets: what is public about them into *all, the rest into data.

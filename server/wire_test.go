@@ -180,7 +180,8 @@ func TestCustomizeAndFinalize(t *testing.T) {
 	s.finalizeFn = func(o hooks.Observation) (hooks.Desired, bool) { return hooks.Desired{}, len(o.Children.Pods) == 0 }
 	h := s.Handler()
 	require.JSONEq(t, `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"},
-		"matchExpressions":[{"key":"controller-uid","operator":"DoesNotExist"}]}}]}`, post(h, "/customize", steady(t)).Body.String())
+		"matchExpressions":[{"key":"controller-uid","operator":"DoesNotExist"}]}},
+		{"apiVersion":"etcd.quorate.dev/v1alpha1","resource":"etcdsnapshots","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"}}}]}`, post(h, "/customize", steady(t)).Body.String())
 
 	deleting := func(children bool) []byte {
 		return edited(t, func(r map[string]any) {

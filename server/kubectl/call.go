@@ -48,6 +48,12 @@ const (
 	certificateGroup = "Certificate.cert-manager.io/v1"
 )
 
+// The snapshots that the hook is shown besides.
+const (
+	snapshots     = "etcdsnapshots.etcd.quorate.dev"
+	snapshotGroup = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
+)
+
 // callFor is the call about this cluster, with what people should know about it.
 func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
@@ -68,7 +74,30 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector), "-o", "json"); err != nil {
 		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
 	}
-	return body, notes, body.Related.add(out, func(*metav1.ObjectMeta) bool { return true })
+	all := func(*metav1.ObjectMeta) bool { return true }
+	if err := body.Related.add(out, all); err != nil {
+		return nil, nil, err
+	}
+	return body, notes, a.addSnapshots(ctx, c, body, all)
+}
+
+// addSnapshots puts in the EtcdSnapshots that the hook is shown: those of the cluster, and those that its spec names.
+func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
+	body.Related[snapshotGroup] = map[string]json.RawMessage{}
+	which := [][]string{{"-l", hooks.LabelCluster + "=" + c.Name}}
+	for _, name := range hooks.SnapshotsNamed(c.EtcdCluster) {
+		which = append(which, []string{"--field-selector=metadata.name=" + name})
+	}
+	for _, chosen := range which {
+		out, err := a.kube.run(ctx, append([]string{"get", snapshots, "-n", c.Namespace, "-o", "json"}, chosen...)...)
+		if err != nil {
+			return fmt.Errorf("the EtcdSnapshots of EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
+		}
+		if err := body.Related.add(out, all); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or because it

@@ -47,14 +47,17 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
+	// also: edit restore=id from=s1 | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m | keep-volumes=1h; and for a new cluster bootstrap=s1
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
-	"delete": (*story).delete, // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
-	"claim":  (*story).claim,  // claim grow=demo-1 size=3Gi: kubectl edit
-	"secret": (*story).secret, // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
-	"status": (*story).status, // status wipe
-	"fence":  (*story).fence,  // fence member=demo-1,demo-2 | fence: kubectl annotate
-	"write":  (*story).write,  // write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a person compacts
-	"defrag": (*story).defrag, // defrag now=1: kubectl annotate
+	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
+	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit
+	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
+	"status":   (*story).status,    // status wipe
+	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
+	"snapshot": (*story).snapshot,  // snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an EtcdSnapshot tells of it
+	"recover":  (*story).recoverBy, // recover by=FromSurvivor:1: kubectl annotate
+	"write":    (*story).write,     // write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a person compacts
+	"defrag":   (*story).defrag,    // defrag now=1: kubectl annotate
 
 	// what happens
 	"kill":    fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
@@ -200,6 +203,7 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 		spec.Options.SnapshotCount = new(int64(a.number("snapshot-count", 0)))
 	}
 	changeStorage(&spec.Storage, a)
+	changeEpoch(spec, a)
 	if a.has("priority-class") {
 		spec.PriorityClassName = a["priority-class"]
 	}
@@ -237,6 +241,42 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 	if a.has("migration") {
 		storage.Migration = v1alpha1.StorageMigration(a["migration"])
 	}
+}
+
+func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
+	if a.has("bootstrap") {
+		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Name: a["bootstrap"]}}
+	}
+	if a.has("restore") {
+		spec.Restore = &v1alpha1.Restore{ID: a["restore"]}
+		switch {
+		case a["restore"] == "none":
+			spec.Restore = nil
+		case a.has("epoch"):
+			spec.Restore.Epoch = new(int64(a.number("epoch", 1)))
+		default:
+			spec.Restore.Snapshot = &v1alpha1.SnapshotSource{Name: a["from"]}
+		}
+	}
+	if a.has("recovery") {
+		spec.Recovery.QuorumLoss = v1alpha1.QuorumLoss(a["recovery"])
+	}
+	if a.has("wait") {
+		spec.Recovery.After.Duration = duration(a["wait"])
+	}
+	if a.has("keep-volumes") {
+		spec.Recovery.KeepVolumesFor = &metav1.Duration{Duration: duration(a["keep-volumes"])}
+	}
+}
+
+func (s *story) snapshot(a args) string {
+	s.w.TakeSnapshot(a["name"], a["url"], a["flaw"])
+	return ""
+}
+
+func (s *story) recoverBy(a args) string {
+	s.w.Annotate(hooks.AnnotationRecover, a["by"])
+	return ""
 }
 
 func (s *story) claim(a args) string {

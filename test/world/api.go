@@ -34,6 +34,7 @@ const (
 	BudgetKind    Kind = "budget"
 	PolicyKind    Kind = "networkpolicy"
 	SecretKind    Kind = "secret"
+	SnapshotKind  Kind = "snapshot"
 )
 
 // Key of an object.
@@ -331,6 +332,9 @@ func copyOf(o metav1.Object) metav1.Object {
 		c := *t
 		return &c
 	case *hooks.Secret:
+		c := *t
+		return &c
+	case *v1alpha1.EtcdSnapshot:
 		c := *t
 		return &c
 	}

@@ -56,6 +56,8 @@ type Cluster struct {
 	Alarms    []hooks.Alarm
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
+	// Epoch that it is, by its token.
+	Epoch int
 }
 
 // Dir is a data directory. One that is not there is empty.
@@ -220,6 +222,7 @@ func (w *World) TickEtcd() {
 		w.publish(id)
 		w.agree(id)
 	}
+	w.onlyOneServes()
 }
 
 // expel stops members that learn that they have been removed.
@@ -431,16 +434,7 @@ func (w *World) begin(pod *corev1.Pod) (Dir, error) {
 
 // bootstrap makes a cluster of its own: all that are told the same list and token make the same one.
 func (w *World) bootstrap(initial map[string]string, peer, token string, files Files) (Dir, error) {
-	c := Cluster{Commit: uint64(len(initial))}
-	var ids []string
-	for _, name := range slices.Sorted(maps.Keys(initial)) {
-		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}
-		c.Members = append(c.Members, m)
-		ids = append(ids, fmt.Sprint(m.ID))
-	}
-	slices.SortFunc(c.Members, func(a, b hooks.Member) int { return strings.Compare(a.Name, b.Name) })
-	c.ID = id(ids...)
-	self := id(plain(peer), token)
+	c, self := w.formed(initial, peer, token)
 	if known, exists := w.Etcd.Clusters[c.ID]; exists {
 		if m, listed := known.member(self); listed && m.Started() && w.anyPeer(known, self, files) {
 			return Dir{}, fmt.Errorf("member %x has already been bootstrapped", self)
@@ -449,6 +443,20 @@ func (w *World) bootstrap(initial map[string]string, peer, token string, files F
 		w.store(c)
 	}
 	return Dir{Cluster: c.ID, Member: self, Index: uint64(len(initial))}, nil
+}
+
+// formed is the cluster that members form who are told the same list and token, and which of them has this URL.
+func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
+	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token)}
+	var ids []string
+	for _, name := range slices.Sorted(maps.Keys(initial)) {
+		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}
+		c.Members = append(c.Members, m)
+		ids = append(ids, fmt.Sprint(m.ID))
+	}
+	slices.SortFunc(c.Members, func(a, b hooks.Member) int { return strings.Compare(a.Name, b.Name) })
+	c.ID = id(ids...)
+	return c, id(plain(peer), token)
 }
 
 // join asks the peers that it was told for the cluster, and insists that the list is the one that it was told.
@@ -487,8 +495,12 @@ func (w *World) anyPeer(c Cluster, self uint64, files Files) bool {
 
 // env is the environment of the pod's etcd container.
 func (w *World) env(pod *corev1.Pod) (map[string]string, error) {
+	return w.envOf(pod.Spec.Containers[0].Env, pod)
+}
+
+func (w *World) envOf(list []corev1.EnvVar, pod *corev1.Pod) (map[string]string, error) {
 	env := map[string]string{}
-	for _, e := range pod.Spec.Containers[0].Env {
+	for _, e := range list {
 		env[e.Name] = e.Value
 		if e.ValueFrom == nil {
 			continue

@@ -31,8 +31,8 @@ func (w *World) kubelet(pod *corev1.Pod) {
 	case pod.Spec.NodeName != "" && (w.Lost[pod.Name] || w.Lost[pod.Spec.NodeName]):
 	case pod.DeletionTimestamp != nil:
 		w.drop(Key{PodKind, pod.Name})
-	case pod.Status.Phase == corev1.PodFailed:
-	case w.scheduled(pod):
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+	case w.scheduled(pod) && !w.survey(w.Pod(pod.Name)):
 		w.setStatus(pod.Name, w.run(w.Pod(pod.Name)))
 	}
 }
@@ -71,9 +71,10 @@ func (w *World) freeIP() string {
 
 // state is what the kubelet will report of the pod's containers.
 type state struct {
-	lacks   string // the Secret that it waits for, before anything runs
-	refused bool   // prepare found no data where there must be some
-	waiting string // why etcd does not run; empty when it does
+	lacks    string // the object that it waits for, before anything runs
+	unseeded string // why its data directory could not be filled, as the container reports it
+	refused  bool   // prepare found no data where there must be some
+	waiting  string // why etcd does not run; empty when it does
 }
 
 // run brings the pod's containers as far as they come: its files, prepare, the image, etcd.
@@ -86,7 +87,16 @@ func (w *World) run(pod *corev1.Pod) state {
 		return state{}
 	}
 	if lacks := w.mount(pod); lacks != "" {
-		return state{lacks: lacks, waiting: "PodInitializing"}
+		return state{lacks: "the Secret " + lacks, waiting: "PodInitializing"}
+	}
+	if over := w.overIn(pod); over != "" && !w.Prepared[pod.UID] {
+		return state{lacks: "the ConfigMap " + over, waiting: "PodInitializing"}
+	}
+	if why := w.seed(pod, place); why != "" {
+		return state{unseeded: why, waiting: "PodInitializing"}
+	}
+	if waitsAtGate(pod) {
+		return state{waiting: "PodInitializing"}
 	}
 	if !w.prepare(pod, place) {
 		return state{refused: true, waiting: "PodInitializing"}
@@ -136,7 +146,10 @@ func (w *World) setStatus(name string, s state) {
 		etcd := containerStatus(p.Status.ContainerStatuses, hooks.ContainerEtcd)
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
 		p.Status.Phase = corev1.PodPending
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(s)}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(p, s)}
+		if seed := seedStatus(p, s); seed != nil {
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, *seed)
+		}
 		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
 		switch s.waiting {
 		case "":
@@ -160,11 +173,15 @@ func (w *World) setStatus(name string, s state) {
 	})
 }
 
-func prepareStatus(of state) corev1.ContainerStatus {
+func prepareStatus(pod *corev1.Pod, of state) corev1.ContainerStatus {
 	s := corev1.ContainerStatus{Name: hooks.ContainerPrepare}
 	switch {
 	case of.lacks != "": // Kubernetes says so in an event
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing", Message: "waits for the Secret " + of.lacks}
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing", Message: "waits for " + of.lacks}
+	case of.unseeded != "":
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
+	case waitsAtGate(pod):
+		s.State.Running = &corev1.ContainerStateRunning{}
 	case of.refused:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: hooks.ExitDataLost}

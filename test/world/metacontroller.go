@@ -240,6 +240,12 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
 			r.Secrets[name] = o.(*hooks.Secret)
 		}
 	}
+	for name, o := range w.cached(SnapshotKind) {
+		if r.Snapshots == nil {
+			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+		}
+		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
+	}
 	return r
 }
 

@@ -21,6 +21,8 @@ type Oracle struct {
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
 	cluster uint64
+	// epoch is the number of that.
+	epoch int
 	// identities are the data directories in which member IDs were first used (S10).
 	identities map[uint64]string
 	// names are the member IDs that member names have had (S9).
@@ -45,7 +47,7 @@ func (o Oracle) clone() Oracle {
 
 // newCluster forgets the names of an earlier cluster object: a new one begins anew.
 func (o *Oracle) newCluster() {
-	o.cluster, o.orphaned = 0, false
+	o.cluster, o.epoch, o.orphaned = 0, 0, false
 	o.names = map[string]uint64{}
 }
 
@@ -87,11 +89,20 @@ func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
 
 // seeMembers looks at a cluster's agreed membership, whenever it changes.
 func (o *Oracle) seeMembers(w *World, c Cluster) {
-	if o.cluster == 0 {
-		o.cluster = c.ID
+	if o.cluster != 0 && c.Epoch > o.epoch && c.Leader == 0 { // its members are being made ready
 		for _, m := range c.Members {
 			o.learned[m.ID] = true
 		}
+		return
+	}
+	if o.cluster == 0 || c.Epoch > o.epoch {
+		o.cluster, o.epoch = c.ID, c.Epoch
+		for _, m := range c.Members {
+			o.learned[m.ID] = true
+		}
+	}
+	if c.Epoch < o.epoch && o.learned[c.Members[0].ID] {
+		return // that of an epoch before
 	}
 	if o.cluster != c.ID {
 		w.violate("S8", "a second cluster %x has formed beside %x", c.ID, o.cluster)
@@ -194,7 +205,7 @@ func (w *World) health() health {
 
 // afterDeletes looks at what deletions of ours, or new images, have done to the quorum. A pause is asked for, and so is the end.
 func (o *Oracle) afterDeletes(w *World, c *Call, before health) {
-	asked := c.Finalizing || c.parent.Spec.Replicas != nil && *c.parent.Spec.Replicas == 0
+	asked := c.Finalizing || w.stops() || c.parent.Spec.Replicas != nil && *c.parent.Spec.Replicas == 0
 	if after := w.health(); !asked && before.serving >= before.quorum && after.serving < after.quorum {
 		w.violate("S1", "deleting pods leaves %d of %d voters that are needed", after.serving, after.quorum)
 	}

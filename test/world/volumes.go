@@ -107,7 +107,7 @@ const walSuffix = "-wal"
 
 // walOf is the place of the pod's write-ahead log, where it has one of its own.
 func (w *World) walOf(pod *corev1.Pod) (string, bool) {
-	for _, name := range claimsOf(pod) {
+	for _, name := range claimsOf(pod)[:min(2, len(claimsOf(pod)))] { // the others are those of survivors
 		if claim := w.Claim(name); strings.HasSuffix(name, walSuffix) && claim != nil {
 			return volumeOf(claim.UID), true
 		}

@@ -61,6 +61,9 @@ type World struct {
 	FixedClasses, BrokenVolumes map[string]bool
 	OfflineVolumes              bool
 
+	// Artifacts are the snapshots in stores, by URL.
+	Artifacts map[string]Artifact
+
 	Etcd Etcd
 	Net  Net
 

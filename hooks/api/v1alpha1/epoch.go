@@ -120,6 +120,11 @@ type Recovery struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"
 	After metav1.Duration `json:"after,omitzero"`
 
+	// IdentitySecret names a Secret of the namespace whose key identity holds age identities, for FromSnapshot with encrypted snapshots.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	IdentitySecret string `json:"identitySecret,omitempty"`
+
 	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation etcd.quorate.dev/quarantined. Until
 	// then going back to it is possible. 0s deletes them once the next epoch serves.
 	// +optional

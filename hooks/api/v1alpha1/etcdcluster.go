@@ -428,6 +428,9 @@ const (
 	// Authorized is True while etcd asks everybody who they are, and its users and roles are those of the spec. Its message names the field
 	// that stands in the way.
 	Authorized = "Authorized"
+	// Restored is True when the epoch that runs began with what spec.restore asks for, and False while one is being made ready, or can't be:
+	// the message says why. Without spec.restore it is there only while an epoch takes over.
+	Restored = "Restored"
 )
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.

@@ -1,0 +1,156 @@
+package hooks
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// inEpoch are those children of the answer that are of the view's epoch, or of none.
+func (j *judgement) inEpoch(v *view) Desired {
+	d := j.d.Children
+	first, below := 0, mostMembers
+	if v.epoch != nil {
+		first = v.epoch.first
+	}
+	if v.heir != nil {
+		below = v.heir.epoch.first
+	}
+	for _, cm := range j.begun() { // an epoch that is only now recorded
+		below = min(below, markIn(cm.Data[EpochKeyFirst]))
+	}
+	own := func(name string) bool {
+		n, numbered := ordinal(j.o.Cluster.Name, name)
+		return !numbered || n >= first && n < below
+	}
+	d.Pods = filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.surveys(p.Name) })
+	d.Claims = filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+		member, _ := standsOn(j.o.Cluster.Name, c.Name)
+		return own(member)
+	})
+	return d
+}
+
+// begun are the records of the answer that were not observed.
+func (j *judgement) begun() []*corev1.ConfigMap {
+	return filter(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
+		return cm.Data[EpochKeyAfter] != "" && j.o.Children.ConfigMaps[cm.Name] == nil
+	})
+}
+
+// succession checks what becomes of epochs, one after the other (S8).
+func (j *judgement) succession() {
+	for _, cm := range j.begun() {
+		j.newHeir(cm)
+	}
+	j.former()
+	heir := j.v.heir
+	if heir == nil {
+		j.gates(j.v)
+		return
+	}
+	if _, adds := j.d.Step.(AddLearner); adds {
+		j.require(false, "S8", "%s while epoch %d is about to take over", j.d.Step, heir.epoch.n)
+	}
+	j.phases(heir)
+	j.gates(heir)
+	if !j.v.ending() {
+		return
+	}
+	j.require(j.d.Step == nil, "S8", "%s in an epoch that is being stopped", j.d.Step)
+	for name := range j.v.Children.Pods {
+		_, ours := ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || j.pod(name) == nil, "S8", "the pod %s stays, whose epoch is being stopped", name)
+	}
+	for name := range j.v.Children.Claims {
+		j.require(j.hasClaim(name), "S8", "the claim %s goes, of an epoch that is being stopped", name)
+	}
+}
+
+// newHeir: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
+func (j *judgement) newHeir(cm *corev1.ConfigMap) {
+	n, _ := ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
+	e := parseEpoch(n, cm)
+	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
+	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
+	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
+	for name := range e.initial {
+		i, ours := ordinal(j.o.Cluster.Name, name)
+		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
+	}
+	if e.source == SourceSurvivor && e.survivorsOf == j.v.epoch.n || e.restore != j.v.epoch.restore {
+		return
+	}
+	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
+}
+
+// phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of the one before.
+func (j *judgement) phases(heir *view) {
+	i := slices.IndexFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == heir.epoch.record.Name })
+	if i < 0 {
+		j.require(heir.epoch.phase == phaseStaging, "S8", "the record of epoch %d goes after its predecessor was stopped", heir.epoch.n)
+		return
+	}
+	now := parseEpoch(heir.epoch.n, j.d.Children.ConfigMaps[i])
+	switch {
+	case now.phase == heir.epoch.phase:
+	case now.phase == phaseStopping:
+		j.require(heir.unstaged() == "", "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
+	case now.phase == phaseBegan:
+		j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", now.n)
+		j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", now.n, j.v.epoch.n)
+		for name, pod := range j.v.Children.Pods {
+			_, ours := ordinal(j.o.Cluster.Name, name)
+			j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", now.n, name, j.v.epoch.n)
+		}
+	default:
+		j.require(false, "S8", "epoch %d goes back to the phase %q", now.n, now.phase)
+	}
+}
+
+// stopped reports whether the answer has the next epoch's record say that this one is stopped.
+func (j *judgement) stopped() bool {
+	return j.v.heir != nil && slices.ContainsFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
+		return cm.Name == j.v.heir.epoch.record.Name && cm.Annotations[AnnotationPhase] == phaseStopping
+	})
+}
+
+// gates: no member of an epoch that has not begun gets to its etcd.
+func (j *judgement) gates(v *view) {
+	if v.epoch == nil || v.epoch.began() {
+		return
+	}
+	for _, pod := range j.d.Children.Pods {
+		n, ours := ordinal(j.o.Cluster.Name, pod.Name)
+		if !ours || n < v.epoch.first {
+			continue
+		}
+		j.require(awaits(pod) && strings.Contains(strings.Join(prepareOf(pod).Args, " "), "--await=") || gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
+		j.require(pod.Annotations[AnnotationBegins] == "", "S8", "the pod %s may begin before its epoch", pod.Name)
+	}
+}
+
+// former: claims of earlier epochs go when they were kept long enough, and the epoch that runs serves; no pod runs on them.
+func (j *judgement) former() {
+	if j.v.epoch == nil || j.v.epoch.first == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
+		claim := j.o.Children.Claims[name]
+		member, _ := standsOn(j.o.Cluster.Name, name)
+		n, ours := ordinal(j.o.Cluster.Name, member)
+		if !ours || n >= j.v.epoch.first || j.hasClaim(name) || claim.DeletionTimestamp != nil {
+			continue
+		}
+		since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+		kept := err == nil && j.o.Now.Sub(since) >= keepVolumesFor(&j.o.Cluster.Spec)
+		j.require(j.v.Etcd != nil && kept && j.v.ours(claim), "S7", "the claim %s of an earlier epoch goes too early", name)
+	}
+	for _, pod := range j.d.Children.Pods {
+		n, ours := ordinal(j.o.Cluster.Name, pod.Name)
+		j.require(!ours || n >= j.v.epoch.first, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
+	}
+}
