@@ -21,6 +21,7 @@ type writer struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	acked   []string
+	count   atomic.Int64 // of acked
 	retried atomic.Int64
 	stall   atomic.Int64 // the longest time between two acknowledgements, in nanoseconds
 	stallAt atomic.Value // when that ended
@@ -64,6 +65,7 @@ func (w *writer) put(ctx context.Context, key string) {
 		cancel()
 		if err == nil {
 			w.acked = append(w.acked, key)
+			w.count.Add(1)
 			if took := int64(time.Since(begin)); took > w.stall.Load() { // nobody else writes it
 				w.stall.Store(took)
 				w.stallAt.Store(time.Now().UTC())
@@ -72,6 +74,24 @@ func (w *writer) put(ctx context.Context, key string) {
 		}
 		w.retried.Add(1)
 	}
+}
+
+// wrote waits until n more writes are acknowledged.
+func (w *writer) wrote(n int64) {
+	w.t.Helper()
+	goal := w.count.Load() + n
+	eventually(w.t, 60*time.Second, fmt.Sprintf("%d writes", n), func() string {
+		if left := goal - w.count.Load(); left > 0 {
+			return fmt.Sprintf("%d are missing", left)
+		}
+		return ""
+	})
+}
+
+// ends stops the writing.
+func (w *writer) ends() {
+	w.stop()
+	w.done.Wait()
 }
 
 // losesNothing ends the writing and checks that every acknowledged write can be read.
