@@ -67,6 +67,8 @@ const (
 	LabelQuarantined = domain + "quarantined"
 	// LabelSnapshot is, on a Job of an EtcdSnapshot and its pods, the name of that.
 	LabelSnapshot = domain + "snapshot"
+	// AnnotationAbandon on an EtcdSnapshot, "true", lets it be deleted although what is stored can't be.
+	AnnotationAbandon = domain + "abandon-artifact"
 	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
 	LabelSchedule = domain + "schedule"
 	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see succession in epoch.go.

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="URI",type=string,priority=1,JSONPath=`.status.uri`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 100",message="the name is too long: the Job that takes the snapshot is named after it; use 100 characters at most"
-// +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec || (self.spec.cluster == oldSelf.spec.cluster && self.spec.store == oldSelf.spec.store)",message="spec.cluster and spec.store of a snapshot can't be changed; create another EtcdSnapshot"
+// +kubebuilder:validation:XValidation:rule="self.spec.cluster == oldSelf.spec.cluster && self.spec.store == oldSelf.spec.store && self.spec.compression == oldSelf.spec.compression && has(self.spec.encryption) == has(oldSelf.spec.encryption)",message="spec.cluster, spec.store, spec.compression and whether it is encrypted can't be changed: they say where the snapshot is stored; create another EtcdSnapshot"
 type EtcdSnapshot struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -89,7 +89,7 @@ type EtcdSnapshotSpec struct {
 
 // Store is a place for snapshots outside of the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && self.claimName != ”)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
+// +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && size(self.claimName) > 0)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
 type Store struct {
 	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder, azblob://container/folder, or file:///folder on the
 	// claim named below. The query is that of gocloud.dev/blob, such as endpoint=https://minio.example:9000&use_path_style=true for an
@@ -205,13 +205,16 @@ const Complete = "Complete"
 // Verified is the condition of an EtcdSnapshot that was restored on trial.
 const Verified = "Verified"
 
+// Discarded is the condition of an EtcdSnapshot that is being deleted: it is False while what is stored is still there.
+const Discarded = "Discarded"
+
 // EtcdSnapshotStatus is what became of a snapshot.
 type EtcdSnapshotStatus struct {
 	// ObservedGeneration is the generation of the spec that this status was made for.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Complete, Verified.
+	// Conditions: Complete, Verified; and Discarded while it is being deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,235 @@
+package hooks
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const (
+	// operatorDir holds the certificate by which the Job is etcd's root.
+	operatorDir    = CertificateDir + "/operator"
+	volumeOperator = "operator"
+	// etcdutl is where etcd's images have it.
+	etcdutl = "/usr/local/bin/etcdutl"
+	// discardRetries and discardDeadline are of one Job that deletes; another follows.
+	discardRetries  = 2
+	discardDeadline = 10 * time.Minute
+)
+
+// SnapshotKey is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no other snapshot
+// has it: a Job that is repeated finds what the one before it has done.
+func SnapshotKey(s *v1alpha1.EtcdSnapshot) string {
+	key := path.Join(s.Namespace, s.Spec.Cluster, s.Name+"-"+shortUID(s)+".db")
+	if compression(s) == v1alpha1.CompressZstd {
+		key += ".zst"
+	}
+	if s.Spec.Encryption != nil {
+		key += ".age"
+	}
+	return key
+}
+
+func compression(s *v1alpha1.EtcdSnapshot) v1alpha1.Compression {
+	return or(s.Spec.Compression, v1alpha1.CompressZstd)
+}
+
+// shortUID is what tells snapshots of one name apart.
+func shortUID(s *v1alpha1.EtcdSnapshot) string {
+	return string(s.UID[:min(8, len(s.UID))])
+}
+
+// jobName is that of the nth Job for a purpose. A Job's name is a label of its pods: it has 63 characters at most.
+func jobName(s *v1alpha1.EtcdSnapshot, purpose string, n int) string {
+	end := fmt.Sprintf("-%s-%s-%d", shortUID(s), purpose, n)
+	return strings.ReplaceAll(shortened(s.Name, 63-len(end)), ".", "-") + end
+}
+
+// jobNumber is n in the name of a Job; 1 for a name that is not ours.
+func jobNumber(job *batchv1.Job) int {
+	n, err := strconv.Atoi(job.Name[strings.LastIndexByte(job.Name, '-')+1:])
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 1
+	}
+	return n
+}
+
+// oursByName reports whether a pod is of a Job of this very snapshot, be that Job gone.
+func (v *snapshotView) oursByName(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	prefix := strings.TrimSuffix(jobName(v.Snapshot, ContainerSnapshot, 1), "1")
+	return owner != nil && strings.HasPrefix(owner.Name, prefix)
+}
+
+// clientEndpoints are the client URLs of the voters.
+func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
+	var list []string
+	for _, m := range c.Status.Members {
+		if _, ours := ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+			list = append(list, ClientURL(c, m.Name))
+		}
+	}
+	return list
+}
+
+// takingJob is the nth Job that takes the snapshot. The cluster is there.
+func (v *snapshotView) takingJob(n int) *batchv1.Job {
+	s, c := v.Snapshot, v.cluster
+	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	main := corev1.Container{
+		Name:            ContainerSnapshot,
+		Image:           image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
+		ImagePullPolicy: c.Spec.Image.PullPolicy,
+		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
+		VolumeMounts:    append(toolsMounts(), store.Mounts...),
+	}
+	pod := v.jobPod(main, store, toolsVolumes(s.Spec.Job.ScratchSize))
+	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Settings)}
+	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
+	if secret := OperatorSecret(c); secret != "" {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: secret, DefaultMode: new(int32(0o440)),
+			Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
+		}}})
+	}
+	retries := int32(3)
+	if r := s.Spec.Job.Retries; r != nil {
+		retries = *r
+	}
+	return v.job(jobName(s, ContainerSnapshot, n), retries, v.deadline(), pod)
+}
+
+// snapshotArgs are the flags of quorate snapshot.
+func (v *snapshotView) snapshotArgs(store []string) []string {
+	s, c := v.Snapshot, v.cluster
+	args := []string{"--endpoints=" + strings.Join(clientEndpoints(c), ",")}
+	if encrypted(c) {
+		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--key="+operatorDir+"/"+KeyPrivate)
+	}
+	args = append(args, store...)
+	args = append(args, "--object="+SnapshotKey(s), "--compression="+strings.ToLower(string(compression(s))))
+	if e := s.Spec.Encryption; e != nil {
+		for _, recipient := range e.Recipients {
+			args = append(args, "--recipient="+recipient)
+		}
+	}
+	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcdutl="+etcdutl, "--scratch="+ScratchDir)
+	if s.Spec.UnlessRevision > 0 {
+		args = append(args, fmt.Sprintf("--unless-revision=%d", s.Spec.UnlessRevision))
+	}
+	return args
+}
+
+// discardJob is the nth Job that deletes what is stored. It needs no cluster: that may be gone.
+func (v *snapshotView) discardJob(n int) *batchv1.Job {
+	s := v.Snapshot
+	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	main := corev1.Container{
+		Name:            ContainerDiscard,
+		Image:           v.Settings.Image,
+		ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Args:            append(append([]string{"discard"}, store.Args...), "--object="+SnapshotKey(s)),
+		VolumeMounts:    store.Mounts,
+	}
+	return v.job(jobName(s, ContainerDiscard, n), discardRetries, discardDeadline, v.jobPod(main, store, nil))
+}
+
+// jobPod is a pod with this one container and what it needs for its store.
+func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes []corev1.Volume) corev1.PodTemplateSpec {
+	s := v.Snapshot
+	main.Resources = jobResources(s.Spec.Job.Resources)
+	main.SecurityContext = restricted()
+	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	main.EnvFrom = store.EnvFrom
+	main.Env = append(toolsEnv(), store.Env...)
+	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
+		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
+	}
+	all := v.jobLabels()
+	for k, value := range store.Labels {
+		all[k] = value
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: all},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                corev1.RestartPolicyNever, // each attempt leaves its own report
+			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:        new(true),
+				RunAsUser:           new(int64(userID)),
+				RunAsGroup:          new(int64(userID)),
+				FSGroup:             new(int64(userID)),
+				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			NodeSelector: s.Spec.Job.NodeSelector,
+			Tolerations:  s.Spec.Job.Tolerations,
+			Containers:   []corev1.Container{main},
+			Volumes:      append(volumes, store.Volumes...),
+		},
+	}
+}
+
+// jobLabels are on Jobs and their pods. LabelCluster is not: by that the members are found.
+func (v *snapshotView) jobLabels() map[string]string {
+	return map[string]string{
+		LabelSnapshot:                  labelValue(v.Snapshot.Name),
+		"app.kubernetes.io/name":       "etcd-snapshot",
+		"app.kubernetes.io/instance":   v.Snapshot.Spec.Cluster,
+		"app.kubernetes.io/managed-by": "quorate",
+	}
+}
+
+// jobResources are those of the spec with defaults. What the pod holds in memory does not grow with the data.
+func jobResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
+	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]string) corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for name, q := range list {
+			all[name] = canonical(q)
+		}
+		for name, fallback := range defaults {
+			if _, there := all[name]; !there {
+				all[name] = resource.MustParse(fallback)
+			}
+		}
+		return all
+	}
+	limits := set(r.Limits, map[corev1.ResourceName]string{corev1.ResourceMemory: "256Mi"})
+	requests := set(r.Requests, map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.ResourceMemory: "64Mi"})
+	for name, limit := range limits {
+		if request, asked := requests[name]; asked && limit.Cmp(request) < 0 {
+			requests[name] = limit
+		}
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits, Claims: r.Claims}
+}
+
+// job makes pods until one ends well, so many times more than once. A pod that Kubernetes itself takes away (a drain, a preemption) does not
+// count, and two never run at once.
+func (v *snapshotView) job(name string, retries int32, deadline time.Duration, pod corev1.PodTemplateSpec) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: v.jobLabels()},
+		Spec: batchv1.JobSpec{
+			BackoffLimit:          &retries,
+			ActiveDeadlineSeconds: new(int64(deadline / time.Second)),
+			PodReplacementPolicy:  new(batchv1.Failed),
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:          batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+			}}},
+			Template: pod,
+		},
+	}
+}

@@ -1,0 +1,233 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// mostWords is the longest message in a status, in bytes.
+const mostWords = 1000
+
+// slowPod is how long a pod may take to be created before its message says what it could be waiting for.
+const slowPod = 20 * time.Second
+
+// status is what people see of a snapshot.
+func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus {
+	s := *v.Snapshot.Status.DeepCopy()
+	s.ObservedGeneration = v.Snapshot.Generation
+	if said.stays {
+		return s
+	}
+	s.Phase, s.Message = said.phase, clipped(said.message)
+	if said.report != nil && !said.report.Skipped {
+		fill(&s, said.report)
+	}
+	v.setConditions(&s)
+	return s
+}
+
+// clipped is a message of at most mostWords bytes.
+func clipped(message string) string {
+	if len(message) <= mostWords {
+		return message
+	}
+	return strings.ToValidUTF8(message[:mostWords], "") + " ..."
+}
+
+// fill writes down what is stored.
+func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
+	whole := func(t time.Time) metav1.Time {
+		if t.IsZero() {
+			return metav1.Time{}
+		}
+		return metav1.NewTime(t.Truncate(time.Second))
+	}
+	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
+	s.Size, s.StoredSize = resource.NewQuantity(r.Size, resource.BinarySI), resource.NewQuantity(r.StoredSize, resource.BinarySI)
+	s.Revision, s.Keys = r.Revision, r.Keys
+	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
+	s.Started, s.Completed, s.VerifiedAt = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
+	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
+		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
+	}
+}
+
+func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus) {
+	set := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message), ObservedGeneration: v.Snapshot.Generation,
+			LastTransitionTime: metav1.NewTime(v.Now.Truncate(time.Second))}
+		if is {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	if s.Phase == v1alpha1.SnapshotDeleting {
+		set(v1alpha1.Discarded, false, "Deleting", s.Message)
+		return
+	}
+	set(v1alpha1.Complete, s.Phase == v1alpha1.SnapshotSucceeded, string(s.Phase), s.Message)
+	switch {
+	case !s.VerifiedAt.IsZero():
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("it was restored on trial: %s at revision %d with the hash of the cluster", count(int(s.Keys), "key"), s.Revision))
+	case v.Snapshot.Spec.Verify != nil && !*v.Snapshot.Spec.Verify:
+		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nobody knows whether it restores")
+	default:
+		set(v1alpha1.Verified, false, string(s.Phase), "it has not been restored on trial")
+	}
+}
+
+// ---- what a pod says
+
+// statuses are those of the pod's containers in the order in which they start.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// terminated is how a container ended; nil while it has not.
+func terminated(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
+	for _, s := range statuses(pod) {
+		if s.Name == container {
+			return s.State.Terminated
+		}
+	}
+	return nil
+}
+
+// lastWords say why a pod failed; empty when it did not.
+func lastWords(pod *corev1.Pod) string {
+	for _, s := range statuses(pod) {
+		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
+			return containerWords(s.Name, t, pod)
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return podWords(pod)
+	}
+	return ""
+}
+
+func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1.Pod) string {
+	if report, err := readReport[SnapshotReport](t.Message); err == nil && report.Error != "" {
+		return report.Error
+	}
+	switch message := lastLine(t.Message); {
+	case t.Reason == "OOMKilled":
+		return fmt.Sprintf("container %s was killed for want of memory: raise spec.job.resources.limits.memory", name)
+	case pod.Status.Reason != "":
+		return podWords(pod)
+	case message != "":
+		return message
+	}
+	return fmt.Sprintf("container %s ended with code %d and without a word", name, t.ExitCode)
+}
+
+// podWords are Kubernetes' own about a pod that it ended, such as "Evicted: ...".
+func podWords(pod *corev1.Pod) string {
+	words := or(pod.Status.Reason, "its pod failed")
+	if m := strings.TrimSpace(pod.Status.Message); m != "" {
+		words += ": " + m
+	}
+	if strings.Contains(words, `"`+volumeScratch+`"`) {
+		words += "; raise spec.job.scratchSize"
+	}
+	return words
+}
+
+// lastLine of a log that is not empty.
+func lastLine(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// whyFailed says why a Job failed.
+func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
+	words := ""
+	for _, pod := range v.podsOf(job) {
+		words = or(lastWords(pod), words)
+	}
+	switch how.Reason {
+	case batchv1.JobReasonDeadlineExceeded:
+		seconds := int64(0)
+		if d := job.Spec.ActiveDeadlineSeconds; d != nil {
+			seconds = *d
+		}
+		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
+		if last := or(words, v.Snapshot.Status.Message); last != "" {
+			late += "; the last that was known: " + last
+		}
+		return late
+	case batchv1.JobReasonBackoffLimitExceeded:
+		return or(words, "its pods failed, and what they said is gone with them")
+	}
+	return or(words, strings.TrimSpace(how.Reason+": "+how.Message))
+}
+
+// progress says what a Job that is not over does or waits for.
+func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not made its pod yet", job.Name)
+	var current *corev1.Pod
+	failures, words := 0, ""
+	for _, pod := range v.podsOf(job) {
+		if pod.Status.Phase == corev1.PodFailed {
+			failures, words = failures+1, lastWords(pod)
+			continue
+		}
+		current = pod
+	}
+	if current != nil {
+		phase, message, resync = v.podProgress(current)
+	} else if failures > 0 {
+		phase, message = v1alpha1.SnapshotRunning, "it is tried again after a pause"
+	}
+	if failures > 0 {
+		message = fmt.Sprintf("attempt %d failed: %s; %s", failures, words, message)
+	}
+	return phase, message, resync
+}
+
+func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	for _, s := range statuses(pod) {
+		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name, strings.TrimSpace(w.Reason+": "+w.Message)), 0
+		}
+		if s.Name == purpose(&pod.Spec) && s.State.Running != nil {
+			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is at work", pod.Name), 0
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s: %s", pod.Name, c.Message), 0
+		}
+	}
+	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
+		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s starts", pod.Name), left
+	}
+	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s says what is missing", pod.Name, mounts(pod), pod.Name), 0
+}
+
+// mounts names what a pod can't start without.
+func mounts(pod *corev1.Pod) string {
+	var list []string
+	for _, volume := range pod.Spec.Volumes {
+		switch {
+		case volume.Secret != nil:
+			list = append(list, "Secret "+volume.Secret.SecretName)
+		case volume.PersistentVolumeClaim != nil:
+			list = append(list, "claim "+volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	if len(list) == 0 {
+		return "nothing of anybody's"
+	}
+	return strings.Join(list, ", ")
+}
