@@ -287,8 +287,8 @@ func (i *installation) adapt(o object) {
 		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
 		sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
 		at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
-		for name, hook := range at(o, "spec", "hooks") {
-			i.adaptWebhook(at(hook.(object), "webhook"), name)
+		for _, hook := range at(o, "spec", "hooks") {
+			i.adaptWebhook(at(hook.(object), "webhook"))
 		}
 	}
 }
@@ -322,8 +322,12 @@ func (i *installation) adaptPods(template object) {
 }
 
 // adaptWebhook makes Metacontroller call over HTTPS, and say who it is as well as it can.
-func (i *installation) adaptWebhook(webhook object, hook string) {
-	u := url.URL{Scheme: "https", Host: i.host(), Path: "/" + hook}
+func (i *installation) adaptWebhook(webhook object) {
+	u, err := url.Parse(webhook["url"].(string))
+	if err != nil { // the manifests are ours
+		panic(err)
+	}
+	u.Scheme, u.Host = "https", i.host()
 	switch i.caller {
 	case bearer:
 		webhook["caBundle"] = object{"inline": string(i.credentials.ca)}

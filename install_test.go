@@ -73,6 +73,12 @@ func webhooks(t *testing.T, document string) map[string]webhook {
 	return all
 }
 
+// controllers are the CompositeControllers, with the folder of their hooks.
+var controllers = map[string]string{
+	"CompositeController/quorate-etcdcluster":  "/",
+	"CompositeController/quorate-etcdsnapshot": "/snapshots/",
+}
+
 // TestInstalledPartsFit: a server that reads the Secret answers a Metacontroller of each age, that reads what it can read,
 // and nobody else where that is possible.
 func TestInstalledPartsFit(t *testing.T) {
@@ -97,34 +103,36 @@ func TestInstalledPartsFit(t *testing.T) {
 				require.NotContains(t, stderr, token)
 			}
 			address := serveInstalled(t, secret, c.bearer || c.inURL)
-			for hook, w := range webhooks(t, objects["CompositeController/quorate-etcdcluster"]) {
-				ca := []byte(w.CABundle.Inline)
-				if !c.bearer {
-					var trusted corev1.ConfigMap
-					require.NoError(t, yaml.UnmarshalStrict([]byte(objects["ConfigMap/quorate-hook-ca"]), &trusted))
-					require.Equal(t, "mc", trusted.Namespace)
-					ca = []byte(trusted.Data["ca.crt"])
-				}
-				u, err := url.Parse(w.URL)
-				require.NoError(t, err)
-				require.Equal(t, "quorate.etcd-ops.svc", u.Host)
-				require.Equal(t, "/"+hook, u.Path)
-				header := ""
-				if c.bearer {
-					ref := w.Authorization.SecretRef
-					require.Equal(t, "etcd-ops", ref.Namespace)
-					header = "Bearer " + string(readSecret(t, objects["Secret/"+ref.Name])[ref.Key])
-				}
-				require.Equal(t, 400, ask(t, address, ca, w.URL, header), "known, and the body is empty")
-				u.User = nil
-				if c.bearer || c.inURL {
-					require.Equal(t, 401, ask(t, address, ca, u.String(), ""))
-				} else {
-					require.NotContains(t, w.URL, "@", "it would be shown in Metacontroller's metrics")
+			for controller, folder := range controllers {
+				for hook, w := range webhooks(t, objects[controller]) {
+					ca := []byte(w.CABundle.Inline)
+					if !c.bearer {
+						var trusted corev1.ConfigMap
+						require.NoError(t, yaml.UnmarshalStrict([]byte(objects["ConfigMap/quorate-hook-ca"]), &trusted))
+						require.Equal(t, "mc", trusted.Namespace)
+						ca = []byte(trusted.Data["ca.crt"])
+					}
+					u, err := url.Parse(w.URL)
+					require.NoError(t, err)
+					require.Equal(t, "quorate.etcd-ops.svc", u.Host)
+					require.Equal(t, folder+hook, u.Path)
+					header := ""
+					if c.bearer {
+						ref := w.Authorization.SecretRef
+						require.Equal(t, "etcd-ops", ref.Namespace)
+						header = "Bearer " + string(readSecret(t, objects["Secret/"+ref.Name])[ref.Key])
+					}
+					require.Equal(t, 400, ask(t, address, ca, w.URL, header), "known, and the body is empty")
+					u.User = nil
+					if c.bearer || c.inURL {
+						require.Equal(t, 401, ask(t, address, ca, u.String(), ""))
+					} else {
+						require.NotContains(t, w.URL, "@", "it would be shown in Metacontroller's metrics")
+					}
 				}
 			}
 			for name, document := range objects {
-				if name != "Secret/quorate-hooks" && name != "Secret/quorate-caller" && (!c.inURL || name != "CompositeController/quorate-etcdcluster") {
+				if name != "Secret/quorate-hooks" && name != "Secret/quorate-caller" && (!c.inURL || controllers[name] == "") {
 					require.NotContains(t, document, token, name)
 				}
 				require.NotContains(t, document, "PRIVATE KEY", name)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -171,4 +172,27 @@ func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks
 		attrs = append(attrs, slog.Int("held_back", held))
 	}
 	s.log.LogAttrs(context.Background(), level, hook, attrs...)
+}
+
+// logParent logs one line about an answered call for a parent that is no cluster: at level debug when its phase stays the same.
+func (s *Server) logParent(kind string, parent *metav1.ObjectMeta, because hooks.Because, quiet bool, began time.Time) {
+	now := s.now()
+	worth, held := s.saidOfOthers.worth(parent.UID, words{hook: kind, rule: because.Rule, message: because.Message}, now)
+	s.saidOfOthers.clusters(now)
+	if !worth {
+		return
+	}
+	level := slog.LevelInfo
+	if quiet {
+		level = slog.LevelDebug
+	}
+	attrs := []slog.Attr{
+		slog.String(kind, parent.Namespace+"/"+parent.Name), slog.String("uid", string(parent.UID)),
+		slog.String("rule", because.Rule), slog.String("message", because.Message),
+		slog.Float64("duration_ms", float64(now.Sub(began).Microseconds())/1000),
+	}
+	if held > 0 {
+		attrs = append(attrs, slog.Int("held_back", held))
+	}
+	s.log.LogAttrs(context.Background(), level, "sync", attrs...)
 }

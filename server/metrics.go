@@ -19,6 +19,9 @@ type Metrics struct {
 	clusters     prometheus.Gauge
 	violations   prometheus.Counter
 	expiries     *expiries
+	snapshots    *snapshotTimes
+	// snapshotsEnded are counted when a decision first says so.
+	snapshotsEnded *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics of a server. Version and commit are those of the binary.
@@ -45,7 +48,11 @@ func NewMetrics(version, commit string) *Metrics {
 		clusters: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quorate_clusters", Help: "Clusters that this process answered for in the last 15 minutes.",
 		}),
-		expiries: &expiries{now: time.Now},
+		expiries:  &expiries{now: time.Now},
+		snapshots: &snapshotTimes{now: time.Now},
+		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or Failed.",
+		}, []string{"phase"}),
 		violations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_violations_total", Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with verification on.",
 		}),
@@ -54,7 +61,7 @@ func NewMetrics(version, commit string) *Metrics {
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, m.snapshots, m.snapshotsEnded, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -54,13 +54,15 @@ type Options struct {
 
 // Server answers Metacontroller's calls. Make one with New.
 type Server struct {
-	options  Options
-	log      *slog.Logger
-	metrics  *Metrics
-	turns    turns
-	said     said
-	refused  seldom
-	stopping atomic.Bool
+	options Options
+	log     *slog.Logger
+	metrics *Metrics
+	turns   turns
+	said    said
+	// saidOfOthers is what was said of snapshots and schedules: they are not counted among the clusters.
+	saidOfOthers said
+	refused      seldom
+	stopping     atomic.Bool
 
 	// What it calls, and the clock; tests put others in their place.
 	now        func() time.Time
@@ -98,7 +100,10 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
-	for path, hook := range map[string]gin.HandlerFunc{"sync": s.sync, "finalize": s.finalize, "customize": s.customize} {
+	for path, hook := range map[string]gin.HandlerFunc{
+		"sync": s.sync, "finalize": s.finalize, "customize": s.customize,
+		"snapshots/sync": s.snapshotHook, "snapshots/finalize": s.snapshotHook, "snapshots/customize": s.snapshotCustomize,
+	} {
 		e.POST("/"+path, s.measured(path), s.authenticate, hook)
 	}
 	return e

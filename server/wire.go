@@ -165,6 +165,11 @@ func encodeRelated(c *v1alpha1.EtcdCluster) ([]byte, error) {
 	if names := hooks.SnapshotsNamed(c); len(names) > 0 {
 		rules = append(rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names})
 	}
+	return encodeRules(rules...)
+}
+
+// encodeRules answers the hook customize.
+func encodeRules(rules ...relatedRule) ([]byte, error) {
 	return json.Marshal(map[string]any{"relatedResources": rules})
 }
 
@@ -485,7 +490,7 @@ func aKind(k jsontext.Kind) string {
 // answer is what the hooks answer. Its bytes are equal for equal decisions.
 type answer struct {
 	// Status replaces the parent's; Metacontroller adds observedGeneration.
-	Status *v1alpha1.EtcdClusterStatus `json:"status"`
+	Status any `json:"status"`
 	// Children that exist and are not among these are deleted.
 	Children []answerChild `json:"children"`
 	// ResyncAfterSeconds may have a fraction.
@@ -519,34 +524,34 @@ type answerMeta struct {
 func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, resync time.Duration, finalized *bool) ([]byte, error) {
 	a := answer{Status: status, Children: []answerChild{}, ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
 	c := r.Children
-	a.Children = append(a.Children, specs(r, "v1", "Service", d.Services, c.Services, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec })...)
-	a.Children = append(a.Children, specs(r, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
-	a.Children = append(a.Children, specs(r, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "Service", d.Services, c.Services, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r.Cluster.Namespace, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r.Cluster.Namespace, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
 	for _, o := range d.Secrets {
 		data, err := pki.Make(o.Name, o.Make, r.secrets)
 		if err != nil {
 			return nil, err
 		}
-		a.Children = append(a.Children, child(r, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}))
+		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}))
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
-		a.Children = append(a.Children, child(r, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}))
+		a.Children = append(a.Children, child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}))
 	}
 	for _, o := range d.ConfigMaps {
-		a.Children = append(a.Children, child(r, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}))
+		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}))
 	}
-	a.Children = append(a.Children, specs(r, "v1", "PersistentVolumeClaim", d.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
-	a.Children = append(a.Children, specs(r, "v1", "Pod", d.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
-	if err := distinct(r, a.Children); err != nil {
+	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "PersistentVolumeClaim", d.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
+	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "Pod", d.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
+	if err := distinct(r.Cluster.Namespace, a.Children); err != nil {
 		return nil, err
 	}
 	return json.Marshal(a, jsonv1.DefaultOptionsV1()) // the bytes of encoding/json: omitempty as it means it, maps in order
 }
 
 // child is an object in an answer, with its content.
-func child(r *request, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
+func child(namespace, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
 	content.APIVersion, content.Kind = apiVersion, kind
-	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, r.Cluster.Namespace), Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences}
+	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, namespace), Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences}
 	return content
 }
 
@@ -554,7 +559,7 @@ func child(r *request, apiVersion, kind string, m *metav1.ObjectMeta, content an
 func specs[Spec any, O interface {
 	comparable
 	metav1.Object
-}](r *request, apiVersion, kind string, decided []O, observed map[string]O, of func(O) *Spec) []answerChild {
+}](namespace, apiVersion, kind string, decided []O, observed map[string]O, of func(O) *Spec) []answerChild {
 	var list []answerChild
 	for _, o := range decided {
 		spec := of(o)
@@ -565,13 +570,13 @@ func specs[Spec any, O interface {
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
 			m.OwnerReferences = hooks.ToldOwners(claim)
 		}
-		list = append(list, child(r, apiVersion, kind, &m, answerChild{Spec: spec}))
+		list = append(list, child(namespace, apiVersion, kind, &m, answerChild{Spec: spec}))
 	}
 	return list
 }
 
 // distinct checks that every child has a name of its own, in the parent's namespace.
-func distinct(r *request, children []answerChild) error {
+func distinct(namespace string, children []answerChild) error {
 	type key struct{ kind, name string }
 	seen := make(map[key]bool, len(children))
 	for _, c := range children {
@@ -579,8 +584,8 @@ func distinct(r *request, children []answerChild) error {
 		switch {
 		case k.name == "":
 			return fmt.Errorf("the decision has a %s without a name", k.kind)
-		case c.Metadata.Namespace != r.Cluster.Namespace:
-			return fmt.Errorf("the decision has %s %s in namespace %q, the cluster is in %q", k.kind, k.name, c.Metadata.Namespace, r.Cluster.Namespace)
+		case c.Metadata.Namespace != namespace:
+			return fmt.Errorf("the decision has %s %s in namespace %q, the parent is in %q", k.kind, k.name, c.Metadata.Namespace, namespace)
 		case seen[k]:
 			return fmt.Errorf("the decision has %s %s twice", k.kind, k.name)
 		}

@@ -117,7 +117,17 @@ func TestInstall(t *testing.T) {
 
 // TestInstallIsTheBase: but for what is named here, quorate install prints what kubectl apply -k manifests/default applies.
 func TestInstallIsTheBase(t *testing.T) {
+	controller := func(o map[string]any) {
+		delete(within(o, "metadata"), "annotations")
+		for _, hook := range within(o, "spec", "hooks") {
+			for _, field := range []string{"url", "caBundle", "authorization"} {
+				delete(within(hook.(map[string]any), "webhook"), field)
+			}
+		}
+	}
 	differ := map[string]func(o map[string]any){
+		"CompositeController/quorate-etcdcluster":  controller,
+		"CompositeController/quorate-etcdsnapshot": controller,
 		"Deployment/quorate": func(o map[string]any) {
 			template := within(o, "spec", "template")
 			delete(within(template, "metadata"), "annotations")
@@ -134,14 +144,6 @@ func TestInstallIsTheBase(t *testing.T) {
 			port := within(o, "spec")["ports"].([]any)[0].(map[string]any)
 			delete(port, "name")
 			delete(port, "port")
-		},
-		"CompositeController/quorate-etcdcluster": func(o map[string]any) {
-			delete(within(o, "metadata"), "annotations")
-			for _, hook := range within(o, "spec", "hooks") {
-				for _, field := range []string{"url", "caBundle", "authorization"} {
-					delete(within(hook.(map[string]any), "webhook"), field)
-				}
-			}
 		},
 	}
 	added := map[string][]string{

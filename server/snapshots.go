@@ -1,0 +1,129 @@
+package server
+
+import (
+	"cmp"
+	"io"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json/jsontext"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// The groups in calls about EtcdSnapshots.
+const (
+	groupJobs     = "Job.batch/v1"
+	groupClusters = "EtcdCluster.etcd.quorate.dev/v1alpha1"
+)
+
+// decodeSnapshot reads a call about an EtcdSnapshot.
+func decodeSnapshot(body io.Reader) (o hooks.SnapshotObservation, finalizing bool, err error) {
+	finalizing, err = parts{
+		parent: func(in *jsontext.Decoder) error { return decodeSnapshotParent(in, &o.Snapshot) },
+		children: map[string]func(*jsontext.Decoder, string) error{
+			groupJobs: func(in *jsontext.Decoder, where string) error {
+				return group(in, where, "batch/v1", "Job", &o.Jobs, func(w *wire[batchv1.JobSpec, batchv1.JobStatus]) *batchv1.Job {
+					return &batchv1.Job{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+				})
+			},
+		},
+		related: map[string]func(*jsontext.Decoder, string) error{
+			groupPods: func(in *jsontext.Decoder, where string) error {
+				return group(in, where, "v1", "Pod", &o.Pods, func(w *wire[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
+					return &corev1.Pod{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+				})
+			},
+			groupClusters: func(in *jsontext.Decoder, where string) error {
+				return group(in, where, v1alpha1.GroupVersion.String(), v1alpha1.Kind, &o.Clusters, func(w *wire[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]) *v1alpha1.EtcdCluster {
+					return &v1alpha1.EtcdCluster{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+				})
+			},
+		},
+	}.read(body)
+	if err != nil {
+		return o, false, err
+	}
+	ns := o.Snapshot.Namespace
+	return o, finalizing, cmp.Or(sameNamespace(groupJobs, ns, o.Jobs), sameNamespace(groupPods, ns, o.Pods), sameNamespace(groupClusters, ns, o.Clusters))
+}
+
+func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) error {
+	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
+	if err := value(in, "parent", &w); err != nil {
+		return err
+	}
+	if err := identified("parent", &w.TypeMeta, &w.Metadata.ObjectMeta, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot); err != nil {
+		return err
+	}
+	if w.Metadata.Namespace == "" {
+		return bad("parent.metadata.namespace is missing")
+	}
+	*to = &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+	return nil
+}
+
+// snapshotHook answers the hooks sync and finalize of an EtcdSnapshot.
+func (s *Server) snapshotHook(c *gin.Context) {
+	began := s.now()
+	o, finalizing, err := decodeSnapshot(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	deleted := o.Snapshot.DeletionTimestamp != nil
+	if hook := "/snapshots/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
+		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
+		return
+	}
+	o.Now, o.Settings = began, s.options.Settings
+	d := hooks.DecideSnapshot(o)
+	var finalized *bool
+	if finalizing {
+		finalized = &d.Finalized
+	}
+	jobs := specs(o.Snapshot.Namespace, "batch/v1", "Job", d.Jobs, o.Jobs, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
+	body, err := encodeParts(o.Snapshot.Namespace, &d.Status, jobs, d.ResyncAfter, finalized)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.metrics.snapshotDecided(o.Snapshot, &d)
+	s.logParent("snapshot", &o.Snapshot.ObjectMeta, d.Because, d.Status.Phase == o.Snapshot.Status.Phase, began)
+	if d.Finalized {
+		s.saidOfOthers.forget(o.Snapshot.UID)
+	}
+	reply(c, body)
+}
+
+// snapshotCustomize answers the hook customize of an EtcdSnapshot. The answer may depend on the name alone: see hooks.SnapshotPods.
+func (s *Server) snapshotCustomize(c *gin.Context) {
+	var parent *v1alpha1.EtcdSnapshot
+	in := jsontext.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	err := object(in, "the request", func(key string) error {
+		if key == "parent" {
+			return decodeSnapshotParent(in, &parent)
+		}
+		return value(in, key, &skipped{})
+	})
+	if err == nil && parent == nil {
+		err = bad("parent is missing")
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	body, err := encodeRules(
+		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(parent.Name))},
+		relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters", LabelSelector: &metav1.LabelSelector{}},
+	)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	reply(c, body)
+}
