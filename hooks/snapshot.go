@@ -89,6 +89,7 @@ var SnapshotRules = []SnapshotRule{
 // SnapshotEndings are the rules for one that is being deleted, in order.
 var SnapshotEndings = []SnapshotRule{
 	{"Retained", "With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored stays, and nobody is waited for.", snapshotRetained},
+	{"Nothing", "A snapshot that was skipped has stored nothing.", snapshotNothing},
 	{"Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", snapshotStopping},
 	{"Discarded", "What was stored is deleted.", snapshotDiscarded},
 	{"LetGo", "A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for a Job that can't be made.", snapshotLetGo},
@@ -427,6 +428,13 @@ func snapshotRetained(v *snapshotView) *snapshotVerdict {
 		return &snapshotVerdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
 	}
 	return nil
+}
+
+func snapshotNothing(v *snapshotView) *snapshotVerdict {
+	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped {
+		return nil
+	}
+	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
 }
 
 func snapshotStopping(v *snapshotView) *snapshotVerdict {

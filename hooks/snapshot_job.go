@@ -112,12 +112,15 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 // snapshotArgs are the flags of quorate snapshot.
 func (v *snapshotView) snapshotArgs(store []string) []string {
 	s, c := v.Snapshot, v.cluster
-	args := []string{"--endpoints=" + strings.Join(clientEndpoints(c), ",")}
+	var args []string
+	for _, endpoint := range clientEndpoints(c) {
+		args = append(args, "--endpoint="+endpoint)
+	}
 	if encrypted(c) {
-		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--key="+operatorDir+"/"+KeyPrivate)
+		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--cert-key="+operatorDir+"/"+KeyPrivate)
 	}
 	args = append(args, store...)
-	args = append(args, "--object="+SnapshotKey(s), "--compression="+strings.ToLower(string(compression(s))))
+	args = append(args, "--key="+SnapshotKey(s), "--compression="+strings.ToLower(string(compression(s))))
 	if e := s.Spec.Encryption; e != nil {
 		for _, recipient := range e.Recipients {
 			args = append(args, "--recipient="+recipient)
@@ -138,7 +141,7 @@ func (v *snapshotView) discardJob(n int) *batchv1.Job {
 		Name:            ContainerDiscard,
 		Image:           v.Settings.Image,
 		ImagePullPolicy: v.Settings.ImagePullPolicy,
-		Args:            append(append([]string{"discard"}, store.Args...), "--object="+SnapshotKey(s)),
+		Args:            append(append([]string{"discard"}, store.Args...), "--key="+SnapshotKey(s)),
 		VolumeMounts:    store.Mounts,
 	}
 	return v.job(jobName(s, ContainerDiscard, n), discardRetries, discardDeadline, v.jobPod(main, store, nil))

@@ -1,0 +1,172 @@
+package hooks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// aSnapshot that may begin.
+func aSnapshot() SnapshotObservation {
+	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	return SnapshotObservation{
+		Snapshot: &v1alpha1.EtcdSnapshot{
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910", CreationTimestamp: metav1.NewTime(now)},
+			Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
+		},
+		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": {
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"},
+			Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Image: v1alpha1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
+			Status: v1alpha1.EtcdClusterStatus{
+				Version:    "3.6.15",
+				Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}},
+				Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}, {Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
+			},
+		}},
+		Now: now, Settings: Settings{Image: "quorate:v1"},
+	}
+}
+
+// theJob that a decision makes.
+func theJob(t *testing.T, o SnapshotObservation) *batchv1.Job {
+	t.Helper()
+	d := DecideSnapshot(o)
+	require.Len(t, d.Jobs, 1, d.Because)
+	return d.Jobs[0]
+}
+
+func TestSnapshotKeys(t *testing.T) {
+	s := aSnapshot().Snapshot
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.zst", SnapshotKey(s))
+	s.Spec.Compression = v1alpha1.CompressNone
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db", SnapshotKey(s))
+	s.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.age", SnapshotKey(s))
+	s.UID = "1"
+	assert.Equal(t, "shop/orders/nightly-1.db.age", SnapshotKey(s), "whatever a UID looks like")
+}
+
+func TestJobNamesFit(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42), strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
+		for _, purpose := range []string{ContainerSnapshot, ContainerDiscard} {
+			s := aSnapshot().Snapshot
+			s.Name = name
+			job := jobName(s, purpose, 12)
+			assert.Empty(t, validation.IsDNS1123Label(job), "%s", job)
+			assert.Empty(t, validation.IsValidLabelValue(labelValue(name)), "%s", name)
+			assert.False(t, seen[job], "%s is there twice", job)
+			seen[job] = true
+			assert.Equal(t, 12, jobNumber(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job}}))
+			assert.Equal(t, SnapshotPods(name).MatchLabels[LabelSnapshot], labelValue(name))
+		}
+	}
+}
+
+func TestTakingJob(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x", "age1y"}}
+	o.Snapshot.Spec.UnlessRevision = 7
+	o.Snapshot.Spec.Job.ScratchSize = new(resource.MustParse("10Gi"))
+	job := theJob(t, o)
+	pod := job.Spec.Template
+	main := pod.Spec.Containers[0]
+	assert.Equal(t, []string{
+		"/var/run/quorate-tools/quorate", "snapshot",
+		"--endpoint=https://orders-0.orders-peers.shop.svc:2379", "--endpoint=https://orders-4.orders-peers.shop.svc:2379",
+		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt", "--cert-key=/etc/etcd/pki/operator/tls.key",
+		"--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
+		"--key=shop/orders/nightly-12c500ed.db.zst.age", "--compression=zstd", "--recipient=age1x", "--recipient=age1y",
+		"--verify=true", "--etcdutl=/usr/local/bin/etcdutl", "--scratch=/var/run/quorate-scratch", "--unless-revision=7",
+	}, main.Command)
+	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.15", main.Image, "etcdutl of the version that the members run")
+	assert.Equal(t, "quorate:v1", pod.Spec.InitContainers[0].Image)
+	assert.Equal(t, "keys", main.EnvFrom[0].SecretRef.Name)
+	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
+	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
+	assert.NotContains(t, pod.Labels, LabelCluster, "it is no member: Services, budgets and policies find those by this label")
+	assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
+	var volumes []string
+	for _, v := range pod.Spec.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	assert.Equal(t, []string{"tools", "scratch", "store-ca", "operator"}, volumes)
+	for _, mount := range slices.Concat(main.VolumeMounts, pod.Spec.InitContainers[0].VolumeMounts) {
+		assert.Contains(t, volumes, mount.Name)
+	}
+	assert.Equal(t, int64(3600), *job.Spec.ActiveDeadlineSeconds)
+	assert.Equal(t, int32(3), *job.Spec.BackoffLimit)
+}
+
+func TestTakingJobInPlainText(t *testing.T) {
+	o := aSnapshot()
+	o.Clusters["orders"].Spec.TLS.Mode = v1alpha1.TLSDisabled
+	o.Snapshot.Spec.Store = v1alpha1.Store{URL: "file:///etcd", ClaimName: "backups"}
+	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
+	pod := theJob(t, o).Spec.Template.Spec
+	main := pod.Containers[0]
+	assert.Contains(t, main.Command, "--endpoint=http://orders-0.orders-peers.shop.svc:2379")
+	assert.NotContains(t, strings.Join(main.Command, " "), "--ca=")
+	assert.Equal(t, "backups", pod.Volumes[2].PersistentVolumeClaim.ClaimName)
+	assert.Len(t, pod.Volumes, 3)
+	assert.Equal(t, "32Mi", main.Resources.Requests.Memory().String(), "no more is asked for than is allowed")
+}
+
+// TestMembersLetTheJobIn: the Job's pod is of the namespace, and so may reach the client port whatever clients the spec selects.
+func TestMembersLetTheJobIn(t *testing.T) {
+	c := aSnapshot().Clusters["orders"]
+	c.Spec.NetworkPolicy.Clients = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
+	for _, rule := range policies(newView(Observation{Cluster: c}))[0].Spec.Ingress {
+		if rule.Ports[0].Port.IntValue() == ClientPort {
+			assert.Contains(t, rule.From, networkPeerOfNamespace)
+			return
+		}
+	}
+	t.Error("there is no rule for the client port")
+}
+
+func TestWhatAPodSays(t *testing.T) {
+	exited := func(reason, message string) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "snapshot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: reason, Message: message}},
+		}}}}
+	}
+	for says, pod := range map[string]*corev1.Pod{
+		"the bucket is not there":                         exited("Error", `{"error":"the bucket is not there"}`),
+		"panic: a bug":                                    exited("Error", "goroutine 1\n\npanic: a bug\n"),
+		"container snapshot ended with code 1":            exited("Error", ""),
+		"raise spec.job.resources.limits.memory":          exited("OOMKilled", ""),
+		"Evicted: The node was low on resource":           {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource"}},
+		"raise spec.job.scratchSize":                      {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
+		"container tools ended with code 2 and without a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
+	} {
+		assert.Contains(t, lastWords(pod), says)
+	}
+	assert.Empty(t, lastWords(&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
+}
+
+func TestWordsForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", 61 * time.Second: "1m1s"} {
+		assert.Equal(t, want, duration(d))
+	}
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 5 << 40: "5.0 TiB"} {
+		assert.Equal(t, want, bytesText(n))
+	}
+	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
+}
+
+// networkPeerOfNamespace is every pod of the cluster's namespace.
+var networkPeerOfNamespace = networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}

@@ -1,0 +1,433 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
+func TestSnapshotStories(t *testing.T) {
+	datadriven.Walk(t, "testdata/snapshots", func(t *testing.T, path string) {
+		title(t, path)
+		s := newSnapshotStory()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			verb, known := snapshotVerbs[d.Cmd]
+			if !known {
+				t.Fatalf("%s: no such verb: %s", d.Pos, d.Cmd)
+			}
+			a := args{}
+			for _, arg := range d.CmdArgs {
+				a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
+			}
+			out := verb(s, a)
+			for _, breach := range s.breaches() {
+				t.Errorf("%s: VIOLATION %s", d.Pos, breach)
+				out += "VIOLATION " + breach + "\n"
+			}
+			if out == "" {
+				return "ok\n"
+			}
+			return out
+		})
+	})
+}
+
+// snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
+var snapshotVerbs = map[string]func(*snapshotStory, args) string{
+	"snapshot": (*snapshotStory).create,  // snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
+	"cluster":  (*snapshotStory).isThere, // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16]
+	"delete":   (*snapshotStory).remove,  // delete snapshot | job=name | pod=name: kubectl delete
+	"abandon":  (*snapshotStory).abandon, // kubectl annotate
+	"status":   (*snapshotStory).wipe,    // status wipe
+	"pod":      (*snapshotStory).podDoes, // pod runs | stores [revision=7] | skips | discards | fails=why | unplaced=why | stuck=reason message=why | killed=reason
+	"cache":    (*snapshotStory).cache,   // cache freeze=jobs,pods,snapshot | thaw
+	"tick":     func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"pass":     func(s *snapshotStory, _ args) string { s.pass(); return "" }, // the Job controller, the kubelet and the garbage collector
+	"sync":     func(s *snapshotStory, _ args) string { return s.sync() },
+	"check":    func(s *snapshotStory, _ args) string { return s.check() },
+}
+
+func firstKey(a args) string {
+	for key := range a {
+		return key
+	}
+	return ""
+}
+
+// snapshotStory is one EtcdSnapshot with what is around it.
+type snapshotStory struct {
+	now      time.Time
+	snapshot *v1alpha1.EtcdSnapshot // nil when it is gone
+	cluster  *v1alpha1.EtcdCluster
+	jobs     map[string]*batchv1.Job
+	pods     map[string]*corev1.Pod
+	made     int
+	// seen is what Metacontroller's caches show while they are frozen.
+	seen map[string]any
+	// store holds what is whole, by key; taken counts how often etcd was asked.
+	store  map[string]hooks.SnapshotReport
+	taken  int
+	broken []string
+}
+
+func newSnapshotStory() *snapshotStory {
+	s := &snapshotStory{
+		now:  time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
+		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{}, store: map[string]hooks.SnapshotReport{},
+	}
+	s.isThere(args{})
+	return s
+}
+
+func (s *snapshotStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
+
+func (s *snapshotStory) create(a args) string {
+	name := a["name"]
+	if name == "" {
+		name = "nightly"
+	}
+	s.made++
+	snapshot := &v1alpha1.EtcdSnapshot{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)), Generation: 1, CreationTimestamp: metav1.NewTime(s.now),
+		},
+		Spec: v1alpha1.EtcdSnapshotSpec{
+			Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"},
+			UnlessRevision: int64(a.number("unless", 0)), DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
+		},
+	}
+	if a.has("verify") {
+		snapshot.Spec.Verify = new(a["verify"] == "true")
+	}
+	if a.has("deadline") {
+		snapshot.Spec.Job.Deadline.Duration = duration(a["deadline"])
+	}
+	if a.has("retries") {
+		snapshot.Spec.Job.Retries = new(int32(a.number("retries", 0)))
+	}
+	s.snapshot = snapshot
+	return ""
+}
+
+func (s *snapshotStory) isThere(a args) string {
+	if a.has("gone") {
+		s.cluster = nil
+		return ""
+	}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"}, Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16"}}
+	if a.has("version") {
+		c.Spec.Version = a["version"]
+	}
+	c.Spec.TLS.Mode = v1alpha1.TLSMode(a["tls"])
+	available := metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionTrue, Message: "a quorum answers"}
+	if a.has("unavailable") {
+		available.Status, available.Message = metav1.ConditionFalse, a["unavailable"]
+	}
+	c.Status.Conditions = []metav1.Condition{available}
+	for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
+		c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: name, Role: v1alpha1.Voter})
+	}
+	s.cluster = c
+	return ""
+}
+
+func (s *snapshotStory) remove(a args) string {
+	if a.has("snapshot") && s.snapshot.DeletionTimestamp == nil {
+		s.snapshot.DeletionTimestamp = &metav1.Time{Time: s.now}
+	}
+	delete(s.jobs, a["job"])
+	delete(s.pods, a["pod"])
+	return ""
+}
+
+func (s *snapshotStory) abandon(args) string {
+	s.snapshot.Annotations = map[string]string{hooks.AnnotationAbandon: "true"}
+	return ""
+}
+
+func (s *snapshotStory) wipe(args) string {
+	s.snapshot.Status = v1alpha1.EtcdSnapshotStatus{}
+	return ""
+}
+
+func (s *snapshotStory) cache(a args) string {
+	if a.has("thaw") {
+		s.seen = map[string]any{}
+		return ""
+	}
+	for what := range strings.SplitSeq(a["freeze"], ",") {
+		switch what {
+		case "jobs":
+			s.seen[what] = copied(s.jobs)
+		case "pods":
+			s.seen[what] = copied(s.pods)
+		case "snapshot":
+			s.seen[what] = s.snapshot.DeepCopy()
+		}
+	}
+	return ""
+}
+
+func copied[T any, P interface {
+	*T
+	DeepCopy() *T
+}](all map[string]P) map[string]P {
+	list := map[string]P{}
+	for name, o := range all {
+		list[name] = P(o.DeepCopy())
+	}
+	return list
+}
+
+// shown is what a cache shows.
+func shown[T any](s *snapshotStory, what string, now T) T {
+	if old, frozen := s.seen[what]; frozen {
+		return old.(T)
+	}
+	return now
+}
+
+// pass lets the Job controller, the kubelet and the garbage collector do what they do.
+func (s *snapshotStory) pass() {
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		if owner := metav1.GetControllerOf(s.pods[name]); s.jobs[owner.Name] == nil || s.jobs[owner.Name].UID != owner.UID {
+			delete(s.pods, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
+		s.run(s.jobs[name])
+	}
+}
+
+// run is the Job controller.
+func (s *snapshotStory) run(job *batchv1.Job) {
+	if len(job.Status.Conditions) > 0 {
+		return
+	}
+	failed, active, done := 0, "", false
+	for name, pod := range s.pods {
+		if owner := metav1.GetControllerOf(pod); owner.UID != job.UID {
+			continue
+		}
+		switch pod.Status.Phase {
+		case corev1.PodSucceeded:
+			done = true
+		case corev1.PodFailed:
+			failed++
+		default:
+			active = name
+		}
+	}
+	end := func(how batchv1.JobConditionType, reason string) {
+		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.now)}}
+	}
+	switch {
+	case done:
+		job.Status.CompletionTime = &metav1.Time{Time: s.now}
+		end(batchv1.JobComplete, "CompletionsReached")
+	case !s.now.Before(job.CreationTimestamp.Add(time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second)):
+		delete(s.pods, active)
+		end(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
+	case active == "" && failed > int(*job.Spec.BackoffLimit):
+		end(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+	case active == "":
+		s.made++
+		pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
+		pod.Name, pod.Namespace, pod.UID, pod.CreationTimestamp = fmt.Sprintf("%s-%d", job.Name, failed+1), "default", types.UID(fmt.Sprint("pod", s.made)), metav1.NewTime(s.now)
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}}
+		pod.Status.Phase = corev1.PodPending
+		s.pods[pod.Name] = pod
+	}
+}
+
+// podDoes is what happens in the one pod that has not ended.
+func (s *snapshotStory) podDoes(a args) string {
+	var pod *corev1.Pod
+	for _, p := range s.pods {
+		if p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning {
+			pod = p
+		}
+	}
+	if pod == nil {
+		return "there is no pod\n"
+	}
+	container := pod.Spec.Containers[0].Name
+	pod.Status.Conditions = nil
+	state := func(phase corev1.PodPhase, state corev1.ContainerState) {
+		pod.Status.Phase = phase
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: state}}
+	}
+	ends := func(phase corev1.PodPhase, code int32, report any) {
+		message, err := json.Marshal(report)
+		if err != nil {
+			panic(err)
+		}
+		state(phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: string(message)}})
+	}
+	switch {
+	case a.has("runs"):
+		state(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	case a.has("stores"):
+		ends(corev1.PodSucceeded, 0, s.take(pod, int64(a.number("revision", 7))))
+	case a.has("skips"):
+		ends(corev1.PodSucceeded, 0, hooks.SnapshotReport{Skipped: true})
+	case a.has("discards"):
+		clear(s.store)
+		ends(corev1.PodSucceeded, 0, struct{}{})
+	case a.has("fails"):
+		ends(corev1.PodFailed, 1, hooks.SnapshotReport{Error: a["fails"]})
+	case a.has("killed"):
+		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: a["killed"]}})
+	case a.has("stuck"):
+		state(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a["stuck"], Message: a["message"]}})
+	case a.has("unplaced"):
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: a["unplaced"]}}
+	}
+	return ""
+}
+
+// take is what quorate snapshot does: what is whole is read, else a snapshot is taken.
+func (s *snapshotStory) take(pod *corev1.Pod, revision int64) hooks.SnapshotReport {
+	key, verify := "", true
+	for _, arg := range pod.Spec.Containers[0].Command {
+		if k, is := strings.CutPrefix(arg, "--key="); is {
+			key = k
+		}
+		verify = verify && arg != "--verify=false"
+	}
+	if r, whole := s.store[key]; whole {
+		return r
+	}
+	s.taken++
+	if s.taken > 1 {
+		s.broken = append(s.broken, "a second snapshot was taken")
+	}
+	r := hooks.SnapshotReport{Artifact: hooks.Artifact{
+		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc", Member: "demo-1",
+		Started: s.now, Completed: s.now.Add(3 * time.Second),
+	}}
+	if verify {
+		r.VerifiedAt = s.now.Add(5 * time.Second)
+	}
+	s.store[key] = r
+	return r
+}
+
+// sync is one call, and its answer applied.
+func (s *snapshotStory) sync() string {
+	if s.snapshot == nil {
+		return "it is gone\n"
+	}
+	o := hooks.SnapshotObservation{
+		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)), Pods: copied(shown(s, "pods", s.pods)),
+		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Settings: hooks.Settings{Image: "quorate:v1"},
+	}
+	if s.cluster != nil {
+		o.Clusters["demo"] = s.cluster
+	}
+	d := hooks.DecideSnapshot(o)
+	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
+	wanted := map[string]bool{}
+	for _, job := range d.Jobs {
+		wanted[job.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Jobs)) {
+		if !wanted[name] {
+			out += fmt.Sprintf("- job %s\n", name)
+			if s.jobs[name] != nil && s.jobs[name].UID == o.Jobs[name].UID {
+				delete(s.jobs, name)
+			}
+		}
+	}
+	for _, job := range d.Jobs {
+		if o.Jobs[job.Name] != nil || s.jobs[job.Name] != nil {
+			continue
+		}
+		s.made++
+		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default", metav1.NewTime(s.now)
+		s.jobs[job.Name] = job
+		out += fmt.Sprintf("+ job %s\n", job.Name)
+	}
+	if s.snapshot.Status.Phase != d.Status.Phase {
+		out += fmt.Sprintf("~ %s\n", d.Status.Phase)
+	}
+	s.snapshot.Status = d.Status
+	if d.ResyncAfter > 0 {
+		out += fmt.Sprintf("again in %s\n", d.ResyncAfter)
+	}
+	s.oracle(d)
+	if d.Finalized {
+		s.snapshot = nil
+		out += "it goes\n"
+	}
+	return out
+}
+
+// oracle says what must never be, without asking the rules.
+func (s *snapshotStory) oracle(d hooks.SnapshotDecision) {
+	taking, discarding := 0, 0
+	for _, pod := range s.pods {
+		if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning {
+			switch pod.Spec.Containers[0].Name {
+			case hooks.ContainerSnapshot:
+				taking++
+			case hooks.ContainerDiscard:
+				discarding++
+			}
+		}
+	}
+	if taking > 1 || taking > 0 && discarding > 0 {
+		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot, and %d delete it", taking, discarding))
+	}
+	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[hooks.AnnotationAbandon] == "" {
+		s.broken = append(s.broken, "it goes while a pod takes it")
+	}
+	if d.Status.Phase == v1alpha1.SnapshotSucceeded && len(s.store) == 0 {
+		s.broken = append(s.broken, "it has succeeded, and nothing is stored")
+	}
+}
+
+// check is how things are.
+func (s *snapshotStory) check() string {
+	var out strings.Builder
+	if s.snapshot == nil {
+		out.WriteString("no snapshot\n")
+	} else {
+		st := s.snapshot.Status
+		fmt.Fprintf(&out, "%s %s: %s\n", s.snapshot.Name, st.Phase, st.Message)
+		for _, c := range st.Conditions {
+			fmt.Fprintf(&out, "  %s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+		if st.URI != "" {
+			fmt.Fprintf(&out, "  %s, %s of %s, took %s\n", st.URI, st.StoredSize, st.Size, st.Duration.Duration)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.jobs)) {
+		job, how := s.jobs[name], "active"
+		for _, c := range job.Status.Conditions {
+			how = string(c.Type)
+		}
+		fmt.Fprintf(&out, "job %s %s\n", name, how)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		fmt.Fprintf(&out, "pod %s %s\n", name, s.pods[name].Status.Phase)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.store)) {
+		fmt.Fprintf(&out, "stored %s\n", key)
+	}
+	return out.String()
+}
