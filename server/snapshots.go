@@ -21,8 +21,8 @@ const (
 	groupClusters = "EtcdCluster.etcd.quorate.dev/v1alpha1"
 )
 
-// decodeSnapshot reads a call about an EtcdSnapshot.
-func decodeSnapshot(body io.Reader) (o hooks.SnapshotObservation, finalizing bool, err error) {
+// decodeSnapshotCall reads a call about an EtcdSnapshot.
+func decodeSnapshotCall(body io.Reader) (o hooks.SnapshotObservation, finalizing bool, err error) {
 	finalizing, err = parts{
 		parent: func(in *jsontext.Decoder) error { return decodeSnapshotParent(in, &o.Snapshot) },
 		children: map[string]func(*jsontext.Decoder, string) error{
@@ -70,7 +70,7 @@ func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) erro
 // snapshotHook answers the hooks sync and finalize of an EtcdSnapshot.
 func (s *Server) snapshotHook(c *gin.Context) {
 	began := s.now()
-	o, finalizing, err := decodeSnapshot(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	o, finalizing, err := decodeSnapshotCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	if err != nil {
 		s.refuse(c, err)
 		return
