@@ -106,7 +106,7 @@ func newer(a, b *epoch) *epoch {
 // pod can be made for it any more.
 func (e *epoch) predecessor() *epoch {
 	return &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
-		startsOn: map[string]types.UID{}, succession: succession{phase: phaseBegan}}
+		startsOn: map[string]types.UID{}, origin: origin{source: SourceEmpty}}
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {

@@ -356,6 +356,18 @@ func surveyLabels(c *v1alpha1.EtcdCluster) map[string]string {
 
 // ---- what people see
 
+// originStatus is where the data comes from; nil for nowhere.
+func (e *epoch) originStatus() *v1alpha1.OriginStatus {
+	if e.source == SourceEmpty && e.after == 0 {
+		return nil
+	}
+	s := &v1alpha1.OriginStatus{Source: e.source, After: int64(e.after), Restore: e.restore, Survivor: e.survivor, Evidence: e.evidence}
+	if e.snapshot != nil {
+		s.Snapshot = e.snapshot.URL
+	}
+	return s
+}
+
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore

@@ -29,7 +29,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 		if old.Epoch != int64(v.epoch.n) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version = int64(v.epoch.n), v.epoch.version
+		s.Epoch, s.Version, s.Origin = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus()
 		if v.epoch.quorate() {
 			s.ClusterID = hex(v.epoch.clusterID)
 		}

@@ -132,3 +132,29 @@ type Recovery struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="recovery.keepVolumesFor can't be negative"
 	KeepVolumesFor *metav1.Duration `json:"keepVolumesFor,omitempty"`
 }
+
+// OriginStatus is where an epoch's data comes from.
+type OriginStatus struct {
+	// Source is Empty, Snapshot, Survivor or Existing.
+	Source string `json:"source"`
+
+	// After is the epoch that it took over from.
+	// +optional
+	After int64 `json:"after,omitempty"`
+
+	// Restore is the ID of spec.restore that the epoch answers.
+	// +optional
+	Restore string `json:"restore,omitempty"`
+
+	// Snapshot is the URL of the artifact that its members restored.
+	// +optional
+	Snapshot string `json:"snapshot,omitempty"`
+
+	// Survivor is the member of an earlier epoch whose volume was copied.
+	// +optional
+	Survivor string `json:"survivor,omitempty"`
+
+	// Evidence is what the volumes of all survivors held: the one whose log is ahead, in term and then in index, is first and was chosen.
+	// +optional
+	Evidence string `json:"evidence,omitempty"`
+}

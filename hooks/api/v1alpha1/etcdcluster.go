@@ -457,6 +457,10 @@ type EtcdClusterStatus struct {
 	// +optional
 	Epoch int64 `json:"epoch,omitempty"`
 
+	// Origin is where the data of the epoch comes from; unset for a first epoch that began empty.
+	// +optional
+	Origin *OriginStatus `json:"origin,omitempty"`
+
 	// Version of etcd that the members run.
 	// +optional
 	Version string `json:"version,omitempty"`
