@@ -40,6 +40,8 @@ Usage:
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
+  quorate snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
+  quorate discard [flags]   delete a stored snapshot
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
   quorate version           print the version
 
@@ -83,6 +85,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return runPrepare(ctx, args, stderr)
 	case "own":
 		return runOwn(args, stderr)
+	case "snapshot":
+		return runSnapshot(ctx, args, stderr)
+	case "discard":
+		return runDiscard(ctx, args, stderr)
 	case "kubectl":
 		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
 	case "version":

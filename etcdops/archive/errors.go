@@ -81,6 +81,9 @@ func (s *Store) storeFailure(err error, doing string) error {
 	if err == nil || errors.As(err, &own) {
 		return err
 	}
+	if errors.Is(err, context.Canceled) {
+		return failure(Failed, err, "%s was stopped", doing)
+	}
 	switch reason := s.reason(err); reason {
 	case NotFound:
 		return failure(reason, err, "%s: not found; check the bucket or folder and the name", doing)

@@ -43,8 +43,11 @@ type Store struct {
 	dir string
 }
 
-// Open opens a store. Whether it is there and lets us in shows with the first object.
-func Open(ctx context.Context, p Place) (*Store, error) {
+// Open opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must be there.
+func Open(ctx context.Context, p Place) (*Store, error) { return openStore(ctx, p, false) }
+
+// openStore opens a store, and makes the folder of file:// when asked to.
+func openStore(ctx context.Context, p Place, create bool) (*Store, error) {
 	u, err := url.Parse(p.URL)
 	if err != nil {
 		return nil, failure(Failed, err, "the URL of the store is none")
@@ -53,7 +56,7 @@ func Open(ctx context.Context, p Place) (*Store, error) {
 		return nil, failure(Failed, nil, "the URL of the store must hold no credentials: they belong in a Secret")
 	}
 	if u.Scheme == fileblob.Scheme {
-		return openDir(u, p.Dir)
+		return openDir(u, p.Dir, create)
 	}
 	if u.Host == "" {
 		return nil, failure(Failed, nil, "the URL of the store %q has no bucket: it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder", p.URL)
@@ -75,8 +78,8 @@ func Open(ctx context.Context, p Place) (*Store, error) {
 	return s, nil
 }
 
-// openDir opens a folder below dir. It is made when it is not there, its parent dir is not: that is a volume which is not mounted.
-func openDir(u *url.URL, dir string) (*Store, error) {
+// openDir opens a folder below dir. Dir itself is never made: it is a volume that should be mounted.
+func openDir(u *url.URL, dir string, create bool) (*Store, error) {
 	if u.Host != "" {
 		return nil, failure(Failed, nil, "the URL of the store %q has a host: a folder on a claim is file:///folder, with three slashes", u.Redacted())
 	}
@@ -87,7 +90,7 @@ func openDir(u *url.URL, dir string) (*Store, error) {
 		}
 	}
 	bucket, err := fileblob.OpenBucket(s.dir, &fileblob.Options{
-		CreateDir: true, DirFileMode: 0o750,
+		CreateDir: create, DirFileMode: 0o750,
 		// A temporary file elsewhere could not be renamed into the volume; attributes would be files of their own.
 		NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 	})

@@ -18,9 +18,12 @@ var Versions = []string{"3.5.35", "3.6.16", "3.7.3"}
 const EnvLab = "QUORATE_LAB"
 
 // Binary is the etcd program of a version. A missing one fails the test.
-func Binary(t testing.TB, version string) string {
+func Binary(t testing.TB, version string) string { return Program(t, version, "etcd") }
+
+// Program is etcd, etcdctl or etcdutl of a version. A missing one fails the test.
+func Program(t testing.TB, version, name string) string {
 	t.Helper()
-	path := filepath.Join(lab(t), "bin", "etcd-"+version, "etcd")
+	path := filepath.Join(lab(t), "bin", "etcd-"+version, name)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("etcd %s is missing (%v): run `make etcd-binaries`, or set %s", version, err, EnvLab)
 	}

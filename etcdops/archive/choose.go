@@ -1,0 +1,174 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/prototext"
+)
+
+// Deadlines of questions to etcd.
+const (
+	// listTime is for the member list, with which the way to the cluster is found.
+	listTime = 15 * time.Second
+	// statusTime is for the status of one member, which it answers from memory. All are asked at once.
+	statusTime = 5 * time.Second
+	// hashTime is for a hash of all keys, for which a member reads its whole database.
+	hashTime = 5 * time.Minute
+	// keepAliveTime and keepAliveTimeout end a stream whose member has gone without a word.
+	keepAliveTime, keepAliveTimeout = 10 * time.Second, 20 * time.Second
+)
+
+// Cluster is how etcd is reached.
+type Cluster struct {
+	// Endpoints are client URLs that lead to some of its members, such as that of its Service.
+	Endpoints []string
+	// TLS is what members are shown, and whom they must be signed by; nil for plain text.
+	TLS *tls.Config
+}
+
+func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: endpoints, TLS: c.TLS, Logger: zap.NewNop(),
+		DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+	})
+}
+
+// member is a voter that a snapshot may be taken from.
+type member struct {
+	name   string
+	id     uint64
+	urls   []string
+	status *pb.StatusResponse
+	leader bool
+}
+
+// choose asks every member how it is, and orders the voters that serve: whom to take the snapshot from comes first. That is the follower
+// which has the newest revision, since a snapshot is read from the disk and sent beside all else that a member does; the leader only when
+// no follower serves.
+func (c Cluster) choose(ctx context.Context) ([]member, error) {
+	list, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]member, 0, len(list.Members))
+	for _, m := range list.Members {
+		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
+			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(), urls: m.GetClientURLs()})
+		}
+	}
+	why := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { why[i] = c.ask(ctx, &all[i], list.Header.GetClusterId()) })
+	}
+	wg.Wait()
+	able, err := serving(all, why)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(able, func(a, b member) int {
+		return cmp.Or(
+			compareBool(a.leader, b.leader),
+			-cmp.Compare(a.status.GetHeader().GetRevision(), b.status.GetHeader().GetRevision()),
+			-cmp.Compare(a.status.GetRaftAppliedIndex(), b.status.GetRaftAppliedIndex()),
+			strings.Compare(a.name, b.name),
+		)
+	})
+	return able, nil
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+func (c Cluster) list(ctx context.Context) (*clientv3.MemberListResponse, error) {
+	client, err := c.client(c.Endpoints...)
+	if err != nil {
+		return nil, failure(Unreachable, err, "no client for the cluster at %s", strings.Join(c.Endpoints, ", "))
+	}
+	defer client.Close()
+	ctx, stop := context.WithTimeout(ctx, listTime)
+	defer stop()
+	list, err := client.MemberList(ctx)
+	if err != nil {
+		return nil, failure(Unreachable, err, "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", strings.Join(c.Endpoints, ", "))
+	}
+	return list, nil
+}
+
+// ask reads a member's status. The error says why it can't be used.
+func (c Cluster) ask(ctx context.Context, m *member, cluster uint64) error {
+	client, err := c.client(m.urls...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, stop := context.WithTimeout(ctx, statusTime)
+	defer stop()
+	// Not the client's own Status: that one opens a second connection.
+	status, err := pb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return err
+	}
+	m.status, m.leader = status, status.GetLeader() == m.id
+	switch header := status.GetHeader(); {
+	case header.GetMemberId() != m.id || header.GetClusterId() != cluster:
+		return fmt.Errorf("member %x of cluster %x answers in its place", header.GetMemberId(), header.GetClusterId())
+	case status.GetLeader() == 0:
+		return errors.New("it follows no leader")
+	case status.GetIsLearner():
+		return errors.New("it is a learner")
+	}
+	return nil
+}
+
+// serving are the members without a reason against them. Alarms of damage count, whoever tells of them: every member knows all alarms.
+// One in the name of nobody means that etcd does not know whose data is wrong.
+func serving(all []member, why []error) ([]member, error) {
+	damaged := map[uint64]bool{}
+	for _, m := range all {
+		for _, text := range m.status.GetErrors() {
+			var alarm pb.AlarmMember
+			if prototext.Unmarshal([]byte(text), &alarm) == nil && alarm.GetAlarm() == pb.AlarmType_CORRUPT {
+				damaged[alarm.GetMemberID()] = true
+			}
+		}
+	}
+	if damaged[0] {
+		return nil, failure(Failed, nil, "the members' data differ and etcd does not know whose is right (alarm CORRUPT): no snapshot is taken; see the cluster's conditions")
+	}
+	var able []member
+	var reasons []string
+	for i, m := range all {
+		switch {
+		case why[i] != nil:
+			reasons = append(reasons, m.name+": "+oneLine(why[i]))
+		case damaged[m.id]:
+			reasons = append(reasons, m.name+": its data is damaged (alarm CORRUPT)")
+		default:
+			able = append(able, m)
+		}
+	}
+	if len(able) == 0 {
+		return nil, failure(Unreachable, nil, "no voter can give a snapshot (%s): see the cluster's conditions", strings.Join(reasons, "; "))
+	}
+	return able, nil
+}

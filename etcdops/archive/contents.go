@@ -1,0 +1,224 @@
+package archive
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/maphash"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Contents is what a database of etcd holds.
+type Contents struct {
+	// Revision of the keys. CompactRevision is the one below which there is no history; 0 before the first compaction.
+	Revision, CompactRevision int64
+	// Keys that there are at Revision; -1 when the database does not tell, in the middle of a compaction.
+	Keys int64
+	// Hash is what HashKV answers for Revision while the compacted revision is CompactRevision, in hexadecimal; empty when the database alone
+	// does not tell: in the middle of a compaction, or after more changes since the last one than are kept in mind here.
+	Hash string
+	// Sum is a checksum of all records of keys and their history. It is the same wherever they are the same, whatever else changed.
+	Sum uint32
+}
+
+// How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's name is its revision, eight
+// bytes, '_', and eight more that count within the revision; a 't' behind them says that the key was deleted.
+const (
+	revisionLength  = 17
+	tombstoneLength = revisionLength + 1
+)
+
+var (
+	keyBucket         = []byte("key")
+	metaBucket        = []byte("meta")
+	scheduledCompact  = []byte("scheduledCompactRev")
+	finishedCompact   = []byte("finishedCompactRev")
+	castagnoli        = crc32.MakeTable(crc32.Castagnoli)
+	openTimeout       = 10 * time.Second
+	errNoKeys         = errors.New("it has no bucket of keys")
+	errForeignRecord  = errors.New("it has a record of keys that etcd does not write")
+	changesKeptInMind = 1 << 20 // some 40 MiB
+)
+
+// Examine reads a database of etcd, which nobody may have open for writing: what `etcdctl snapshot save` wrote, or the file
+// member/snap/db of a data directory. Memory does not grow with it, but for pages of the file that the kernel takes back when it needs them.
+func Examine(ctx context.Context, path string) (c *Contents, err error) {
+	// bbolt panics over a page that is none, and an address beyond the end of a file that was cut off is a fault.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if told := recover(); told != nil {
+			c, err = nil, failure(Damaged, fmt.Errorf("%v", told), "the database %s is damaged", path)
+		}
+	}()
+	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
+	if err != nil {
+		return nil, failure(Damaged, err, "%s can't be opened as a database of etcd", path)
+	}
+	defer db.Close()
+	if err = db.View(func(tx *bolt.Tx) error { c, err = examine(ctx, tx); return err }); err != nil {
+		return nil, failure(Damaged, err, "the database %s can't be read", path)
+	}
+	return c, nil
+}
+
+func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
+	keys := tx.Bucket(keyBucket)
+	if keys == nil {
+		return nil, errNoKeys
+	}
+	scheduled, finished := compaction(tx, scheduledCompact), compaction(tx, finishedCompact)
+	r := reading{compacted: max(scheduled, finished), later: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	sum := newChecksum()
+	if err := each(ctx, keys, func(name, value []byte) error {
+		_, _ = sum.Write(name) // never fails
+		_, _ = sum.Write(value)
+		return r.count(name, value)
+	}); err != nil {
+		return nil, err
+	}
+	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
+	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Keys: r.live, Sum: sum.Sum32()}
+	switch {
+	case r.compacted == 0:
+		c.Hash = fmt.Sprintf("%08x", c.Sum)
+	case scheduled > finished:
+		c.Keys = -1
+	case len(r.later) < changesKeptInMind:
+		sum, err := r.hash(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		c.Hash = fmt.Sprintf("%08x", sum)
+	}
+	return c, nil
+}
+
+// compaction is a revision in the bucket meta; 0 when there was none.
+func compaction(tx *bolt.Tx, name []byte) int64 {
+	meta := tx.Bucket(metaBucket)
+	if meta == nil {
+		return 0
+	}
+	value := meta.Get(name)
+	if len(value) < 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(value))
+}
+
+// newChecksum is the checksum of HashKV, which begins with the name of the bucket.
+func newChecksum() hash.Hash32 {
+	sum := crc32.New(castagnoli)
+	_, _ = sum.Write(keyBucket)
+	return sum
+}
+
+// each calls f for each record, in the order of revisions.
+func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) error) error {
+	n := 0
+	return keys.ForEach(func(name, value []byte) error {
+		if n++; n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(name) != revisionLength && len(name) != tombstoneLength {
+			return errForeignRecord
+		}
+		return f(name, value)
+	})
+}
+
+// reading is what one pass over the records keeps in mind.
+type reading struct {
+	compacted int64
+	last      int64
+	live      int64
+	// later has a hash of each key that was written or deleted after the compaction.
+	later map[uint64]struct{}
+	seed  maphash.Seed
+	// unnamed is set once there is the record with which etcdutl raises the revision: it has no key, and is none.
+	unnamed bool
+}
+
+// count counts the keys without keeping them in mind. Each life of a key that has left a record begins with one that can be told: that
+// which a finished compaction left of it, of which there is one at most up to its revision, or after it the first version. It ends with
+// a tombstone. (A tombstone that the compaction itself left has nothing before it any more.)
+func (r *reading) count(name, value []byte) error {
+	r.last = revisionOf(name)
+	after := r.last > r.compacted
+	key, version, ok := keyAndVersion(value)
+	switch {
+	case !ok:
+		return errForeignRecord
+	case len(key) == 0:
+		r.unnamed = true
+	case len(name) == tombstoneLength && after:
+		r.live--
+	case len(name) != tombstoneLength && (!after || version == 1):
+		r.live++
+	}
+	if after && r.compacted > 0 && len(r.later) < changesKeptInMind {
+		r.later[maphash.Bytes(r.seed, key)] = struct{}{}
+	}
+	return nil
+}
+
+// hash is that of HashKV (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of what is left from before the compaction, only what
+// still counts at the revision, as if it were compacted now, and no tombstone of the compaction's own revision, which old releases do not
+// keep. Where no key is left at all, nothing is left out.
+func (r *reading) hash(ctx context.Context, keys *bolt.Bucket) (uint32, error) {
+	sum := newChecksum()
+	all := r.live == 0 && !r.unnamed
+	err := each(ctx, keys, func(name, value []byte) error {
+		if revision := revisionOf(name); revision <= r.compacted {
+			key, _, _ := keyAndVersion(value)
+			_, superseded := r.later[maphash.Bytes(r.seed, key)]
+			gone := len(name) == tombstoneLength
+			if !all && (superseded || gone) || gone && revision == r.compacted {
+				return nil
+			}
+		}
+		_, _ = sum.Write(name) // never fails
+		_, _ = sum.Write(value)
+		return nil
+	})
+	return sum.Sum32(), err
+}
+
+func revisionOf(name []byte) int64 { return int64(binary.BigEndian.Uint64(name)) }
+
+// Fields of mvccpb.KeyValue (api/mvccpb/kv.proto).
+const (
+	fieldKey     protowire.Number = 1
+	fieldVersion protowire.Number = 4
+)
+
+// keyAndVersion reads two fields of a mvccpb.KeyValue without copying the value.
+func keyAndVersion(record []byte) (key []byte, version uint64, ok bool) {
+	for len(record) > 0 {
+		field, kind, n := protowire.ConsumeTag(record)
+		if n < 0 {
+			return nil, 0, false
+		}
+		record = record[n:]
+		switch {
+		case field == fieldKey && kind == protowire.BytesType:
+			key, n = protowire.ConsumeBytes(record)
+		case field == fieldVersion && kind == protowire.VarintType:
+			version, n = protowire.ConsumeVarint(record)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, record)
+		}
+		if n < 0 {
+			return nil, 0, false
+		}
+		record = record[n:]
+	}
+	return key, version, true
+}

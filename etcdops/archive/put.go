@@ -1,0 +1,364 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+	"gocloud.dev/blob"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const (
+	// partSize of uploads in parts, each of which is held in memory until it is sent. S3 takes 10,000 of them: 78 GiB, where etcd itself
+	// advises 8 GiB at most.
+	partSize = 8 << 20
+	// partsAtOnce are sent at the same time.
+	partsAtOnce = 3
+	// cleaningTime is for removing what was not finished, when everything else was told to end.
+	cleaningTime = 10 * time.Second
+)
+
+// Form is how a snapshot is stored.
+type Form struct {
+	Compression v1alpha1.Compression
+	// Recipients of age who may read it; none: everybody may.
+	Recipients []age.Recipient
+}
+
+// ParseRecipients reads public keys of age.
+func ParseRecipients(keys []string) ([]age.Recipient, error) {
+	var all []age.Recipient
+	for i, key := range keys {
+		one, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
+		if err != nil {
+			// The cause and the key are left out: it may be an identity, which is a secret.
+			return nil, failure(Failed, nil, "recipient %d is no public key of age: it must look like age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
+		}
+		all = append(all, one...)
+	}
+	return all, nil
+}
+
+// put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
+// what comes of a failure. The identity reads the artifact back, in this process: see witness.
+func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Form) (stored *hooks.Artifact, back age.Identity, err error) {
+	if err := s.clear(ctx, key); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = s.cleared(ctx, key, err)
+		}
+	}()
+	whole := &witness{}
+	database, object := newSeal(), &counted{hash: sha256.New()}
+	err = s.write(ctx, key, func(w io.Writer) error {
+		object.w = w
+		layers, err := form.layers(object, whole)
+		if err != nil {
+			return err
+		}
+		if err := pump(io.MultiWriter(database, layers), snapshot); err != nil {
+			return err
+		}
+		return layers.Close()
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !database.whole() {
+		return nil, nil, failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another one; it will be tried again")
+	}
+	stored = &hooks.Artifact{
+		URI: s.URI(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
+		Size: database.size, StoredSize: object.n,
+		SHA256: database.sum(), StoredSHA256: hex.EncodeToString(object.hash.Sum(nil)),
+	}
+	return stored, whole.identity(), s.settle(ctx, key, stored.StoredSize)
+}
+
+// pump copies until the end. Reading and writing take turns no longer than one buffer: the next one is read while the last is written.
+func pump(to io.Writer, from io.Reader) error {
+	const buffers = 4
+	free, filled := make(chan []byte, buffers), make(chan []byte, buffers)
+	for range buffers {
+		free <- make([]byte, 1<<20)
+	}
+	read := make(chan error, 1)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		defer close(filled)
+		for {
+			var buffer []byte
+			select {
+			case buffer = <-free:
+			case <-stop:
+				return
+			}
+			n, err := io.ReadFull(from, buffer[:cap(buffer)])
+			filled <- buffer[:n] // has room for all buffers
+			if err != nil {
+				read <- err
+				return
+			}
+		}
+	}()
+	for buffer := range filled {
+		if _, err := to.Write(buffer); err != nil {
+			return err
+		}
+		free <- buffer
+	}
+	if err := <-read; !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return &readError{err}
+	}
+	return nil
+}
+
+// readError is one of the source, not of the store.
+type readError struct{ error }
+
+func (e *readError) Unwrap() error { return e.error }
+
+// layers are compression and encryption around an object, to be closed from the outside in.
+func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
+	all := stack{Writer: object}
+	if len(f.Recipients) > 0 {
+		recipients := append([]age.Recipient{}, f.Recipients...)
+		whole.Recipient, recipients[0] = recipients[0], whole
+		encrypted, err := age.Encrypt(all.Writer, recipients...)
+		if err != nil {
+			return nil, failure(Failed, err, "the snapshot can't be encrypted for these recipients")
+		}
+		all.push(encrypted)
+	}
+	if f.Compression == v1alpha1.CompressZstd {
+		// Each thread takes some 20 MiB: as many as there are cores would make memory grow with the machine.
+		compressed, err := zstd.NewWriter(all.Writer, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(4<<20))
+		if err != nil {
+			return nil, failure(Failed, err, "the snapshot can't be compressed")
+		}
+		all.push(compressed)
+	}
+	return &all, nil
+}
+
+// stack are writers around each other; the last one is outside.
+type stack struct {
+	io.Writer
+	closers []io.Closer
+}
+
+func (s *stack) push(w io.WriteCloser) {
+	s.Writer = w
+	s.closers = append(s.closers, w)
+}
+
+// Close closes all, the outside first.
+func (s *stack) Close() error {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		if err := s.closers[i].Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// witness is a recipient that keeps the key of the file in memory, so that what was stored can be read back for verification: nobody's
+// identity is needed for that, and no recipient is added who could read it later.
+type witness struct {
+	age.Recipient
+	fileKey []byte
+}
+
+// Wrap implements [age.Recipient].
+func (w *witness) Wrap(fileKey []byte) ([]*age.Stanza, error) {
+	w.fileKey = bytes.Clone(fileKey)
+	return w.Recipient.Wrap(fileKey)
+}
+
+// WrapWithLabels implements [age.RecipientWithLabels], by which age finds recipients that don't go together.
+func (w *witness) WrapWithLabels(fileKey []byte) ([]*age.Stanza, []string, error) {
+	w.fileKey = bytes.Clone(fileKey)
+	if labelled, ok := w.Recipient.(age.RecipientWithLabels); ok {
+		return labelled.WrapWithLabels(fileKey)
+	}
+	stanzas, err := w.Recipient.Wrap(fileKey)
+	return stanzas, nil, err
+}
+
+func (w *witness) identity() age.Identity {
+	if w.fileKey == nil {
+		return nil
+	}
+	return age.NewInjectedFileKeyIdentity(w.fileKey)
+}
+
+// counted hashes and counts what becomes the object.
+type counted struct {
+	w    io.Writer
+	hash hash.Hash
+	n    int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.hash.Write(p[:n])
+	c.n += int64(n)
+	return n, err
+}
+
+// write makes one object, all or nothing: a store keeps nothing under the name of a writer whose context ended before it was closed.
+func (s *Store) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+	doing := s.about("writing", key)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		BufferSize: partSize, MaxConcurrency: partsAtOnce,
+		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
+	})
+	if err != nil {
+		return s.storeFailure(err, doing)
+	}
+	if err := fill(w); err != nil {
+		stop()
+		_ = w.Close() // says that it was stopped
+		var source *readError
+		if errors.As(err, &source) {
+			return err
+		}
+		return s.storeFailure(err, doing)
+	}
+	return s.storeFailure(w.Close(), doing)
+}
+
+// settle makes sure that the store has the object, and has it for good.
+func (s *Store) settle(ctx context.Context, key string, size int64) error {
+	doing := s.about("looking at what was written to", key)
+	found, err := s.bucket.Attributes(ctx, key)
+	if err != nil {
+		// Who may only write can't look; every store has confirmed the upload with a checksum of its own.
+		if err = s.storeFailure(err, doing); ReasonOf(err) == Denied {
+			return nil
+		}
+		return err
+	}
+	if found.Size != size {
+		return failure(Damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
+	}
+	if s.dir == "" {
+		return nil
+	}
+	return s.storeFailure(syncFile(filepath.Join(s.dir, filepath.FromSlash(key))), doing)
+}
+
+// syncFile has a file and its name on the disk when it returns.
+func syncFile(path string) error {
+	for _, name := range []string{path, filepath.Dir(path)} {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish writes the record: from now on the artifact is whole.
+func (s *Store) finish(ctx context.Context, key string, record *hooks.Artifact) error {
+	text, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return failure(Failed, err, "the record of %s can't be written", s.URI(key))
+	}
+	text = append(text, '\n')
+	err = s.write(ctx, key+recordSuffix, func(w io.Writer) error { _, err := w.Write(text); return err })
+	if err == nil {
+		err = s.settle(ctx, key+recordSuffix, int64(len(text)))
+	}
+	if err != nil {
+		return s.cleared(ctx, key, err)
+	}
+	return nil
+}
+
+// clear removes an artifact before another one takes its name. Who may only write goes on: what is written then replaces both, and until
+// then the record does not agree with the artifact, which Fetch sees.
+func (s *Store) clear(ctx context.Context, key string) error {
+	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != Denied {
+		return err
+	}
+	return nil
+}
+
+// cleared removes what a failure has left, though the context may have ended.
+func (s *Store) cleared(ctx context.Context, key string, cause error) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
+	defer stop()
+	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != ReasonOf(cause) {
+		return fmt.Errorf("%w; and what was stored of it could not be removed: %w", cause, err)
+	}
+	return cause
+}
+
+// remove removes an artifact, the record first: without it the rest is not whole. What is not there is removed.
+func (s *Store) remove(ctx context.Context, key string) error {
+	for _, name := range []string{key + recordSuffix, key} {
+		if err := s.bucket.Delete(ctx, name); err != nil && s.reason(err) != NotFound {
+			return s.storeFailure(err, s.about("removing", name))
+		}
+	}
+	return s.removeRests(key)
+}
+
+// removeRests removes the files in which fileblob writes, <name>.<time>.tmp, that a process left which was killed.
+func (s *Store) removeRests(key string) error {
+	if s.dir == "" {
+		return nil
+	}
+	path := filepath.Join(s.dir, filepath.FromSlash(key))
+	for _, pattern := range []string{path + ".*.tmp", path + recordSuffix + ".*.tmp"} {
+		rests, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, rest := range rests {
+			if err := discardFile(rest); err != nil {
+				return s.storeFailure(err, "removing "+rest)
+			}
+		}
+	}
+	return nil
+}
+
+// Discard removes an artifact from its store. One that is not there is removed.
+func Discard(ctx context.Context, place Place, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	store, err := Open(ctx, place)
+	if ReasonOf(err) == NotFound {
+		return nil // a folder that was never made
+	}
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return store.remove(ctx, key)
+}
