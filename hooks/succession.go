@@ -163,7 +163,10 @@ func succeed(v *view) *verdict {
 		return v.chooseSurvivor()
 	}
 	if waits := v.heir.unstaged(); waits != "" {
-		if !v.ending() {
+		switch {
+		case !v.ending() && v.stopsFirst():
+			return &verdict{message: fmt.Sprintf("spec.restore.stopFirst: stopping epoch %d, whose volumes are kept, before epoch %d is made ready", v.epoch.n, v.heir.epoch.n), phase: phaseStopping, resync: soon}
+		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
 		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), resync: patience}
@@ -181,6 +184,12 @@ func (v *view) forsaken() bool {
 		return false
 	}
 	return v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != e.restore
+}
+
+// stopsFirst reports whether there is no room for two epochs beside each other.
+func (v *view) stopsFirst() bool {
+	r := v.Cluster.Spec.Restore
+	return r != nil && r.StopFirst && r.ID == v.heir.epoch.restore && !v.memory()
 }
 
 // lingering is what is left of the epoch that is being stopped: pods of its members, and its record, which would let others start.
@@ -208,14 +217,25 @@ func (v *view) unstaged() string {
 		if report := seedFailure(v.Children.Pods[name]); report != nil {
 			return fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
 		}
-		if !seeded(v.Children.Pods[name]) {
-			waits = append(waits, name)
+		if pod := v.Children.Pods[name]; !seeded(pod) {
+			waits = append(waits, name+held(pod))
 		}
 	}
 	if len(waits) == 0 {
 		return ""
 	}
 	return "filling the volumes of " + strings.Join(waits, ", ")
+}
+
+// held is why a pod does not begin, in brackets; empty for nothing known.
+func held(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	if why := or(unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
+		return " (" + why + ")"
+	}
+	return ""
 }
 
 // describe says where the epoch's data comes from.

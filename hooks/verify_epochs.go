@@ -98,7 +98,8 @@ func (j *judgement) phases(heir *view) {
 	switch {
 	case now.phase == heir.epoch.phase:
 	case now.phase == phaseStopping:
-		j.require(heir.unstaged() == "", "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
+		r := j.o.Cluster.Spec.Restore
+		j.require(heir.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
 	case now.phase == phaseBegan:
 		j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", now.n)
 		j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", now.n, j.v.epoch.n)

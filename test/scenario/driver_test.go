@@ -47,7 +47,7 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	// also: edit restore=id from=s1 | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m | keep-volumes=1h; and for a new cluster bootstrap=s1
+	// also: edit restore=id from=s1 [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m | keep-volumes=1h; and for a new cluster bootstrap=s1
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit
@@ -249,6 +249,7 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("restore") {
 		spec.Restore = &v1alpha1.Restore{ID: a["restore"]}
+		spec.Restore.StopFirst = a["stop-first"] == "true"
 		switch {
 		case a["restore"] == "none":
 			spec.Restore = nil

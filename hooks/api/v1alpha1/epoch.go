@@ -90,6 +90,11 @@ type Restore struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Epoch *int64 `json:"epoch,omitempty"`
+
+	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If the data then turns out
+	// to be unusable the cluster stands still until that is corrected.
+	// +optional
+	StopFirst bool `json:"stopFirst,omitempty"`
 }
 
 // QuorumLoss says what happens when so much data is lost that no quorum can come back.
