@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -119,7 +118,7 @@ func (s *Server) snapshotCustomize(c *gin.Context) {
 	}
 	body, err := encodeRules(
 		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(parent.Name))},
-		relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters", LabelSelector: &metav1.LabelSelector{}},
+		relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"},
 	)
 	if err != nil {
 		s.refuse(c, err)
