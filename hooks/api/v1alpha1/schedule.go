@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Kept",type=integer,JSONPath=`.status.kept`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 80",message="the name is too long: snapshots are named <name>-<time>; use 80 characters at most"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name is too long: snapshots have it as a label; use 63 characters at most"
 type EtcdSnapshotSchedule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -43,7 +43,9 @@ type EtcdSnapshotScheduleList struct {
 
 // EtcdSnapshotScheduleSpec is when to take snapshots of what, and how many to keep.
 type EtcdSnapshotScheduleSpec struct {
-	// Schedule in the five fields of cron, such as "0 */6 * * *".
+	// Schedule in the five fields of cron, such as "0 */6 * * *". Where clocks are put forward, a run in the time that they leave out is at
+	// the moment when they are; where they are put back, one in the time that comes twice is in the first. With every hour in the second
+	// field it is by the time that passes.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 */6 * * *\""
@@ -54,7 +56,7 @@ type EtcdSnapshotScheduleSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// Suspend takes no new snapshots, and lets none go.
+	// Suspend takes no new snapshots, and lets none go. When it ends, what was missed is caught up once.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -64,7 +66,8 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default="Forbid"
 	Concurrency Concurrency `json:"concurrency,omitempty"`
 
-	// SkipUnchanged takes no snapshot while the keys are those of the last one that succeeded.
+	// SkipUnchanged takes no snapshot while the keys are those of the last one that succeeded. Set it to false when something else than this
+	// schedule deletes what is stored, such as a rule of the bucket.
 	// +optional
 	// +default=true
 	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
@@ -109,7 +112,8 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=1
 	Last *int32 `json:"last,omitempty"`
 
-	// MaxAge keeps those that are younger.
+	// MaxAge keeps those that were taken less than so long before the newest that succeeded. It counts from that and not from now: while
+	// snapshots fail, the old ones stay.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="retention.maxAge must be more than 0s"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
@@ -139,12 +143,16 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=1
 	Yearly *int32 `json:"yearly,omitempty"`
 
-	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why.
+	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why. The newest snapshot stays, whatever came of it:
+	// it records which run was the last.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0
 	Failed *int32 `json:"failed,omitempty"`
 }
+
+// Scheduled is the condition of an EtcdSnapshotSchedule that takes snapshots by the clock: it is not suspended and can be read.
+const Scheduled = "Scheduled"
 
 // EtcdSnapshotScheduleStatus is what came of a schedule.
 type EtcdSnapshotScheduleStatus struct {
@@ -175,11 +183,11 @@ type EtcdSnapshotScheduleStatus struct {
 	// +listType=atomic
 	Active []string `json:"active,omitempty"`
 
-	// LastSuccess is the newest snapshot that was stored, or was not needed because nothing had changed since one that was.
+	// LastSuccess is the newest snapshot that was stored. Its time moves on while later ones are skipped because nothing has changed since.
 	// +optional
 	LastSuccess *SnapshotReference `json:"lastSuccess,omitempty"`
 
-	// LastVerified is the newest snapshot that was restored on trial.
+	// LastVerified is the newest snapshot that was restored on trial, with a time as that of LastSuccess: what was written before is in it.
 	// +optional
 	LastVerified *SnapshotReference `json:"lastVerified,omitempty"`
 
@@ -187,7 +195,7 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	LastFailure *SnapshotReference `json:"lastFailure,omitempty"`
 
-	// Kept is the number of snapshots that there are.
+	// Kept is the number of snapshots that succeeded and are kept.
 	// +optional
 	Kept int32 `json:"kept,omitempty"`
 }
@@ -197,7 +205,7 @@ type SnapshotReference struct {
 	// Name of the EtcdSnapshot.
 	Name string `json:"name"`
 
-	// Time that it is about.
+	// Time up to which everything that was written is in it.
 	// +optional
 	Time metav1.Time `json:"time,omitzero"`
 

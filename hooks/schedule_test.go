@@ -1,0 +1,465 @@
+package hooks
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// clock is a time of November 2026 in UTC, such as "22 03:00".
+func clock(text string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-11-"+text+":00"[max(0, len(text)-8):])
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// everyHour is a schedule of every hour that was made on the first of November, without any snapshot yet.
+func everyHour() ScheduleObservation {
+	return ScheduleObservation{
+		Schedule: &v1alpha1.EtcdSnapshotSchedule{
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1, CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
+			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
+				Schedule: "0 * * * *", Concurrency: v1alpha1.ConcurrencyForbid,
+				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/orders"}},
+			},
+		},
+		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
+		Zone:      time.UTC,
+		Now:       clock("22 03:00:20"),
+	}
+}
+
+// add a snapshot of a run, as far as it has come; verified if it succeeded.
+func (o *ScheduleObservation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
+	s := snapshotOf(o.Schedule, clock(run), clock(run).Add(time.Second))
+	finish(s, phase, int64(clock(run).Unix()), clock(run).Add(10*time.Second))
+	o.Snapshots[s.Name] = s
+	return s
+}
+
+func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time) *v1alpha1.EtcdSnapshot {
+	name := SnapshotName(schedule.Name, run)
+	return &v1alpha1.EtcdSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(created)},
+		Spec:       *schedule.Spec.Template.DeepCopy(),
+	}
+}
+
+func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int64, when time.Time) {
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase, Started: metav1.NewTime(when)}
+	if phase == v1alpha1.SnapshotSucceeded {
+		s.Status.Revision, s.Status.VerifiedAt, s.Status.ClusterID = revision, metav1.NewTime(when.Add(time.Second)), "c1"
+	}
+}
+
+// changes says what a decision makes and lets go, such as "+orders-20261122-0300 -orders-20261121-0300".
+func changes(o ScheduleObservation, d ScheduleDecision) string {
+	var all []string
+	stays := map[string]bool{}
+	for _, s := range d.Snapshots {
+		if stays[s.Name] = true; s.UID == "" {
+			all = append(all, "+"+s.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Snapshots)) {
+		if !stays[name] {
+			all = append(all, "-"+name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDecideSchedule(t *testing.T) {
+	type observation = *ScheduleObservation
+	deadline := func(o observation, d time.Duration) { o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d} }
+	for _, c := range []struct {
+		what    string
+		given   func(o observation)
+		rule    string
+		changes string
+		message string // a part of it
+	}{
+		{"the first run, of all since it was made the latest alone", func(observation) {}, "Take", "+orders-20261122-0300", "taking orders-20261122-0300"},
+		{"made a moment ago: nothing was missed", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:05")) }, "Waiting", "", "no snapshot has been taken yet"},
+		{"made on the minute of a run", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:00")) }, "Waiting", "", ""},
+		{"a run that was taken", func(o observation) { o.add("22 03:00", v1alpha1.SnapshotSucceeded) }, "Waiting", "", "orders-20261122-0300 is the newest snapshot"},
+		{"the status is lost, the snapshots are not", func(o observation) {
+			o.add("22 03:00", v1alpha1.SnapshotFailed)
+			o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
+		}, "Failing", "", "orders-20261122-0300 failed; none has succeeded yet"},
+		{"a person deleted the snapshot", func(o observation) { o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00")) }, "Waiting", "", ""},
+		{"a person is deleting it", func(o observation) {
+			o.add("22 03:00", v1alpha1.SnapshotSucceeded).DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, "Waiting", "", "no snapshot has been taken yet"},
+		{"on time", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+			o.Now = clock("22 03:00:00")
+		}, "Take", "+orders-20261122-0300", ""},
+		{"a moment too early", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+			o.Now = clock("22 03:00:00").Add(-time.Millisecond)
+		}, "Waiting", "", ""},
+		{"down for a day: once", func(o observation) { o.add("21 02:00", v1alpha1.SnapshotSucceeded) }, "Take", "+orders-20261122-0300", ""},
+
+		{"suspended", func(o observation) {
+			o.Schedule.Spec.Suspend = true
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Suspended", "", "SUSPENDED"},
+		{"no such zone: nothing changes", func(o observation) {
+			o.Zone, o.Schedule.Spec.TimeZone = nil, "Europe/Belin"
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Unreadable", "", `spec.timeZone: there is no time zone "Europe/Belin"; until that is corrected no snapshot is taken and none is let go`},
+		{"no such schedule: nothing changes", func(o observation) {
+			o.Schedule.Spec.Schedule = "0 24 * * *"
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Unreadable", "", "spec.schedule can't be read: "},
+		{"a time that never comes", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "", "spec.schedule names a time that never comes"},
+
+		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "", "orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
+		{"and so does a schedule that says nothing", func(o observation) {
+			o.Schedule.Spec.Concurrency = ""
+			o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
+		}, "Wait", "", "orders-20261122-0200 (the cluster has no quorum)"},
+		{"one that was just made counts", func(o observation) { o.add("22 02:00", "") }, "Wait", "", ""},
+		{"one that is being deleted does not", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotRunning).DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, "Take", "+orders-20261122-0300", ""},
+		{"Allow does not wait", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyAllow
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+		}, "Take", "+orders-20261122-0300", ""},
+		{"Replace", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+		}, "Take", "+orders-20261122-0300 -orders-20261122-0200", ""},
+		{"Replace replaces nothing before its time", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 03:00", v1alpha1.SnapshotRunning)
+		}, "Running", "", "being taken: orders-20261122-0300"},
+		{"Replace does not replace what the status knows to be stored: the list lags", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+			o.Schedule.Status.LastSuccess = &v1alpha1.SnapshotReference{Name: "orders-20261122-0200"}
+		}, "Take", "+orders-20261122-0300", ""},
+
+		{"within the deadline", func(o observation) { deadline(o, time.Minute) }, "Take", "+orders-20261122-0300", ""},
+		{"at the deadline", func(o observation) { deadline(o, 20*time.Second) }, "Take", "+orders-20261122-0300", ""},
+		{"after the deadline", func(o observation) { deadline(o, 10*time.Second) }, "Missed", "",
+			"orders-20261122-0300 was not taken: it could not begin within 10s of its time (spec.startingDeadline)"},
+		{"a run that was taken is not missed", func(o observation) {
+			deadline(o, 10*time.Second)
+			o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+		}, "Waiting", "", ""},
+
+		{"a clock of another replica that is ahead a little", func(o observation) {
+			o.Now = clock("22 02:59:58")
+			o.add("22 03:00", v1alpha1.SnapshotRunning)
+		}, "Running", "", ""},
+		{"a clock that was ahead for a day stops nothing", func(o observation) {
+			o.add("23 03:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("22 02:30"))
+			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("23 03:00"))
+		}, "Take", "+orders-20261122-0300", ""},
+		{"with all of its snapshots out of view", func(o observation) {
+			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00"))
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+		}, "Waiting", "", ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := everyHour()
+			c.given(&o)
+			d := decided(t, o)
+			if d.Because.Rule != c.rule || changes(o, d) != c.changes || !strings.Contains(d.Because.Message, c.message) {
+				t.Errorf("%s: %q, changes %q", d.Because.Rule, d.Because.Message, changes(o, d))
+			}
+			if d.Status.Message != d.Because.Message {
+				t.Errorf("the status says %q", d.Status.Message)
+			}
+		})
+	}
+}
+
+func TestUnlessRevision(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		given func(o *ScheduleObservation, last *v1alpha1.EtcdSnapshot)
+		want  int64
+	}{
+		{"by default", func(*ScheduleObservation, *v1alpha1.EtcdSnapshot) {}, 7},
+		{"asked for", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(true) }, 7},
+		{"not wanted", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) }, 0},
+		{"the last is not verified", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
+		{"and need not be", func(o *ScheduleObservation, s *v1alpha1.EtcdSnapshot) {
+			s.Status.VerifiedAt, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
+		}, 7},
+		{"another cluster", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.Template.Cluster = "other" }, 0},
+		{"another bucket", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) {
+			o.Schedule.Spec.Template.Store.URL = "s3://other"
+		}, 0},
+		{"encrypted from now on", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) {
+			o.Schedule.Spec.Template.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1"}}
+		}, 0},
+		{"it is being deleted", func(o *ScheduleObservation, s *v1alpha1.EtcdSnapshot) {
+			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, 0},
+		{"it failed", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := everyHour()
+			last := o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			last.Status.Revision = 7
+			o.add("22 02:00", v1alpha1.SnapshotSkipped).Spec.UnlessRevision = 7
+			c.given(&o, last)
+			d := decided(t, o)
+			made := d.Snapshots[len(d.Snapshots)-1]
+			if made.Name != "orders-20261122-0300" || made.Spec.UnlessRevision != c.want {
+				t.Errorf("%s unless revision %d, not %d", made.Name, made.Spec.UnlessRevision, c.want)
+			}
+		})
+	}
+}
+
+func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
+	o := everyHour()
+	o.Schedule.Spec.Template.DeletionPolicy = v1alpha1.DeletionDelete
+	o.Schedule.Spec.Template.UnlessRevision = 5
+	o.Schedule.Spec.SkipUnchanged = new(false)
+	made := decided(t, o).Snapshots[0]
+	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
+		t.Errorf("%+v", made.Spec)
+	}
+	if made.Namespace != "shop" || made.Labels[LabelCluster] != "orders" || made.Labels[LabelSchedule] != "orders" {
+		t.Errorf("%+v", made.ObjectMeta)
+	}
+}
+
+func TestScheduleStatus(t *testing.T) {
+	o := everyHour()
+	o.Schedule.Spec.Retention.Last = new(int32(2))
+	for _, run := range []string{"21 23:00", "22 00:00", "22 01:00"} {
+		o.add(run, v1alpha1.SnapshotSucceeded)
+	}
+	unverified := o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+	unverified.Status.VerifiedAt, unverified.Status.Revision = metav1.Time{}, 9
+	skipped := o.add("22 03:00", v1alpha1.SnapshotSkipped)
+	skipped.Spec.UnlessRevision = 9
+
+	s := decided(t, o).Status
+	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 || !s.LastSuccess.Time.Time.Equal(clock("22 03:00:10")) {
+		t.Errorf("the last success is %+v: it was so still when the next run looked", s.LastSuccess)
+	}
+	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
+		t.Errorf("the last verified is %+v", s.LastVerified)
+	}
+	if !s.LastScheduled.Time.Equal(clock("22 03:00")) || !s.Next.Time.Equal(clock("22 04:00")) || s.Kept != 2 || s.LastFailure != nil || s.Active != nil {
+		t.Errorf("%+v", s)
+	}
+	if c := s.Conditions[0]; c.Type != v1alpha1.Scheduled || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" || s.ObservedGeneration != 1 {
+		t.Errorf("%+v", c)
+	}
+
+	skipped.Status.ClusterID = "another" // and of the same revision by accident
+	if s := decided(t, o).Status; !s.LastSuccess.Time.Time.Equal(clock("22 02:00:10")) {
+		t.Errorf("the last success is %+v", s.LastSuccess)
+	}
+
+	failed := o.add("22 03:00", v1alpha1.SnapshotFailed)
+	failed.Status.Message = "no such bucket"
+	d := decided(t, o)
+	if d.Status.LastFailure == nil || d.Status.LastFailure.Name != failed.Name || d.Status.LastFailure.Message != "no such bucket" {
+		t.Errorf("the last failure is %+v", d.Status.LastFailure)
+	}
+	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is orders-20261122-0200"; d.Because.Message != want {
+		t.Errorf("%q", d.Because.Message)
+	}
+
+	o.Now = clock("22 04:00:20")
+	o.add("22 04:00", v1alpha1.SnapshotSucceeded)
+	if s := decided(t, o).Status; s.LastFailure != nil {
+		t.Errorf("a failure before the last success is %+v", s.LastFailure)
+	}
+	o.Schedule.Spec.Suspend = true
+	s = decided(t, o).Status
+	if c := s.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Suspended" || !s.Next.IsZero() {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A schedule is asked again when the next run is due, and not before.
+func TestWhenAScheduleIsAskedAgain(t *testing.T) {
+	o := everyHour()
+	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+	for at, want := range map[string]time.Duration{
+		"22 03:00:20": 59*time.Minute + 40*time.Second,
+		"22 03:59:59": time.Second,
+	} {
+		o.Now = clock(at)
+		if d := decided(t, o); d.ResyncAfter != want {
+			t.Errorf("at %s it is to be asked after %s", at, d.ResyncAfter)
+		}
+	}
+	o.Now = clock("22 04:00:00").Add(-time.Microsecond)
+	if d := decided(t, o); d.ResyncAfter != punctual {
+		t.Errorf("a little before, it is asked after %s: that may be a hot loop", d.ResyncAfter)
+	}
+	o.Now = clock("22 04:00:00")
+	if d := decided(t, o); d.Because.Rule != ruleTake || d.ResyncAfter != time.Hour {
+		t.Errorf("%s, asked after %s", d.Because.Rule, d.ResyncAfter)
+	}
+
+	o.add("22 03:00", v1alpha1.SnapshotRunning)
+	o.Now = clock("22 04:00:20")
+	o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: time.Minute}
+	d := decided(t, o)
+	if d.Because.Rule != "Wait" || d.ResyncAfter != 41*time.Second {
+		t.Errorf("%s, asked after %s, not when the deadline is over", d.Because.Rule, d.ResyncAfter)
+	}
+	o.Now = o.Now.Add(d.ResyncAfter)
+	if d := decided(t, o); d.Because.Rule != "Missed" || d.ResyncAfter != 58*time.Minute+59*time.Second {
+		t.Errorf("%s, asked after %s", d.Because.Rule, d.ResyncAfter)
+	}
+	o.Schedule.Spec.Suspend = true
+	if d := decided(t, o); d.ResyncAfter != 0 {
+		t.Errorf("suspended, it is asked after %s", d.ResyncAfter)
+	}
+}
+
+// At rest the status stays the same to the byte, whenever it is asked for (S16).
+func TestAScheduleAtRestIsQuiet(t *testing.T) {
+	o := everyHour()
+	o.Schedule.Spec.Retention.Daily = new(int32(3))
+	o.Schedule.Spec.TimeZone, o.Zone = "Europe/Berlin", zone(t, "Europe/Berlin")
+	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 02:00", v1alpha1.SnapshotFailed)
+	first := decided(t, o)
+	said, _ := json.Marshal(first.Status)
+	for at := o.Now; at.Before(clock("22 03:59:59")); at = at.Add(7 * time.Second) {
+		var read v1alpha1.EtcdSnapshotScheduleStatus // as it comes back
+		if err := json.Unmarshal(said, &read); err != nil {
+			t.Fatal(err)
+		}
+		o.Now, o.Schedule.Status = at, read
+		d := decided(t, o)
+		if again, _ := json.Marshal(d.Status); string(again) != string(said) {
+			t.Fatalf("at %s the status is %s, before it was %s", at, again, said)
+		}
+		if changes(o, d) != "" {
+			t.Fatalf("at %s it changes %s", at, changes(o, d))
+		}
+	}
+}
+
+// decided decides, checks what is true of every decision, and that nothing of what was given has changed.
+func decided(t testing.TB, o ScheduleObservation) ScheduleDecision {
+	t.Helper()
+	before, _ := json.Marshal([]any{o.Schedule, o.Snapshots})
+	d := DecideSchedule(o)
+	if after, _ := json.Marshal([]any{o.Schedule, o.Snapshots}); string(after) != string(before) {
+		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
+	}
+	if wrong := wrongWith(o, d); wrong != "" {
+		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Because.Rule, d.Because.Message, changes(o, d))
+	}
+	return d
+}
+
+// wrongWith says which rule of safety a decision about a schedule breaks, in other words than the decision has; empty for none.
+func wrongWith(o ScheduleObservation, d ScheduleDecision) string {
+	answered, fresh := map[string]bool{}, 0
+	for _, s := range d.Snapshots {
+		if answered[s.Name] {
+			return s.Name + " is there twice"
+		}
+		answered[s.Name] = true
+		if s.UID != "" && o.Snapshots[s.Name] != s {
+			return s.Name + " is not as it was observed"
+		}
+		if s.UID != "" {
+			continue
+		}
+		fresh++
+		run, err := time.Parse("20060102-1504", strings.TrimPrefix(s.Name, o.Schedule.Name+"-"))
+		switch {
+		case o.Snapshots[s.Name] != nil:
+			return s.Name + " is made again"
+		case err != nil || run.After(o.Now) || !run.After(o.Schedule.CreationTimestamp.Time):
+			return s.Name + " is not a run of the time between the schedule's creation and now"
+		case o.Schedule.Spec.Suspend:
+			return s.Name + " is made while the schedule is suspended"
+		}
+	}
+	if fresh > 1 {
+		return "more than one snapshot is made"
+	}
+	if d.ResyncAfter < 0 || d.ResyncAfter > 0 && d.ResyncAfter < punctual {
+		return fmt.Sprintf("asking again after %s is a hot loop", d.ResyncAfter)
+	}
+	for name, s := range o.Snapshots {
+		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" || o.Schedule.Spec.Concurrency != v1alpha1.ConcurrencyReplace) {
+			return name + " is let go: " + why
+		}
+	}
+	return ""
+}
+
+// mustStay is why a snapshot can't be let go, whatever the rules of retention say; empty when they decide.
+func mustStay(o ScheduleObservation, s *v1alpha1.EtcdSnapshot) string {
+	if o.Schedule.Spec.Suspend || o.Zone == nil {
+		return "nothing is while it is suspended, or can't be read"
+	}
+	if s.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	switch s.Status.Phase {
+	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+		return ""
+	case v1alpha1.SnapshotSucceeded:
+	default:
+		return "it is not finished"
+	}
+	newer, newerVerified := false, false
+	for _, other := range o.Snapshots {
+		if other.DeletionTimestamp == nil && other.Status.Phase == v1alpha1.SnapshotSucceeded && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
+			newer = true
+			newerVerified = newerVerified || !other.Status.VerifiedAt.IsZero()
+		}
+	}
+	r := &o.Schedule.Spec.Retention
+	switch {
+	case !newer:
+		return "it is the newest"
+	case !newerVerified && !s.Status.VerifiedAt.IsZero():
+		return "it is the newest that was verified"
+	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil && r.Yearly == nil:
+		return "there is no rule by which any is"
+	}
+	return ""
+}
+
+// takenFor is the time in the name, or that of the creation when a clock was ahead.
+func takenFor(s *v1alpha1.EtcdSnapshot) time.Time {
+	run, err := time.Parse("20060102-1504", s.Name[max(0, len(s.Name)-len("20060102-1504")):])
+	if err != nil || run.Sub(s.CreationTimestamp.Time) > 5*time.Minute {
+		return s.CreationTimestamp.Time
+	}
+	return run
+}
