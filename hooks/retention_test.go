@@ -279,7 +279,7 @@ func TestThreeYears(t *testing.T) {
 				}
 			}, from)
 			w.pass(0)
-			w.judged = false // but once a week
+			w.judged = false // but once a month
 			end := time.Date(2027, 1, 1, 0, 0, 0, 0, w.o.Zone)
 			runs := 0
 			for d := w.call(w.view()); ; {
@@ -289,7 +289,7 @@ func TestThreeYears(t *testing.T) {
 				}
 				runs++
 				w.revision++
-				if w.judged = runs%(7*24) == 0; w.judged {
+				if w.judged = runs%757 == 0; w.judged {
 					w.exact()
 				}
 				if d = w.call(w.view()); d.Because.Rule != ruleTake {
