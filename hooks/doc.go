@@ -39,6 +39,7 @@
 //	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log
 //	status.go       what people see
+//	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
 //	verify.go       the safety rules as an oracle
 //	sync.go         one call, with the interface to etcd
 //

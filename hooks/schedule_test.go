@@ -45,7 +45,7 @@ func everyHour() ScheduleObservation {
 // add a snapshot of a run, as far as it has come; verified if it succeeded.
 func (o *ScheduleObservation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
 	s := snapshotOf(o.Schedule, clock(run), clock(run).Add(time.Second))
-	finish(s, phase, int64(clock(run).Unix()), clock(run).Add(10*time.Second))
+	finish(s, phase, clock(run).Unix(), clock(run).Add(10*time.Second))
 	o.Snapshots[s.Name] = s
 	return s
 }
