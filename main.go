@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	_ "time/tzdata" // the zones of schedules: the image has no files
 
 	corev1 "k8s.io/api/core/v1"
 

@@ -526,13 +526,13 @@ func TestFinalizeSchedule(t *testing.T) {
 		return o
 	}
 	o := given(v1alpha1.DeletionDelete)
-	if left, finalized, _ := FinalizeSchedule(o); len(left) != 2 || !finalized || left[0].Annotations[AnnotationRetained] != "" || len(ToldSnapshotOwners(left[0])) > 0 {
+	if left, finalized, _ := FinalizeSchedule(o); len(left) != 2 || !finalized || left[0].Annotations[AnnotationRetained] != "" || len(ToldSnapshot(left[0]).OwnerReferences) > 0 {
 		t.Errorf("Delete: they go with their owner, by Kubernetes: %v, %t", left, finalized)
 	}
 	for _, policy := range []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionRetain} {
 		o := given(policy)
 		left, finalized, _ := FinalizeSchedule(o)
-		if len(left) != 2 || finalized || len(ToldSnapshotOwners(left[0])) != 1 || left[1].Annotations[AnnotationRetained] != "orders" {
+		if len(left) != 2 || finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 1 || ToldSnapshot(left[1]).Annotations[AnnotationRetained] != "orders" {
 			t.Fatalf("Retain: the owner is to be told first: %v, %t", left, finalized)
 		}
 		if o.Snapshots[left[0].Name].Annotations[AnnotationRetained] != "" {
@@ -541,7 +541,7 @@ func TestFinalizeSchedule(t *testing.T) {
 		for _, s := range left {
 			o.Snapshots[s.Name] = s
 		}
-		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshotOwners(left[0])) != 0 || len(ToldSnapshotOwners(left[1])) != 0 {
+		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 0 || len(ToldSnapshot(left[1]).OwnerReferences) != 0 {
 			t.Fatalf("Retain: then the owner is told no more: %v, %t", left, finalized)
 		}
 		o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}

@@ -517,12 +517,17 @@ func FinalizeSchedule(o ScheduleObservation) (remaining []*v1alpha1.EtcdSnapshot
 	return remaining, !owned, 0
 }
 
-// ToldSnapshotOwners are the owners that a snapshot of an answer is told: none, but on the way of [FinalizeSchedule].
-func ToldSnapshotOwners(s *v1alpha1.EtcdSnapshot) []metav1.OwnerReference {
-	if s.Annotations[AnnotationRetained] == "" {
-		return nil
+// ToldSnapshot is what a snapshot of an answer is told about itself: what it was told when it was made, and on the way of
+// [FinalizeSchedule] what that needs. Everything else is somebody else's.
+func ToldSnapshot(s *v1alpha1.EtcdSnapshot) *metav1.ObjectMeta {
+	m := &metav1.ObjectMeta{
+		Name: s.Name, Namespace: s.Namespace,
+		Labels: keep(s.Labels, LabelCluster, LabelSchedule), Annotations: keep(s.Annotations, AnnotationRetained),
 	}
-	return s.OwnerReferences
+	if len(m.Annotations) > 0 {
+		m.OwnerReferences = s.OwnerReferences
+	}
+	return m
 }
 
 // with is a copy of labels or annotations with one more.

@@ -20,6 +20,7 @@ type Metrics struct {
 	violations   prometheus.Counter
 	expiries     *expiries
 	snapshots    *snapshotTimes
+	schedules    *scheduleTimes
 	// snapshotsEnded are counted when a decision first says so.
 	snapshotsEnded *prometheus.CounterVec
 }
@@ -50,6 +51,7 @@ func NewMetrics(version, commit string) *Metrics {
 		}),
 		expiries:  &expiries{now: time.Now},
 		snapshots: &snapshotTimes{now: time.Now},
+		schedules: &scheduleTimes{now: time.Now},
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or Failed.",
 		}, []string{"phase"}),
@@ -61,7 +63,7 @@ func NewMetrics(version, commit string) *Metrics {
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, m.snapshots, m.snapshotsEnded, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, m.snapshots, m.snapshotsEnded, m.schedules, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

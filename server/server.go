@@ -103,6 +103,7 @@ func (s *Server) Handler() http.Handler {
 	for path, hook := range map[string]gin.HandlerFunc{
 		"sync": s.sync, "finalize": s.finalize, "customize": s.customize,
 		"snapshots/sync": s.snapshotHook, "snapshots/finalize": s.snapshotHook, "snapshots/customize": s.snapshotCustomize,
+		"schedules/sync": s.scheduleHook, "schedules/finalize": s.scheduleHook,
 	} {
 		e.POST("/"+path, s.measured(path), s.authenticate, hook)
 	}

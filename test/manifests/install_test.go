@@ -126,8 +126,9 @@ func TestInstallIsTheBase(t *testing.T) {
 		}
 	}
 	differ := map[string]func(o map[string]any){
-		"CompositeController/quorate-etcdcluster":  controller,
-		"CompositeController/quorate-etcdsnapshot": controller,
+		"CompositeController/quorate-etcdcluster":          controller,
+		"CompositeController/quorate-etcdsnapshot":         controller,
+		"CompositeController/quorate-etcdsnapshotschedule": controller,
 		"Deployment/quorate": func(o map[string]any) {
 			template := within(o, "spec", "template")
 			delete(within(template, "metadata"), "annotations")

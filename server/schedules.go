@@ -1,0 +1,109 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// decodeScheduleCall reads a call about an EtcdSnapshotSchedule.
+func decodeScheduleCall(body io.Reader) (o hooks.ScheduleObservation, finalizing bool, err error) {
+	finalizing, err = parts{
+		parent: func(in *jsontext.Decoder) error { return decodeSchedule(in, &o.Schedule) },
+		children: map[string]func(*jsontext.Decoder, string) error{
+			groupSnapshots: func(in *jsontext.Decoder, where string) error {
+				return group(in, where, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots, func(w *wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]) *v1alpha1.EtcdSnapshot {
+					return &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+				})
+			},
+		},
+	}.read(body)
+	if err != nil {
+		return o, false, err
+	}
+	return o, finalizing, sameNamespace(groupSnapshots, o.Schedule.Namespace, o.Snapshots)
+}
+
+func decodeSchedule(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshotSchedule) error {
+	var w wire[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
+	if err := value(in, "parent", &w); err != nil {
+		return err
+	}
+	if err := identified("parent", &w.TypeMeta, &w.Metadata.ObjectMeta, v1alpha1.GroupVersion.String(), v1alpha1.KindSchedule); err != nil {
+		return err
+	}
+	if w.Metadata.Namespace == "" {
+		return bad("parent.metadata.namespace is missing")
+	}
+	*to = &v1alpha1.EtcdSnapshotSchedule{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+	return nil
+}
+
+// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is none: it would be another
+// one elsewhere. Main embeds all zones, since the image has no files.
+func zone(name string) *time.Location {
+	z, err := time.LoadLocation(name)
+	if err != nil || z == time.Local {
+		return nil
+	}
+	return z
+}
+
+// scheduleHook answers the hooks sync and finalize of an EtcdSnapshotSchedule.
+func (s *Server) scheduleHook(c *gin.Context) {
+	began := s.now()
+	o, finalizing, err := decodeScheduleCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	deleted := o.Schedule.DeletionTimestamp != nil
+	if hook := "/schedules/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
+		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
+		return
+	}
+	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
+	var d hooks.ScheduleDecision
+	var finalized *bool
+	if finalizing {
+		d.Status, d.Because = o.Schedule.Status, hooks.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
+		var done bool
+		d.Snapshots, done, d.ResyncAfter = hooks.FinalizeSchedule(o)
+		finalized = &done
+	} else {
+		d = hooks.DecideSchedule(o)
+	}
+	body, err := encodeParts(o.Schedule.Namespace, &d.Status, snapshotsTold(o, d), d.ResyncAfter, finalized)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.metrics.decisions.WithLabelValues("Schedule" + d.Because.Rule).Inc()
+	s.metrics.schedules.note(o.Schedule, &d.Status)
+	s.logParent("schedule", &o.Schedule.ObjectMeta, d.Because, d.Because.Message == o.Schedule.Status.Message, began)
+	if finalized != nil && *finalized {
+		s.saidOfOthers.forget(o.Schedule.UID)
+		s.metrics.schedules.forget(o.Schedule.UID)
+	}
+	reply(c, body)
+}
+
+// snapshotsTold are the snapshots of an answer. One that is kept is told what it was told when it was made, with the values that people have
+// given to that since: a template that has changed is for new ones alone.
+func snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision) []answerChild {
+	var list []answerChild
+	for _, s := range d.Snapshots {
+		spec := s.Spec.DeepCopy()
+		if old := o.Snapshots[s.Name]; kept(s, old) {
+			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
+		}
+		list = append(list, child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, hooks.ToldSnapshot(s), answerChild{Spec: spec}))
+	}
+	return list
+}
