@@ -31,18 +31,18 @@ var scheduleMetrics = []struct {
 	desc *prometheus.Desc
 	of   func(s *scheduleTime) metav1.Time
 }{
-	{scheduleMetric("verified", "Until when everything that was written is in the newest snapshot of a schedule that was restored on trial, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_verified_timestamp_seconds", "Until when everything that was written is in the newest snapshot of a schedule that was restored on trial, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastVerified) }},
-	{scheduleMetric("success", "Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_success_timestamp_seconds", "Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastSuccess) }},
-	{scheduleMetric("next", "When a schedule next takes a snapshot, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_next_timestamp_seconds", "When a schedule next takes a snapshot, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.status.Next }},
-	{scheduleMetric("created", "When a schedule was created, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_created_timestamp_seconds", "When a schedule was created, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.made }},
 }
 
-func scheduleMetric(what, help string) *prometheus.Desc {
-	return prometheus.NewDesc("quorate_schedule_"+what+"_timestamp_seconds", help, []string{"namespace", "schedule", "cluster"}, nil)
+func scheduleMetric(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, []string{"namespace", "schedule", "cluster"}, nil)
 }
 
 func referred(r *v1alpha1.SnapshotReference) metav1.Time {
