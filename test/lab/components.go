@@ -17,6 +17,7 @@ const (
 	metacontrollerVersion = "1.5.20" // the newest that the Go module proxy serves
 	certManagerVersion    = "1.21.2"
 	expandableVersion     = "2.2.0" // of external-resizer, with which our driver is built; 2.3 is for Kubernetes 1.37
+	s3Version             = "1.8.0" // of versitygw
 	pauseVersion          = "3.10"  // the one containerd asks for; the binary is ours
 )
 
@@ -116,6 +117,11 @@ func components() []component {
 		{
 			name: "expandable", version: expandableVersion, optional: true,
 			binaries: []binary{{"expandable", "."}},
+		},
+		{
+			// An S3 server whose buckets are folders.
+			name: "s3", version: s3Version, optional: true,
+			binaries: []binary{{"versitygw", "github.com/versity/versitygw/cmd/versitygw"}},
 		},
 		{name: "pause", version: pauseVersion, binaries: []binary{{"pause", "."}}},
 	}
