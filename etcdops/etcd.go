@@ -58,6 +58,8 @@ type Etcd struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// TLS is what members that speak it are shown, and whom they must be signed by; nil for clusters in plain text.
 	TLS *tls.Config
+	// Foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in plain text.
+	Foreign *Foreign
 	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
 	Password func(secret, key string) (string, error)
 	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error that
@@ -74,10 +76,31 @@ func (e *Etcd) With(config *tls.Config, password func(secret, key string) (strin
 	return &own
 }
 
+// Foreign is how members are reached that are not ours.
+type Foreign struct {
+	// TLS is what they are shown, and whom they must be signed by.
+	TLS *tls.Config
+	// User and Password are who we are to them, when they don't know that by a certificate; empty for nobody.
+	User, Password string
+}
+
+// Beside is the same for one cluster beside members that are not ours.
+func (e *Etcd) Beside(foreign Foreign) hooks.Etcd {
+	own := *e
+	own.Foreign = &foreign
+	return &own
+}
+
 // config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
 // here and nowhere else.
 func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config {
+	user, password := "", ""
+	if endpoint.Foreign && endpoint.ServerName != "" && e.Foreign != nil { // no password is sent in plain text
+		user, password = e.Foreign.User, e.Foreign.Password
+	}
 	return clientv3.Config{
+		// With a user, the client logs in before its first call.
+		Username: user, Password: password, DialTimeout: e.timeout(),
 		TLS:       e.tls(endpoint, told),
 		Endpoints: []string{named(endpoint)},
 		Logger:    zap.NewNop(),
@@ -118,7 +141,10 @@ func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
 		return nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if e.TLS != nil {
+	switch {
+	case endpoint.Foreign && e.Foreign != nil && e.Foreign.TLS != nil:
+		config = e.Foreign.TLS.Clone()
+	case !endpoint.Foreign && e.TLS != nil:
 		config = e.TLS.Clone()
 	}
 	config.ClientSessionCache = nil

@@ -178,6 +178,9 @@ func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint
 	if i < 0 {
 		return fmt.Errorf("%w: member %x is not in the member list", ErrStranger, who.GetMemberId())
 	}
+	if endpoint.Foreign && endpoint.PeerURL == "" {
+		return nil // which of the members it is, only its answer tells
+	}
 	if !listed(list.Members[i].GetPeerURLs(), endpoint.PeerURL) {
 		return fmt.Errorf("%w: member %x is listed with another peer URL", ErrStranger, who.GetMemberId())
 	}

@@ -112,6 +112,10 @@ func corrupt(v *view) *verdict {
 	}
 	e := v.evidence()
 	lost, _ := v.lostVoter()
+	if v.beside() {
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
+			v.named(alarms), v.hashes()), resync: patience}
+	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
 		return v.alone(replace)
@@ -179,7 +183,7 @@ func (v *view) condemn(e evidence) *verdict {
 func (v *view) hashes() string {
 	var list []string
 	for _, m := range v.voters {
-		who := or(m.name, "the stranger "+hex(m.ID))
+		who := or(m.called(), "the stranger "+hex(m.ID))
 		if h := m.hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision, h.CompactRevision))
 		} else {
@@ -224,7 +228,7 @@ func noSpace(v *view) *verdict {
 func (v *view) makeRoom(alarms []Alarm) *verdict {
 	crowded := filter(v.full(), func(m *member) bool { return !m.below(m.health.DBSizeInUse) })
 	history := slices.ContainsFunc(v.full(), func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
-	lead := v.find(v.nameOf(v.Etcd.Leader))
+	lead := v.leader()
 	switch {
 	case history && v.mayCompact() && v.run.Compacted == 0 && lead != nil && lead.health.Revision > 0:
 		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
@@ -262,7 +266,7 @@ func (v *view) roomToMake() bool {
 	if len(crowded) == 0 {
 		return true
 	}
-	lead := v.find(v.nameOf(v.Etcd.Leader))
+	lead := v.leader()
 	return v.mayCompact() && lead != nil && lead.health.Revision > v.compacted()
 }
 

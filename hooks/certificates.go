@@ -91,10 +91,15 @@ func leaves(c *v1alpha1.EtcdCluster) []leaf {
 		ClientService(c.Name), ClientService(c.Name) + "." + c.Namespace, ClientService(c.Name) + "." + c.Namespace + ".svc",
 		ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
+	peer := []string{members}
+	if existing(c) != nil {
+		// Whom a connection comes from, foreign members look up by the address: its name has the domain of the Kubernetes cluster.
+		peer = append(peer, members+".cluster.local")
+	}
 	return append([]leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
 		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true, client: true},
-		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: []string{members}, server: true, client: true},
+		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: peer, server: true, client: true},
 		{what: "operator", secret: OperatorSecret(c), commonName: operatorName, client: true},
 		{what: "client", secret: ClientSecret(c.Name), commonName: clientName, client: true},
 	}, userLeaves(c)...)
@@ -174,7 +179,7 @@ func (v *view) authority() Recipe {
 		made.Previous = true
 		return made
 	}
-	return nil
+	return v.adopt(old)
 }
 
 func usableAuthority(s *Secret) bool {
@@ -333,7 +338,7 @@ func (v *view) findLacking() []string {
 	if s := v.secret(TokenSecret(v.Cluster.Name)); s == nil {
 		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", TokenSecret(v.Cluster.Name)))
 	}
-	return list
+	return append(list, v.lackingForeign()...)
 }
 
 // flaw says why a certificate can't be used; empty when it can.

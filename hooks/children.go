@@ -44,7 +44,7 @@ func (v *view) claimsAndPods(said *verdict) ([]*corev1.PersistentVolumeClaim, []
 		return v.keptClaims(v.names), nil
 	case v.epoch == nil:
 		return v.keptClaims(v.names), v.keptPods(v.names)
-	case v.replicas == 0:
+	case v.replicas == 0 && !v.beside():
 		return v.keptClaims(v.names), v.keptPods(v.lastHolds())
 	case !v.epoch.founded():
 		return v.foundingClaims(), v.foundingPods()
@@ -92,7 +92,7 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil), Annotations: annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: selector(v.Cluster)},
-			MinAvailable:               new(intstr.FromInt(quorum(max(v.replicas, len(v.voters))) + v.mismatchedPods())),
+			MinAvailable:               new(intstr.FromInt(v.minAvailable() + v.mismatchedPods())),
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}
@@ -140,6 +140,9 @@ func (v *view) firstRecord() *corev1.ConfigMap {
 		return nil
 	}
 	record := newRecord(v.Cluster, 1, 0, v.replicas)
+	if from.source == SourceExisting {
+		record = joiningRecord(v.Cluster)
+	}
 	originate(record, from)
 	return record
 }
@@ -157,8 +160,11 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if uids := v.startsOn(); uids != nil {
 		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
 	}
-	if v.Etcd != nil {
+	if v.Etcd != nil && v.unfit() == "" {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
+	}
+	if foreign := v.noteForeign(); foreign != "" {
+		ann[AnnotationForeign] = foreign
 	}
 	if names := v.readdressed(); len(names) > 0 {
 		ann[AnnotationReaddressed] = strings.Join(names, ",")
@@ -190,12 +196,18 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	if id := v.Cluster.Status.ClusterID; id != "" {
 		record.Annotations[AnnotationClusterID] = id
 	}
+	if foreign := v.relicForeign(); foreign != "" {
+		record.Annotations[AnnotationForeign] = foreign
+	}
 	return record
 }
 
 // lostRecord is a record of the epoch that the status tells of. Its members have the numbers above all that are in quarantine.
 func (v *view) lostRecord() *corev1.ConfigMap {
 	n, first := max(int(v.Cluster.Status.Epoch), 1), 0
+	if n == 1 && joins(v.Cluster) {
+		return joiningRecord(v.Cluster)
+	}
 	if n == 1 {
 		return newRecord(v.Cluster, 1, 0, v.replicas)
 	}
@@ -394,6 +406,9 @@ func (v *view) joinCluster(joining *member) string {
 	var fields []string
 	for _, m := range v.members {
 		name := or(m.Name, m.name)
+		if m.alias != "" {
+			name = "foreign-" + hex(m.ID) // its own may be that of one of ours
+		}
 		if m.ID == joining.ID {
 			name = joining.name
 		}
@@ -422,6 +437,9 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	}
 	prepare := prepareOf(pod)
 	prepare.Env = append(prepare.Env, ofEpoch(v.epoch.record.Name))
+	if v.beside() {
+		openWide(pod)
+	}
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)

@@ -28,6 +28,7 @@
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
+//	existing.go     members that join a running etcd, beside its own or in their place
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full

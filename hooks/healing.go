@@ -311,7 +311,7 @@ func learnerLate(v *view) *verdict {
 // timeFor is how long a learner has to catch up: it must get all of the leader's data.
 func (v *view) timeFor() time.Duration {
 	given := replaceAfter(&v.Cluster.Spec)
-	if lead := v.find(v.nameOf(v.Etcd.Leader)); lead != nil {
+	if lead := v.leader(); lead != nil {
 		given += time.Duration(lead.health.DBSize>>20) * time.Minute / 1024
 	}
 	return given.Truncate(time.Second)
@@ -347,7 +347,7 @@ func (v *view) attempts() *v1alpha1.ReplacementStatus {
 	if done {
 		_, promoted = v.Taken.Step.(Promote)
 	}
-	if old == nil || promoted || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.voters) >= v.wanted() {
+	if old == nil || promoted || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.counted()) >= v.wanted() {
 		return nil
 	}
 	return old

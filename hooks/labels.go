@@ -81,6 +81,9 @@ const (
 	AnnotationEpoch = domain + "epoch"
 	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss of epoch 1.
 	AnnotationRecover = domain + "recover"
+	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none of ours, by their IDs with
+	// their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes with the last of them. See existing.go.
+	AnnotationForeign = domain + "foreign"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )
@@ -140,6 +143,8 @@ const (
 	EpochKeySnapshot = "snapshot"
 	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
 	EpochKeySurvivorsOf = "survivors-of"
+	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
+	EpochKeyPeers = "peers"
 )
 
 // The sources of epochs.
@@ -150,4 +155,6 @@ const (
 	SourceSnapshot = "Snapshot"
 	// SourceSurvivor begins with what the data directory of a member of an earlier epoch holds.
 	SourceSurvivor = "Survivor"
+	// SourceExisting has no initial members: they join a running etcd.
+	SourceExisting = "Existing"
 )

@@ -27,6 +27,9 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 		metrics = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: chosen}}
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: selector(c)}}}
+	if v.beside() || v.epoch == nil && joins(c) { // where foreign members are is not known
+		peers = nil
+	}
 	return []*networkingv1.NetworkPolicy{{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: labels(c, nil), Annotations: annotations(c, nil)},
 		Spec: networkingv1.NetworkPolicySpec{

@@ -32,6 +32,10 @@ func (v *view) beginning() (origin, string) {
 			snapshot = r.Snapshot
 		}
 	}
+	if joins(v.Cluster) {
+		from.source = SourceExisting
+		return from, ""
+	}
 	if snapshot == nil {
 		return from, ""
 	}
@@ -60,6 +64,9 @@ func restore(v *view) *verdict {
 // wished is what spec.restore asks for, or what stands in its way.
 func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	from := origin{restore: r.ID}
+	if v.beside() {
+		return from, "nothing is restored beside members that are not ours, which would go on with their data"
+	}
 	if r.Snapshot != nil {
 		resolved, why := v.resolve(r.Snapshot)
 		from.source, from.snapshot = SourceSnapshot, resolved
@@ -96,7 +103,7 @@ func recoverQuorum(v *view) *verdict {
 	}
 	policy, asked := v.recoverBy()
 	lost := v.quorumIsLost()
-	if !asked && (policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate()) {
+	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate()) {
 		return nil
 	}
 	if wait := v.lostUntil().Sub(v.Now); !asked && wait > 0 {

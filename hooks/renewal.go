@@ -38,7 +38,7 @@ func (v *view) findRenewal(m *member) *renewal {
 	if m.name == "" || m.pod == nil {
 		return nil
 	}
-	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
+	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.opensWide, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
 		if reason, differs := otherwise(m); differs {
 			return &renewal{reason: reason}
 		}

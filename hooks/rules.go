@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,6 +71,7 @@ var Rules = []Rule{
 	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID, and on HostPath their nodes are; after that it is never made again (S10).", found},
 
 	{"Foreign", "An answer from a cluster with another ID is not ours to act on (S8).", foreign},
+	{"Join", "Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that is, is recorded first (S8).", join},
 	{"Recover", "With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum},
 	{"Restore", "A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).", restore},
 	{"QuorumLost", "With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost},
@@ -95,6 +97,8 @@ var Rules = []Rule{
 	{"Shrink", "Voters above the wanted number are removed one by one: not serving first, then followers, the leader last (S6).", shrink},
 	{"GiveUp", "A voter that has not served for longer than spec.memberReplacement.after is removed while the rest has quorum, and growth brings its successor; its claim is marked first, and kept for a while (S6, S7).", giveUp},
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve and the pause after one that did not catch up is over (S3, S4, S9).", grow},
+	{"RetireForeign", "Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one by one while all others serve: not serving first, then followers, the leader last (S6).", retireForeign},
+	{"Beside", "While there are members that are not ours, nothing but what is above is changed.", beside},
 
 	{"Authorize", "etcd's users and roles are made as the spec declares them, grants before revokes; their names are recorded first (S20).", authorize},
 	{"Heal", "All members are there, but not all of them serve.", heal},
@@ -127,24 +131,30 @@ func serving(list []*member) int { return len(filter(list, (*member).serving)) }
 func names(list []*member) []string {
 	var all []string
 	for _, m := range list {
-		if m.name == "" {
-			all = append(all, "stranger "+hex(m.ID))
-		} else {
-			all = append(all, m.name)
-		}
+		all = append(all, or(m.called(), "stranger "+hex(m.ID)))
 	}
 	return all
 }
 
-// nameOf is the name of the member with this ID; empty for none and for a stranger.
+// nameOf is what the member with this ID is called; empty for none and for a stranger.
 func (v *view) nameOf(id uint64) string {
-	for _, m := range v.members {
-		if m.ID == id {
-			return m.name
-		}
+	if m := v.byID(id); m != nil {
+		return m.called()
 	}
 	return ""
 }
+
+// byID is the listed member with this ID; nil when the list omits it.
+func (v *view) byID(id uint64) *member {
+	i := slices.IndexFunc(v.members, func(m *member) bool { return m.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return v.members[i]
+}
+
+// leader is the member that leads; nil while none is known.
+func (v *view) leader() *member { return v.byID(v.Etcd.Leader) }
 
 func count(n int, noun string) string {
 	if n == 1 {

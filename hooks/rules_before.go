@@ -42,6 +42,9 @@ func record(v *view) *verdict {
 	if v.relics() {
 		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: patience}
 	}
+	if joins(v.Cluster) {
+		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: patience}
+	}
 	from, waits := v.beginning()
 	if waits != "" {
 		return &verdict{message: "waiting for the data to begin with: " + waits, resync: patience}
@@ -59,7 +62,7 @@ func (v *view) relics() bool {
 }
 
 func pause(v *view) *verdict {
-	if v.replicas > 0 {
+	if v.replicas > 0 || v.beside() { // beside others, ours leave: they would be missed
 		return nil
 	}
 	left := len(v.Children.Pods)
@@ -143,7 +146,7 @@ func quorumLost(v *view) *verdict {
 		return nil
 	}
 	lost := v.quorumIsLost()
-	if len(lost) == 0 {
+	if len(lost) == 0 || v.beside() { // foreign members' data is not ours to count
 		return nil
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew", strings.Join(lost, ", "))

@@ -38,7 +38,7 @@ func learnerSurplus(v *view) *verdict {
 		return nil
 	case v.memory() && v.agedTemplate(l):
 		return v.expel(l, fmt.Sprintf("removing the learner %s: its pod was made from an older template, and can't be made anew on Memory", l.name))
-	case len(v.voters) < v.wanted():
+	case len(v.counted()) < v.wanted():
 		return nil
 	}
 	return v.expel(l, fmt.Sprintf("removing the learner %s: it is no longer wanted", l.name))
@@ -54,7 +54,7 @@ func (v *view) expel(m *member, why string) *verdict {
 	if !v.listedLong(m) {
 		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: patience}
 	}
-	return v.change(Remove{ID: m.ID, Name: m.name}, why)
+	return v.change(Remove{ID: m.ID, Name: m.called()}, why)
 }
 
 // listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or old only
@@ -83,7 +83,7 @@ func promote(v *view) *verdict {
 // caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the leader's index
 // or more. (etcd refuses a promotion below 90 % of the leader's match index, but asks only the leader: server.go, isLearnerReady.)
 func (v *view) caughtUp(l *member) bool {
-	lead := v.find(v.nameOf(v.Etcd.Leader))
+	lead := v.leader()
 	hasVolume := l.pod != nil && l.pod.DeletionTimestamp == nil && (v.memory() || v.grounded(l.name))
 	return lead != nil && lead.serving() && l.serving() && l.health.Learner && hasVolume &&
 		l.health.RaftIndex*10 >= lead.health.RaftIndex*9
@@ -143,7 +143,7 @@ func (v *view) disposable(m *member) bool {
 // spares reports whether the voters that serve, and are not about to restart, are a quorum without this one.
 func (v *view) spares(m *member) bool {
 	rest := filter(v.voters, func(o *member) bool {
-		return o.ID != m.ID && o.serving() && o.pod != nil && !o.restarting()
+		return o.ID != m.ID && o.serving() && (o.pod != nil || o.alias != "") && !o.restarting()
 	})
 	return len(rest) >= quorum(len(v.voters))
 }
@@ -221,6 +221,9 @@ func (v *view) goingVoter() (*member, string) {
 			return m, reason
 		}
 	}
+	if v.beside() {
+		return nil, "" // nobody is restarted now, nor succeeded instead
+	}
 	followersFirst := slices.Clone(v.voters)
 	slices.SortStableFunc(followersFirst, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	for _, m := range followersFirst {
@@ -234,7 +237,7 @@ func (v *view) goingVoter() (*member, string) {
 // wanted is the number of voters to have now: one more than asked for while the successor of a voter that still serves joins.
 func (v *view) wanted() int {
 	lost, _ := v.lostVoter()
-	if going, _ := v.goingVoter(); going != nil && lost == nil && len(v.voters) >= v.replicas {
+	if going, _ := v.goingVoter(); going != nil && lost == nil && len(v.counted()) >= v.replicas {
 		return v.replicas + 1
 	}
 	return v.replicas
@@ -242,7 +245,7 @@ func (v *view) wanted() int {
 
 func replace(v *view) *verdict {
 	lost, reason := v.lostVoter()
-	if lost == nil && len(v.voters) > v.replicas {
+	if lost == nil && len(v.counted()) > v.replicas {
 		lost, reason = v.goingVoter()
 	}
 	if lost == nil {
@@ -252,7 +255,7 @@ func replace(v *view) *verdict {
 }
 
 func shrink(v *view) *verdict {
-	voters := v.voters
+	voters := v.counted()
 	if len(voters) <= v.replicas {
 		return nil
 	}
@@ -285,18 +288,18 @@ func (v *view) retire(m *member, why string) *verdict {
 	restarting := filter(others, (*member).restarting)
 	stay := filter(others, func(o *member) bool { return o.serving() && !o.restarting() })
 	switch {
-	case m.name == "":
+	case m.called() == "":
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
 	case serving(others) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.name, serving(others), len(others)), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.called(), serving(others), len(others)), resync: patience}
 	case len(restarting) > 0 && (m.serving() || len(stay) < quorum(len(others))): // who does not serve may only not be reached
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(restarting), ", ")), resync: patience}
 	case m.serving() && serving(others) < len(others):
-		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.name), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.called()), resync: patience}
 	case m.ID == v.Etcd.Leader:
-		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.name))
+		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
 	}
-	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.name))
+	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.called()))
 }
 
 // handOver gives the leadership to the serving voter that has come furthest; to one that is to be restarted or replaced itself, or whose
@@ -307,17 +310,18 @@ func (v *view) handOver(from *member) Step {
 	for _, better := range []func(*member) bool{
 		func(o *member) bool { return !slices.Contains(wrong, o) },
 		func(o *member) bool { return v.renewal(o) == nil },
+		func(o *member) bool { return from.alias == "" || o.name != "" },
 	} {
 		if some := filter(heirs, better); len(some) > 0 {
 			heirs = some
 		}
 	}
 	heir := slices.MaxFunc(heirs, func(a, b *member) int { return cmp.Compare(a.health.RaftIndex, b.health.RaftIndex) })
-	return MoveLeader{To: heir.ID, Name: heir.name}
+	return MoveLeader{To: heir.ID, Name: heir.called()}
 }
 
 func grow(v *view) *verdict {
-	voters := v.voters
+	voters := v.counted()
 	if len(voters) >= v.wanted() {
 		return nil
 	}
@@ -329,8 +333,11 @@ func grow(v *view) *verdict {
 	if to, open := v.downgrading(); open {
 		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), resync: patience}
 	}
-	if silent := names(filter(voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve", why, strings.Join(silent, ", ")), resync: soon}
+	if silent := names(filter(v.voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(silent, ", "), v.foreignSilent()), resync: soon}
+	}
+	if unfit := v.unfit(); unfit != "" {
+		return &verdict{message: why + "; waiting: " + unfit, resync: patience}
 	}
 	if said := v.restsBefore(why); said != nil {
 		return said

@@ -70,7 +70,7 @@ type DesiredSecret struct {
 }
 
 // A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority, Trim, Leaf,
-// Bundle, TokenKeys, Password. What a recipe reads of other Secrets are the observed ones, so that an answer that comes late or
+// Bundle, Adopt, TokenKeys, Password. What a recipe reads of other Secrets are the observed ones, so that an answer that comes late or
 // twice meets the resource version that it was made from, and is refused.
 type Recipe interface{ recipe() }
 
@@ -99,6 +99,12 @@ type (
 	}
 	// Bundle brings ca.crt up to that of an observed authority, and leaves certificate and key.
 	Bundle struct{ Signer string }
+	// Adopt brings the ca.crt of an authority to those of its certificates whose IDs are in Keep, with those in the ca.crt of the Secret From
+	// behind them; empty for none. From may be a related Secret.
+	Adopt struct {
+		Keep []string
+		From string
+	}
 	// TokenKeys makes a pair of ECDSA keys for signing tokens: token.key and token.pub, in PEM.
 	TokenKeys struct{}
 	// Password makes a random password of 256 bits, under this key.
@@ -109,6 +115,7 @@ func (Authority) recipe() {}
 func (Trim) recipe()      {}
 func (Leaf) recipe()      {}
 func (Bundle) recipe()    {}
+func (Adopt) recipe()     {}
 func (TokenKeys) recipe() {}
 func (Password) recipe()  {}
 

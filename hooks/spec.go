@@ -61,6 +61,9 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 	if err := validateStorage(s); err != nil {
 		return err
 	}
+	if err := validateExisting(s); err != nil {
+		return err
+	}
 	return validateTLS(&s.TLS)
 }
 

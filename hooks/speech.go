@@ -19,6 +19,8 @@ import (
 type speech struct {
 	// certificates: it has what it takes to dial others by TLS.
 	certificates bool
+	// anyPeer: it takes every certificate of its authorities for a peer's.
+	anyPeer bool
 	// peers: it listens to its peers by TLS.
 	peers bool
 	// clients and plain: it listens to clients by TLS, and in plain text.
@@ -27,6 +29,7 @@ type speech struct {
 
 func speaks(pod *corev1.Pod) speech {
 	var s speech
+	named := false
 	if pod == nil {
 		return s
 	}
@@ -39,6 +42,8 @@ func speaks(pod *corev1.Pod) speech {
 			switch name {
 			case "--peer-cert-file":
 				s.certificates = true
+			case "--peer-cert-allowed-cn":
+				named = true
 			case "--listen-peer-urls":
 				s.peers = strings.HasPrefix(value, "https:")
 			case "--listen-client-urls":
@@ -46,6 +51,7 @@ func speaks(pod *corev1.Pod) speech {
 			}
 		}
 	}
+	s.anyPeer = s.certificates && !named
 	return s
 }
 
@@ -67,6 +73,9 @@ func (v *view) peersDial(name string) bool {
 
 // plain reports whether the epoch began in plain text.
 func (e *epoch) plain() bool {
+	if e.existing() {
+		return e.record.Data[EpochKeyPeers] == "http"
+	}
 	for _, u := range e.initial {
 		if !byTLS(u) {
 			return true

@@ -37,8 +37,11 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	if v.Etcd != nil {
 		s.ClusterID, s.Leader = hex(v.Etcd.ClusterID), v.nameOf(v.Etcd.Leader)
 	}
-	s.Replicas = int32(len(s.Members))
 	for _, m := range s.Members {
+		if m.Foreign {
+			continue
+		}
+		s.Replicas++
 		if m.Ready && m.Role == v1alpha1.Voter {
 			s.ReadyReplicas++
 		}
@@ -56,23 +59,28 @@ func members(v *view) []v1alpha1.MemberStatus {
 	var list []v1alpha1.MemberStatus
 	if v.Etcd == nil {
 		for _, m := range v.Cluster.Status.Members {
-			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role}, false))
+			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role, Foreign: m.Foreign}, v.toldLast(m), false))
 		}
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: or(m.name, or(m.Name, hex(m.ID))), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: or(m.called(), or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
-		list = append(list, v.memberStatus(s, m.serving()))
+		list = append(list, v.memberStatus(s, m.told(v), m.serving()))
 	}
 	return list
 }
 
-func (v *view) memberStatus(s v1alpha1.MemberStatus, ready bool) v1alpha1.MemberStatus {
-	h, asked := v.Health[s.Name]
+func (v *view) memberStatus(s v1alpha1.MemberStatus, h Health, ready bool) v1alpha1.MemberStatus {
+	_, asked := v.Health[s.Name]
 	switch {
+	case s.Foreign && h.MemberID == 0:
+		s.Message = or(h.Err, "it is not known at which URL it answers")
+	case s.Foreign:
+		s.Version, s.Alarms = h.Version, h.Alarms
+		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	case !asked && v.fenced(s.Name):
 		s.Message = "it is stopped by the annotation " + AnnotationFence
 	case !asked:
@@ -133,6 +141,9 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 		set(v1alpha1.Degraded, true, v.troubleWord(), strings.Join(trouble, "; "))
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member is in trouble")
+	}
+	if reason, message, there := foreignMembers(v, because); reason != "" {
+		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	if v.Cluster.Spec.Suspend {
 		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false")
@@ -215,7 +226,7 @@ func troubles(v *view, because Because) []string {
 		return list
 	}
 	for _, m := range v.members {
-		who := or(m.name, "stranger "+hex(m.ID))
+		who := or(m.called(), "stranger "+hex(m.ID))
 		if what := v.troubleOf(m, who); what != "" {
 			list = append(list, what)
 		}
@@ -230,6 +241,10 @@ func troubles(v *view, because Because) []string {
 func (v *view) troubleOf(m *member, who string) string {
 	reason, lost := v.dataLost(m)
 	switch {
+	case m.alias != "" && (m.serving() || !v.epoch.quorate() && !m.heard):
+		return ""
+	case m.alias != "":
+		return who + " does not serve" + colon(m.health.Err)
 	case m.name == "":
 		return v.strange(m)
 	case lost:

@@ -29,6 +29,9 @@ type Endpoint struct {
 	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is listed with
 	// another one comes from a stranger (an address that was reused) and does not count.
 	PeerURL string
+	// Foreign: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer tells: its Name is
+	// the URL, and PeerURL is empty until then.
+	Foreign bool
 	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when nobody of this one
 	// can give it.
 	ClusterID uint64
@@ -45,7 +48,7 @@ func Sync(ctx context.Context, o Observation, etcd Etcd) (Decision, *Outcome) {
 		return d, nil
 	}
 	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
-	if err := etcd.Do(ctx, d.Step, o.Etcd, endpoints); err != nil {
+	if err := etcd.Do(ctx, d.Step, o.Etcd, Located(endpoints, o.Etcd, o.Health)); err != nil {
 		o.Taken.Err = err.Error()
 		if unfinished := (*AuthUnfinished)(nil); errors.As(err, &unfinished) {
 			o.Taken.Passwords = unfinished.Passwords

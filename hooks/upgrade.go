@@ -189,7 +189,7 @@ func (v *view) forceSnapshots(next release) *verdict {
 func cancelDowngrade(v *view) *verdict {
 	to, open := v.downgrading()
 	wanted, err := parseRelease(v.Cluster.Spec.Version)
-	if !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor || v.forcing() {
+	if v.beside() || !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor || v.forcing() {
 		return nil
 	}
 	return v.change(CancelDowngrade{}, fmt.Sprintf("the downgrade to %s is no longer wanted: cancelling it", to))
@@ -208,6 +208,9 @@ func (v *view) downgrading() (string, bool) {
 // retarget: a patch release is only a renewal; and a minor version may be taken back as long as the cluster has not agreed on it, which it does
 // not while a voter runs the other.
 func retarget(v *view) *verdict {
+	if v.beside() {
+		return v.retargetBeside()
+	}
 	if to, agreed := v.overtaken(); agreed {
 		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: soon}
 	}

@@ -75,6 +75,7 @@ func (j *judgement) step() {
 		return
 	}
 	j.whileCorrupt()
+	j.stepBeside()
 	switch s := j.d.Step.(type) {
 	case Compact:
 		j.compact(s)
@@ -91,7 +92,7 @@ func (j *judgement) step() {
 	case Readdress:
 		j.readdress(s)
 	case MoveLeader:
-		to := j.v.find(s.Name)
+		to := j.v.byID(s.To)
 		j.require(to != nil && !to.Learner && to.serving(), "S1", "%s, which is no serving voter", s)
 	}
 }
@@ -106,7 +107,9 @@ func (j *judgement) addLearner(s AddLearner) {
 	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
 		return j.claimOfGoes(m.name) || j.unlike(m)
 	})
-	j.require(len(j.v.voters) < j.v.replicas || going && len(j.v.voters) == j.v.replicas, "S6", "%s although there are enough voters", s)
+	held := filter(j.v.voters, func(m *member) bool { return m.name != "" || !j.beside() })
+	j.require(len(held) < j.v.replicas || going && len(held) == j.v.replicas, "S6", "%s although there are enough voters", s)
+	j.suits(s)
 }
 
 func (j *judgement) promote(s Promote) {
@@ -115,7 +118,7 @@ func (j *judgement) promote(s Promote) {
 		j.require(false, "S5", "%s, which etcd does not list", s)
 		return
 	}
-	lead := j.v.Health[j.v.nameOf(j.v.Etcd.Leader)]
+	lead := j.leads()
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
@@ -139,12 +142,12 @@ func (j *judgement) readdress(s Readdress) {
 }
 
 func (j *judgement) remove(s Remove) {
-	m := j.v.find(s.Name)
-	if m == nil || m.ID != s.ID {
+	m := j.v.byID(s.ID)
+	if m == nil || m.called() != s.Name {
 		j.require(false, "S6", "%s, which etcd does not list", s)
 		return
 	}
-	if n, _ := ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() {
+	if n, ours := ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() && ours {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := j.joined(m)
@@ -156,7 +159,10 @@ func (j *judgement) remove(s Remove) {
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
 	wrong := j.provenWrong(m)
-	j.require(lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	if j.beside() {
+		j.removeBeside(s, m, lost || j.dead(m))
+	}
+	j.require(j.beside() || lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
@@ -250,7 +256,7 @@ func (j *judgement) newClaim(name string) {
 
 // pods checks what runs.
 func (j *judgement) pods() {
-	if j.v.replicas == 0 {
+	if j.v.replicas == 0 && !j.beside() {
 		j.lastHolds()
 		return // a pause stops everything else, as asked
 	}
@@ -367,6 +373,9 @@ func etcdImage(pod *corev1.Pod) string {
 func (j *judgement) othersStay(m *member) int {
 	n := 0
 	for _, o := range j.v.voters {
+		if o.ID != m.ID && o.serving() && o.name == "" && j.beside() {
+			n++
+		}
 		if o.ID == m.ID || !o.serving() || o.pod == nil || o.pod.DeletionTimestamp != nil {
 			continue
 		}
@@ -390,7 +399,7 @@ func (j *judgement) unlike(m *member) bool {
 	if m.pod == nil {
 		return false
 	}
-	return j.outTrusted(m) || j.speaksWrong(m) || j.volumeUnlike(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
+	return j.outTrusted(m) || j.speaksWrong(m) || speaks(m.pod).anyPeer && !j.beside() || j.volumeUnlike(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
 		m.pod.Annotations[AnnotationImage] != image(&j.o.Cluster.Spec, j.v.epoch.version)
 }
 
@@ -532,7 +541,7 @@ func (m *member) knows(authorities []Certificate) bool {
 
 // stops reports whether the answer stops a member that serves.
 func (j *judgement) stops(m *member) bool {
-	return m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && j.v.replicas > 0
+	return m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && (j.v.replicas > 0 || j.beside())
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.
@@ -624,6 +633,7 @@ func (j *judgement) record() {
 			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
 			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
 			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
+			j.foreign(old, now)
 			j.startsOn(old, now)
 			j.version(old, now)
 		}
@@ -641,7 +651,7 @@ func (j *judgement) record() {
 func (j *judgement) version(old, now *epoch) {
 	from, err := parseRelease(old.version)
 	to, err2 := parseRelease(now.version)
-	if old.version == now.version || !old.quorate() && j.v.Etcd == nil || err != nil {
+	if old.version == now.version || j.beside() && !slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.quorate() && j.v.Etcd == nil || err != nil {
 		return
 	}
 	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)

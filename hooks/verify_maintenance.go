@@ -76,10 +76,18 @@ func (j *judgement) defragment(s Defragment) {
 	}
 }
 
+// leads is what the leader has told.
+func (j *judgement) leads() Health {
+	if l := j.v.byID(j.v.Etcd.Leader); l != nil {
+		return l.health
+	}
+	return Health{}
+}
+
 func (j *judgement) compact(s Compact) {
 	j.require(j.o.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff, maintenance, "%s although autoCompaction.mode is Off", s)
 	j.require(j.raised(AlarmNoSpace), maintenance, "%s although there is space", s)
-	j.require(s.Revision <= j.v.Health[j.v.nameOf(j.v.Etcd.Leader)].Revision, maintenance, "%s, to which the leader has not come", s)
+	j.require(s.Revision <= j.leads().Revision, maintenance, "%s, to which the leader has not come", s)
 }
 
 // disarm: never before what the alarm is about has gone, or writes would run into it again, or mix what differs.

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -41,10 +42,11 @@ type view struct {
 type member struct {
 	Member
 	name   string // our name for it; empty for a stranger
+	alias  string // what a foreign member is called; empty for others
 	pod    *corev1.Pod
 	claim  *corev1.PersistentVolumeClaim
 	health Health
-	heard  bool // its pod has an address and was asked
+	heard  bool // it has an address and was asked
 	speech speech
 	// renewal is remembered once it is known; see renewal.go.
 	renewal **renewal
@@ -64,6 +66,9 @@ func newView(o Observation) *view {
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(o Observation, e *epoch, below int) *view {
 	v := &view{Observation: o, replicas: replicas(o.Cluster), epoch: e, all: o.Children}
+	if Leaving(o) {
+		v.replicas = 0
+	}
 	v.Children = within(o, e, below)
 	o = v.Observation
 	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
@@ -101,7 +106,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 		if c := byOrdinal(a.name, b.name); c != 0 {
 			return c
 		}
-		return strings.Compare(hex(a.ID), hex(b.ID))
+		return cmp.Or(byOrdinal(a.alias, b.alias), strings.Compare(hex(a.ID), hex(b.ID)))
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
 	v.template = templateHash(&o.Cluster.Spec)
@@ -116,6 +121,7 @@ func (v *view) member(m Member) *member {
 	e := &member{Member: m}
 	name, ours := memberAt(v.Cluster, m.PeerURLs)
 	if !ours {
+		v.meet(e)
 		return e
 	}
 	e.name, e.pod, e.claim = name, v.Children.Pods[name], v.Children.Claims[name]
@@ -148,6 +154,9 @@ func (v *view) find(name string) *member {
 // next is the number of the next new member: above the recorded mark and above every trace (S9).
 func (v *view) next() int {
 	n := v.replicas // that many the first epoch begins with
+	if joins(v.Cluster) {
+		n = 0
+	}
 	if v.epoch != nil {
 		n = v.epoch.next
 	}
@@ -336,7 +345,7 @@ func Endpoints(o Observation) []Endpoint {
 		}
 		list = append(list, e)
 	}
-	return list
+	return append(list, foreignEndpoints(o)...)
 }
 
 // quorum is the number of voters that must agree among n.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/server/pki"
 )
@@ -45,13 +46,36 @@ func (r *request) observation(now time.Time, s hooks.Settings) hooks.Observation
 	return hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, Now: now, Settings: s}
 }
 
+// foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets for it can't be used: the
+// decision says so.
+func (r *request) foreign() *etcdops.Foreign {
+	b := r.Cluster.Spec.Bootstrap
+	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
+		return nil
+	}
+	config, err := pki.Visitor(r.data(b.Existing.TLS.SecretName))
+	if err != nil {
+		return nil
+	}
+	foreign := &etcdops.Foreign{TLS: config}
+	if a := b.Existing.Auth; a != nil {
+		data := r.data(a.SecretName)
+		foreign.User, foreign.Password = string(data[hooks.KeyUsername]), string(data[hooks.KeyPassword])
+	}
+	return foreign
+}
+
+// data is what a Secret holds, the cluster's own or one that the spec names.
+func (r *request) data(secret string) map[string][]byte {
+	if own := r.secrets[secret]; own != nil {
+		return own
+	}
+	return r.related[secret]
+}
+
 // tls is what the Secret with Quorate's own certificate says; nil without one.
 func (r *request) tls() (*tls.Config, error) {
-	name := hooks.OperatorSecret(r.Cluster)
-	data := r.secrets[name]
-	if data == nil {
-		data = r.related[name]
-	}
+	data := r.data(hooks.OperatorSecret(r.Cluster))
 	if data == nil {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) finalize(c *gin.Context) {
 		return
 	}
 	defer end()
-	if hooks.Protected(r.Cluster) {
+	if hooks.Protected(r.Cluster) || hooks.Leaving(r.observation(s.now(), s.options.Settings)) {
 		s.look(ctx, c, r, began)
 		return
 	}
@@ -131,16 +132,23 @@ func (s *Server) customize(c *gin.Context) {
 	reply(c, body)
 }
 
-// shown is etcd for one call: with the certificate that this cluster's members know Quorate by.
+// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what foreign members are shown.
 func (s *Server) shown(r *request) hooks.Etcd {
-	etcd, able := s.options.Etcd.(interface {
+	etcd := s.options.Etcd
+	config, err := r.tls()
+	able, is := etcd.(interface {
 		With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd
 	})
-	config, err := r.tls()
-	if !able || config == nil || err != nil { // the decision says what is wrong, by the Secret's flaw
-		return s.options.Etcd
+	if is && config != nil && err == nil { // else the decision says what is wrong, by the Secret's flaw
+		etcd = able.With(config, r.password)
 	}
-	return etcd.With(config, r.password)
+	visitor, is := etcd.(interface {
+		Beside(foreign etcdops.Foreign) hooks.Etcd
+	})
+	if foreign := r.foreign(); is && foreign != nil {
+		etcd = visitor.Beside(*foreign)
+	}
+	return etcd
 }
 
 // read decodes the body of a call, up to its largest size.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -58,14 +59,22 @@ type request struct {
 
 // password is what is under a key of a Secret. The error says what is wrong with it and not what it is.
 func (r *request) password(secret, key string) (string, error) {
-	data := r.secrets[secret]
-	if data == nil {
-		data = r.related[secret]
-	}
+	data := r.data(secret)
 	if flaw := hooks.PasswordFlaw(string(data[key])); flaw != "" {
 		return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
 	}
 	return string(data[key]), nil
+}
+
+// sources are the Secrets that a recipe may read: the cluster's own, and that which it names of others.
+func (r *request) sources(recipe hooks.Recipe) map[string]map[string][]byte {
+	adopt, is := recipe.(hooks.Adopt)
+	if !is {
+		return r.secrets
+	}
+	all := maps.Clone(r.secrets)
+	all[adopt.From] = r.data(adopt.From)
+	return all
 }
 
 // badRequest is an error of the sender, in one sentence that names the field. It is answered with its code.
@@ -528,7 +537,7 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
 	for _, o := range d.Secrets {
-		data, err := pki.Make(o.Name, o.Make, r.secrets)
+		data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
 		if err != nil {
 			return nil, err
 		}

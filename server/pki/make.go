@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math/big"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -35,6 +36,8 @@ func Make(name string, recipe hooks.Recipe, observed map[string]map[string][]byt
 		return leaf(r, observed[r.Signer])
 	case hooks.Bundle:
 		return with(old, hooks.KeyTrust, observed[r.Signer][hooks.KeyTrust]), nil
+	case hooks.Adopt:
+		return adopt(r, old, observed[r.From])
 	case hooks.TokenKeys:
 		return tokenKeys()
 	case hooks.Password:
@@ -92,6 +95,36 @@ func trim(r hooks.Trim, old map[string][]byte) (map[string][]byte, error) {
 		delete(data, hooks.KeyPreviousPrivate)
 	}
 	return data, nil
+}
+
+func adopt(r hooks.Adopt, old, from map[string][]byte) (map[string][]byte, error) {
+	trusted, err := certificates(old[hooks.KeyTrust])
+	if err != nil {
+		return nil, fmt.Errorf("the authority that is to trust others: ca.crt: %w", err)
+	}
+	var all []byte
+	seen := map[string]bool{}
+	add := func(c *x509.Certificate) {
+		if !seen[Identify(c)] {
+			all = append(all, encode("CERTIFICATE", c.Raw)...)
+		}
+		seen[Identify(c)] = true
+	}
+	for _, c := range trusted {
+		if slices.Contains(r.Keep, Identify(c)) {
+			add(c)
+		}
+	}
+	if r.From != "" {
+		others, err := certificates(from[hooks.KeyTrust])
+		if err != nil {
+			return nil, fmt.Errorf("the Secret %s: ca.crt: %w", r.From, err)
+		}
+		for _, c := range others {
+			add(c)
+		}
+	}
+	return with(old, hooks.KeyTrust, all), nil
 }
 
 // unexpired are the certificates of a PEM text that have not expired.

@@ -87,19 +87,19 @@ func readData(data map[string][]byte) *hooks.Secret {
 
 // readPair reads tls.crt, tls.key and ca.crt, and says what is wrong with them.
 func readPair(read *hooks.Secret, data map[string][]byte) {
+	trust, untrusted := certificates(data[hooks.KeyTrust])
+	for _, c := range trust {
+		read.Trust = append(read.Trust, *describe(c))
+	}
 	chain, err := certificates(data[hooks.KeyCertificate])
 	if err != nil {
 		read.Flaw = "tls.crt: " + err.Error()
 		return
 	}
 	read.Certificate = describe(chain[0])
-	trust, err := certificates(data[hooks.KeyTrust])
-	if err != nil {
-		read.Flaw = "ca.crt: " + err.Error()
+	if untrusted != nil {
+		read.Flaw = "ca.crt: " + untrusted.Error()
 		return
-	}
-	for _, c := range trust {
-		read.Trust = append(read.Trust, *describe(c))
 	}
 	if previous, err := certificates(data[hooks.KeyPreviousCertificate]); err == nil {
 		read.Previous = describe(previous[0])

@@ -48,6 +48,7 @@ var verbs = map[string]func(*story, args) string{
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
 	// also: edit restore=id from=s1 [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m | keep-volumes=1h; and for a new cluster bootstrap=s1
+	// also: edit existing=old-0,old-1 | existing=none | retire=true
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit
@@ -75,6 +76,7 @@ var verbs = map[string]func(*story, args) string{
 	"image":   (*story).image,                                             // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
+	"foreign": (*story).foreign,                                           // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
 	"corrupt": (*story).corrupt,                                           // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
@@ -216,6 +218,19 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if a.has("replacement") {
 		spec.MemberReplacement.Policy = v1alpha1.ReplacementPolicy(a["replacement"])
+	}
+	if a.has("existing") {
+		var endpoints []string
+		for name := range strings.SplitSeq(a["existing"], ",") {
+			endpoints = append(endpoints, "http://"+name+":2379")
+		}
+		spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: endpoints}}
+		if a["existing"] == "none" {
+			spec.Bootstrap = nil
+		}
+	}
+	if a.has("retire") {
+		spec.Bootstrap.Existing.RetireForeign = a["retire"] == "true"
 	}
 	if a.has("suspend") {
 		spec.Suspend = a["suspend"] == "true"
@@ -413,6 +428,19 @@ func (s *story) add(a args) string {
 			}
 			s.w.AddByHand(url, role == "learner")
 		}
+	}
+	return ""
+}
+
+func (s *story) foreign(a args) string {
+	version := cmp.Or(a["version"], "3.6.16")
+	switch {
+	case a.has("start"):
+		s.w.ForeignCluster(version, strings.Split(a["start"], ",")...)
+	case a.has("stop"):
+		s.w.StopForeign(a["stop"])
+	case a.has("again"):
+		s.w.StartForeign(a["again"], version)
 	}
 	return ""
 }

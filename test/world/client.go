@@ -162,7 +162,7 @@ func strange(h hooks.Health) hooks.Health {
 // belongs reports whether whoever answered is the member that we meant to ask.
 func belongs(list *hooks.Membership, h hooks.Health, e hooks.Endpoint) bool {
 	return h.ClusterID == list.ClusterID && slices.ContainsFunc(list.Members, func(m hooks.Member) bool {
-		return m.ID == h.MemberID && plain(m.PeerURLs[0]) == plain(e.PeerURL)
+		return m.ID == h.MemberID && (e.Foreign && e.PeerURL == "" || plain(m.PeerURLs[0]) == plain(e.PeerURL))
 	})
 }
 
@@ -365,6 +365,9 @@ func (w *World) podAt(ip string) types.UID {
 		if pod.Status.PodIP == ip {
 			return pod.UID
 		}
+	}
+	if w.Foreign[ip] {
+		return foreignUID(ip)
 	}
 	return ""
 }

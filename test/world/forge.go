@@ -49,6 +49,11 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 		}
 		s.Trust = signer.Trust
 		s.Flaw = flaw(&s)
+	case hooks.Adopt:
+		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust), func(c hooks.Certificate) bool { return !slices.Contains(r.Keep, c.ID) })
+		if from := observed[r.From]; from != nil {
+			s.Trust = append(s.Trust, from.Trust...)
+		}
 	case hooks.TokenKeys:
 		s.Keys = []string{hooks.KeyTokenPrivate, hooks.KeyTokenPublic}
 	case hooks.Password:

@@ -62,7 +62,9 @@ type Call struct {
 	Lost bool
 	// Finalizing is set when the finalize hook was called; Finalized is its answer.
 	Finalizing, Finalized bool
-	Decision              hooks.Decision
+	// lookedAfter: it is being deleted, and looked after as before.
+	lookedAfter bool
+	Decision    hooks.Decision
 	// secrets are what the decision asks for, made when it was.
 	secrets map[string]*hooks.Secret
 	Outcome *hooks.Outcome
@@ -134,10 +136,11 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
 	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
 	etcd.operator = operatorOf(parent, &o)
-	if c.Finalizing && !hooks.Protected(parent) {
+	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
+	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = hooks.Finalize(o)
 		c.Lost = etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
-		w.makeSecrets(c, o.Children.Secrets)
+		w.makeSecrets(c, sources(o))
 		return c
 	}
 	before := w.fingerprint(o)
@@ -147,7 +150,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	}
 	c.Lost = etcd.dead || etcd.crash.At == BeforeStep || etcd.crash.At == AfterStep
 	w.judge(o, c, etcd.seen)
-	w.makeSecrets(c, o.Children.Secrets)
+	w.makeSecrets(c, sources(o))
 	return c
 }
 
@@ -158,6 +161,7 @@ func (w *World) decide(o hooks.Observation, etcd *client) (hooks.Decision, *hook
 	}
 	endpoints := hooks.Endpoints(o)
 	o.Etcd, o.Health = etcd.Observe(context.Background(), endpoints)
+	endpoints = hooks.Located(endpoints, o.Etcd, o.Health)
 	d := w.Decide(o)
 	if d.Step == nil {
 		return d, nil
@@ -177,6 +181,13 @@ func (w *World) makeSecrets(c *Call, observed map[string]*hooks.Secret) {
 		w.violate("S13", "no complete answer: %s", err)
 		c.Lost = true
 	}
+}
+
+// sources are the Secrets that recipes read.
+func sources(o hooks.Observation) map[string]*hooks.Secret {
+	all := maps.Clone(o.Related.Secrets)
+	maps.Copy(all, o.Children.Secrets)
+	return all
 }
 
 // ensureFinalizer is the first thing of every sync. False when the object is gone, or another one has its name.
@@ -324,7 +335,7 @@ func (w *World) Apply(c *Call) {
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
 	}
-	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing && !hooks.Protected(c.parent) {
+	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing && !c.lookedAfter {
 		return
 	}
 	w.writeStatus(c)

@@ -196,6 +196,9 @@ func (w *World) health() health {
 	h := health{quorum: len(c.voters())/2 + 1}
 	for _, m := range w.component(c) {
 		pod, _ := w.running(c.ID, m.ID)
+		if w.Foreign[w.Procs[pod].Pod] {
+			h.serving++
+		}
 		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil && p.Spec.Containers[0].Image == w.Procs[pod].Image {
 			h.serving++
 		}

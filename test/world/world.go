@@ -31,6 +31,9 @@ type World struct {
 	// Frozen are the kinds whose caches lag: what Metacontroller sees of them. The other kinds it sees as they are.
 	Frozen map[Kind]map[string]metav1.Object
 
+	// Foreign are the members that run outside of Kubernetes, by name.
+	Foreign map[string]bool
+
 	// Lost are the nodes (by the name of the member that runs there) that no longer answer.
 	Lost map[string]bool
 	// Full are the members for whose pods no node has room.
@@ -85,6 +88,7 @@ func New() *World {
 		Settings:  hooks.Settings{Image: "quorate"},
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},
+		Foreign:   map[string]bool{},
 		Lost:      map[string]bool{},
 		Full:      map[string]bool{},
 		Unplaced:  map[string]bool{},
@@ -108,6 +112,7 @@ func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
 	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
+	c.Foreign = maps.Clone(w.Foreign)
 	c.Crashing = maps.Clone(w.Crashing)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
 	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)

@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bootstrap says where a new cluster's data comes from. It is read once, before the cluster first begins.
+// Bootstrap says where a new cluster's data comes from. It is read once, before the cluster first begins; existing is, until the members
+// that are not ours are gone.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.snapshot) && has(self.existing))",message="bootstrap has either snapshot or existing: the data comes from one place"
 type Bootstrap struct {
@@ -54,9 +55,13 @@ type SnapshotSource struct {
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
 
-// ExistingCluster is a running etcd that the members join.
+// ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take their place.
+//
+// +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="existing.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: passwords would cross the network in plain text"
 type ExistingCluster struct {
-	// Endpoints are the client URLs of its members, such as https://10.1.2.3:2379.
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Its other members are asked at the client URLs that they
+	// advertise; name them here where Quorate can't reach those.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -65,10 +70,49 @@ type ExistingCluster struct {
 	// +kubebuilder:validation:items:Pattern=`^https?://.+:[0-9]+$`
 	Endpoints []string `json:"endpoints"`
 
+	// TLS is how Quorate comes to its members, and whose certificates are trusted. Unset, they speak plain text.
+	// +optional
+	TLS *ExistingTLS `json:"tls,omitempty"`
+
+	// Auth is the user that Quorate comes as, where its auth is on and the certificate of existing.tls names no user with the role root.
+	// +optional
+	Auth *ExistingAuth `json:"auth,omitempty"`
+
 	// RetireForeign removes the members that are not ours, one at a time and the leader last, once ours are all voters. Until then nobody
 	// touches them, and setting it back stops that.
 	// +optional
 	RetireForeign bool `json:"retireForeign,omitempty"`
+}
+
+// ExistingTLS is how Quorate comes to the members of a foreign etcd, and whose certificates are trusted.
+type ExistingTLS struct {
+	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Its ca.crt are the
+	// authorities of the foreign members, its tls.crt and tls.key what Quorate shows to them; without these two it shows nothing.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+
+	// TrustSecretName names a Secret like that, whose ca.crt the members trust too, beside their own authority, in the mode Auto: that of the
+	// foreign members' peer certificates. It is trusted until spec.bootstrap.existing is taken out. Unset, it is that of secretName.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	TrustSecretName string `json:"trustSecretName,omitempty"`
+
+	// ServerName is what the certificates of the foreign members are for, where that is not the host in their URLs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServerName string `json:"serverName,omitempty"`
+}
+
+// ExistingAuth is a user of a foreign etcd, with the role root.
+type ExistingAuth struct {
+	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster> and the keys username
+	// and password.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
 }
 
 // Restore moves a cluster that runs to the data of a snapshot, or back to data that it had before, as a new epoch.

@@ -420,6 +420,9 @@ const (
 	Degraded = "Degraded"
 	// Suspended is True while spec.suspend holds every change back.
 	Suspended = "Suspended"
+	// ForeignMembers is True while members of the etcd that was joined (spec.bootstrap.existing) are there, or not found yet; its reason is
+	// the stage: Asking, Unfit, Joining, Beside, Retiring, Leaving or Left. False with the reason Retired, the cluster is ours like any other.
+	ForeignMembers = "ForeignMembers"
 	// Advised is True while the spec works but is not what we would run, such as an even number of members.
 	Advised = "Advised"
 	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with the reason Disabled
@@ -439,7 +442,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured, Authorized.
+	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured, Authorized; and ForeignMembers after spec.bootstrap.existing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -532,6 +535,10 @@ type MemberStatus struct {
 	// ID of the member, in hexadecimal.
 	// +optional
 	ID string `json:"id,omitempty"`
+
+	// Foreign is true for a member of the etcd that was joined (spec.bootstrap.existing), which is none of ours.
+	// +optional
+	Foreign bool `json:"foreign,omitempty"`
 
 	// Role is Voter or Learner.
 	// +optional

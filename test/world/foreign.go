@@ -1,0 +1,47 @@
+package world
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by what they are told. They speak
+// plain text.
+
+// foreignUID stands in for that of a pod.
+func foreignUID(name string) types.UID { return types.UID("foreign " + name) }
+
+// ForeignCluster starts an etcd of this version with these members, which answer at http://<name>:2379.
+func (w *World) ForeignCluster(version string, names ...string) {
+	c := Cluster{Commit: uint64(len(names))}
+	var ids []string
+	for _, name := range names {
+		url := fmt.Sprintf("http://%s:2380", name)
+		m := hooks.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url}, ClientURLs: []string{fmt.Sprintf("http://%s:2379", name)}}
+		c.Members = append(c.Members, m)
+		ids = append(ids, fmt.Sprint(m.ID))
+	}
+	c.ID = id(ids...)
+	w.store(c)
+	for _, m := range c.Members {
+		place := "disk of " + m.Name
+		w.Dirs[place] = Dir{Cluster: c.ID, Member: m.ID, Index: c.Commit}
+		w.Oracle.identities[m.ID] = place
+		w.Foreign[m.Name] = true
+		w.StartForeign(m.Name, version)
+	}
+	w.elect(c.ID)
+}
+
+// StartForeign starts a foreign member on its disk.
+func (w *World) StartForeign(name, version string) {
+	w.Starts++
+	w.Procs[foreignUID(name)] = Proc{Pod: name, Dir: "disk of " + name, Since: w.Now, Start: w.Starts, Image: "etcd:v" + version, Version: version}
+	w.Changes++
+}
+
+// StopForeign stops a foreign member.
+func (w *World) StopForeign(name string) { w.stop(foreignUID(name)) }
