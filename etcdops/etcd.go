@@ -94,13 +94,7 @@ func (e *Etcd) Beside(foreign Foreign) hooks.Etcd {
 // config is how a client reaches one member. Whatever a cluster needs to be talked to, TLS and a user among it, goes
 // here and nowhere else.
 func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config {
-	user, password := "", ""
-	if endpoint.Foreign && endpoint.ServerName != "" && e.Foreign != nil { // no password is sent in plain text
-		user, password = e.Foreign.User, e.Foreign.Password
-	}
-	return clientv3.Config{
-		// With a user, the client logs in before its first call.
-		Username: user, Password: password, DialTimeout: e.timeout(),
+	config := clientv3.Config{
 		TLS:       e.tls(endpoint, told),
 		Endpoints: []string{named(endpoint)},
 		Logger:    zap.NewNop(),
@@ -113,6 +107,11 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 			grpc.WithChainUnaryInterceptor(failFast),
 		},
 	}
+	if endpoint.Foreign && endpoint.ServerName != "" && e.Foreign != nil { // no password is sent in plain text
+		// With a user, the client logs in before its first call, and takes that long for it at most.
+		config.Username, config.Password, config.DialTimeout = e.Foreign.User, e.Foreign.Password, e.timeout()
+	}
+	return config
 }
 
 // named is the endpoint under the name that the member's certificate is for. etcd's client checks the name in the URL and no

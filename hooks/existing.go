@@ -212,34 +212,36 @@ func foreignEndpoints(o Observation) []Endpoint {
 	if !e.existing() || e.quorate() && len(known) == 0 {
 		return nil
 	}
-	var urls []string
-	var serverName string
+	var said, advertised []string
 	if spec != nil {
-		urls = slices.Clone(spec.Endpoints)
-		if spec.TLS != nil {
-			serverName = spec.TLS.ServerName
-		}
+		said = spec.Endpoints
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		urls = append(urls, known[id]...)
+		advertised = append(advertised, filter(known[id], func(raw string) bool { return asks(spec, raw) })...)
 	}
 	var list []Endpoint
-	for _, raw := range urls {
+	for _, raw := range slices.Concat(said, advertised) {
 		u, err := url.Parse(raw)
-		said := spec != nil && slices.Contains(spec.Endpoints, raw)
-		if err != nil || !said && (spec != nil && spec.TLS != nil && u.Scheme != "https" || loopback(u.Hostname())) {
-			continue
-		}
-		if slices.ContainsFunc(list, func(o Endpoint) bool { return o.Name == raw }) {
+		if err != nil || slices.ContainsFunc(list, func(o Endpoint) bool { return o.Name == raw }) {
 			continue
 		}
 		endpoint := Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.clusterID}
 		if u.Scheme == "https" {
-			endpoint.ServerName = or(serverName, u.Hostname())
+			endpoint.ServerName = u.Hostname()
+		}
+		if u.Scheme == "https" && spec != nil && spec.TLS != nil {
+			endpoint.ServerName = or(spec.TLS.ServerName, u.Hostname())
 		}
 		list = append(list, endpoint)
 	}
 	return list
+}
+
+// asks reports whether a foreign member is asked at a URL that it advertises: not at one of ourselves, nor in plain text where the spec's
+// URLs are of TLS.
+func asks(spec *v1alpha1.ExistingCluster, raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && !loopback(u.Hostname()) && (u.Scheme == "https" || spec == nil || spec.TLS == nil)
 }
 
 // loopback reports whether a host is oneself: what a member with etcd's defaults advertises.
@@ -468,6 +470,14 @@ func (v *view) minAvailable() int {
 	return max(own-1, quorum(len(v.voters))-(len(v.voters)-own), 0)
 }
 
+// aim is the number of voters to have: none of ours while they leave.
+func aim(o Observation) int {
+	if Leaving(o) {
+		return 0
+	}
+	return replicas(o.Cluster)
+}
+
 // Leaving reports whether members of ours are to leave the etcd that they have joined, because the EtcdCluster is being deleted. It might not
 // have a quorum without them, so they are removed before their pods go. Whoever does not want to wait for that takes spec.bootstrap.existing out.
 func Leaving(o Observation) bool {
@@ -573,14 +583,25 @@ func (v *view) lackingForeign() []string {
 			lacks(e.Auth.SecretName, "it lacks username or password")
 		}
 	}
-	if name := trustSecret(v.Cluster); name != "" && len(list) == 0 {
-		for _, own := range []string{CASecret(v.Cluster.Name), peerSecret(v.Cluster), serverSecret(v.Cluster)} {
-			s := v.Children.Secrets[own]
-			if s != nil && slices.ContainsFunc(v.anySecret(name).Trust, func(c Certificate) bool {
-				return !slices.ContainsFunc(s.Trust, func(o Certificate) bool { return o.ID == c.ID })
-			}) {
-				lacks(own, "it does not trust the authority in Secret "+name+" yet")
-			}
+	if len(list) > 0 {
+		return list
+	}
+	return v.notAdopted()
+}
+
+// notAdopted says which of our Secrets do not trust the foreign members' authority yet.
+func (v *view) notAdopted() []string {
+	var list []string
+	name := trustSecret(v.Cluster)
+	if name == "" {
+		return nil
+	}
+	for _, own := range []string{CASecret(v.Cluster.Name), peerSecret(v.Cluster), serverSecret(v.Cluster)} {
+		s := v.Children.Secrets[own]
+		if s != nil && slices.ContainsFunc(v.anySecret(name).Trust, func(c Certificate) bool {
+			return !slices.ContainsFunc(s.Trust, func(o Certificate) bool { return o.ID == c.ID })
+		}) {
+			list = append(list, fmt.Sprintf("Secret %s: it does not trust the authority in Secret %s yet", own, name))
 		}
 	}
 	return list

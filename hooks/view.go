@@ -65,10 +65,7 @@ func newView(o Observation) *view {
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(o Observation, e *epoch, below int) *view {
-	v := &view{Observation: o, replicas: replicas(o.Cluster), epoch: e, all: o.Children}
-	if Leaving(o) {
-		v.replicas = 0
-	}
+	v := &view{Observation: o, replicas: aim(o), epoch: e, all: o.Children}
 	v.Children = within(o, e, below)
 	o = v.Observation
 	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
