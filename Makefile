@@ -126,6 +126,11 @@ bench: install ## what a decision, a call and a cluster cost, as a table (docs/p
 e2e chaos: export NODES ?= 3
 e2e: export CERT_MANAGER ?= 1
 e2e: export EXPANDABLE ?= 1
+e2e: s3
+
+.PHONY: s3
+s3: ## an S3 server for the stories of snapshots, once
+	@$(LAB) build s3
 
 # The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
 bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // loses takes members away with their claims, at once, as nodes with local disks do that burn down.
@@ -134,4 +138,100 @@ func TestALostMemoryClusterIsMadeAnew(t *testing.T) {
 	require.Equal(t, int64(2), c.object().Status.Epoch)
 	assert.Empty(t, c.present("key"))
 	t.Logf("a Memory cluster that lost its quorum began anew after %.1f s, with 30 s of waiting", took.Seconds())
+}
+
+func TestRestoreInPlaceAndBack(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	c := newCluster(t, three)
+	s.credentials(c)
+	c.converges(3, 90*time.Second)
+	w := c.writesWith(c.client(), "before")
+	w.wrote(100)
+	w.ends()
+	taken := c.snapshots("monday", s.yaml(c.ns), 120*time.Second)
+	require.False(t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
+	later := c.writesWith(c.client(), "later")
+	later.wrote(100)
+	later.ends()
+	seen := c.revision()
+
+	watch := c.client().Watch(context.Background(), "before", clientv3.WithPrefix(), clientv3.WithRev(seen))
+	begin := time.Now()
+	c.edit(`{"restore":{"id":"one","snapshot":{"name":"monday"}}}`)
+	c.inEpoch(2, 180*time.Second)
+	c.converges(3, 120*time.Second)
+	early, late := missing(w.acked, c.present("before"))
+	assert.Empty(t, append(early, late...), "the snapshot has all of it")
+	assert.Empty(t, c.present("later"), "written after the snapshot")
+	assert.Greater(t, c.revision(), seen+500_000_000, "whoever has seen more than the snapshot must notice")
+	t.Logf("restored in place after %.1f s", time.Since(begin).Seconds())
+	for r := range watch {
+		if err := r.Err(); err != nil {
+			t.Logf("a watcher that had seen more than the snapshot is told: %v", err)
+			break
+		}
+	}
+
+	c.edit(`{"restore":{"id":"back","snapshot":null,"epoch":1}}`)
+	c.inEpoch(3, 180*time.Second)
+	c.converges(3, 120*time.Second)
+	early, late = missing(later.acked, c.present("later"))
+	assert.Empty(t, append(early, late...), "what was there before the restore is there again")
+}
+
+// inEpoch waits until the cluster is in this epoch and serves.
+func (c *cluster) inEpoch(n int64, within time.Duration) {
+	c.t.Helper()
+	eventually(c.t, within, fmt.Sprintf("epoch %d serves", n), func() string {
+		o := c.object()
+		available := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Available)
+		if o.Status.Epoch == n && available && o.Status.ClusterID != "" {
+			return ""
+		}
+		restored := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Restored)
+		if restored == nil {
+			return fmt.Sprintf("epoch %d, %s", o.Status.Epoch, o.Status.Phase)
+		}
+		return fmt.Sprintf("epoch %d, %s, %s: %s", o.Status.Epoch, o.Status.Phase, restored.Reason, restored.Message)
+	})
+}
+
+func TestANewClusterBeginsWithASnapshot(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	c := newCluster(t, three)
+	s.credentials(c)
+	c.converges(3, 90*time.Second)
+	w := c.writes()
+	w.wrote(100)
+	w.ends()
+	taken := c.snapshots("monday", s.yaml(c.ns), 120*time.Second)
+	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	eventually(t, 60*time.Second, "the old cluster is gone", func() string {
+		if left := len(c.pods()); left > 0 {
+			return fmt.Sprintf("%d pods", left)
+		}
+		return ""
+	})
+
+	c.apply(three + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, store: %s}}\n", taken.Status.URI, s.yaml(c.ns)))
+	took := c.converges(3, 120*time.Second)
+	early, late := missing(w.acked, c.present("key"))
+	assert.Empty(t, append(early, late...))
+	t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
+
+	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + s.url(c.ns) + `/nothing.db","store":` + fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, s.url(c.ns)) + `}}}`)
+	eventually(t, 90*time.Second, "the condition Restored says why not", func() string {
+		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
+		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
+			return fmt.Sprint(restored)
+		}
+		return ""
+	})
+	w = c.writesWith(c.client(), "meanwhile")
+	w.losesNothing()
+	c.edit(`{"restore":null}`)
+	c.converges(3, 90*time.Second)
+	assert.Equal(t, int64(1), c.object().Status.Epoch)
 }

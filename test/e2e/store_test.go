@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// s3 is an S3 server on node 1, whose buckets are folders.
+type s3 struct {
+	dir, address string
+	process      *exec.Cmd
+}
+
+const (
+	s3Port = 7070
+	s3Key  = "quorate"
+	s3Pass = "quorate-secret"
+)
+
+// startS3 starts the server that all stories share, once.
+var startS3 = sync.OnceValues(func() (*s3, error) {
+	dir, err := os.MkdirTemp("", "quorate-s3-")
+	if err != nil {
+		return nil, err
+	}
+	s := &s3{dir: dir}
+	for _, folder := range []string{"backups", ".meta"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.start()
+})
+
+// start has it listen on node 1's address, and ends it with this process.
+func (s *s3) start() error {
+	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s3Port), "posix", "--sidecar", filepath.Join(s.dir, ".meta"), s.dir)
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.process.Stderr = os.Stderr
+	return lab.do(s.process.Start)
+}
+
+// store is the server, when it answers, with its address.
+func store(t *testing.T) *s3 {
+	t.Helper()
+	s, err := startS3()
+	require.NoError(t, err, "versitygw: build it with `go run -C test/lab . build s3`")
+	var node corev1.Node
+	require.True(t, read(t, "/api/v1/nodes/node1", &node))
+	s.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, s3Port)
+	client := lab.httpClient()
+	eventually(t, 30*time.Second, "the S3 server answers", func() string {
+		r, err := client.Get(s.address)
+		if err != nil {
+			return err.Error()
+		}
+		_ = r.Body.Close()
+		if r.StatusCode >= http.StatusInternalServerError {
+			return r.Status
+		}
+		return ""
+	})
+	return s
+}
+
+// url of a folder, as store.url takes it.
+func (s *s3) url(folder string) string {
+	return fmt.Sprintf("s3://backups/%s?region=us-east-1&use_path_style=true&endpoint=%s", folder, s.address)
+}
+
+// credentials makes the Secret that stores in the cluster's namespace name.
+func (s *s3) credentials(c *cluster) {
+	c.t.Helper()
+	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
+}
+
+// yaml of a store in this folder, in one line.
+func (s *s3) yaml(folder string) string {
+	return fmt.Sprintf("{url: %q, credentialsSecret: s3}", s.url(folder))
+}
+
+// snapshots takes an EtcdSnapshot and waits until it is stored.
+func (c *cluster) snapshots(object, store string, within time.Duration) *v1alpha1.EtcdSnapshot {
+	c.t.Helper()
+	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name, name, store), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	var s *v1alpha1.EtcdSnapshot
+	eventually(c.t, within, "the snapshot "+object+" is stored", func() string {
+		s, _ = get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
+		require.NotEqual(c.t, v1alpha1.SnapshotFailed, s.Status.Phase, s.Status.Message)
+		if s.Status.Phase != v1alpha1.SnapshotSucceeded {
+			return fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message)
+		}
+		return ""
+	})
+	return s
+}
+
+// revision of the keys now.
+func (c *cluster) revision() int64 {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := c.client().Get(ctx, "none")
+	require.NoError(c.t, err)
+	return r.Header.Revision
+}
