@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -73,9 +75,10 @@ func (c *cluster) object() *v1alpha1.EtcdCluster {
 	return o
 }
 
+// pods are those of members; Jobs of snapshots have others.
 func (c *cluster) pods() []corev1.Pod {
 	c.t.Helper()
-	return list[corev1.Pod](c.t, c.ns, "pods")
+	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"), func(p corev1.Pod) bool { return p.Labels[hooks.LabelMember] == "" })
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.

@@ -39,8 +39,8 @@ var startS3 = sync.OnceValues(func() (*s3, error) {
 		return nil, err
 	}
 	s := &s3{dir: dir}
-	for _, folder := range []string{"backups", ".meta"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+	for _, folder := range []string{"buckets/backups", "attributes"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -49,7 +49,7 @@ var startS3 = sync.OnceValues(func() (*s3, error) {
 
 // start has it listen on node 1's address, and ends it with this process.
 func (s *s3) start() error {
-	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s3Port), "posix", "--sidecar", filepath.Join(s.dir, ".meta"), s.dir)
+	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s3Port), "posix", "--sidecar", filepath.Join(s.dir, "attributes"), filepath.Join(s.dir, "buckets"))
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.process.Stderr = os.Stderr
 	return lab.do(s.process.Start)
