@@ -108,8 +108,9 @@ const (
 	mostReads = 3
 	// lostAfter is how long a pod may take to end after its time, before its node is taken to be lost.
 	lostAfter = 5 * time.Minute
-	// unmadeAfter is how long a Job that can't be made is waited for, as in a namespace that is being deleted.
-	unmadeAfter = 10 * time.Minute
+	// unmadeAfter is how long a Job that can't be made is waited for, as in a namespace that is being deleted. Nothing is lost by
+	// going: what is stored stays.
+	unmadeAfter = 5 * time.Minute
 	// shortestRetry and longestRetry are between Jobs that delete.
 	shortestRetry, longestRetry = time.Minute, 30 * time.Minute
 )
@@ -515,8 +516,9 @@ func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
 	if job == nil {
 		return nil
 	}
+	const begins = "what is stored is being deleted: "
 	_, message, resync := v.progress(job)
-	return v.deleting("what is stored is being deleted: "+message, v.discarding, resync)
+	return v.deleting(begins+strings.TrimPrefix(message, begins), v.discarding, resync)
 }
 
 func snapshotDiscard(v *snapshotView) *snapshotVerdict {

@@ -21,9 +21,11 @@ const (
 	volumeOperator = "operator"
 	// etcdutl is where etcd's images have it.
 	etcdutl = "/usr/local/bin/etcdutl"
-	// discardRetries and discardDeadline are of one Job that deletes; another follows.
-	discardRetries  = 2
-	discardDeadline = 10 * time.Minute
+	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is known to be stored, and
+	// the deadline is shorter then: its pod may lack the very Secret without which the snapshot failed.
+	discardRetries      = 2
+	discardDeadline     = 10 * time.Minute
+	discardDeadlineVain = 90 * time.Second
 )
 
 // SnapshotKey is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no other snapshot
@@ -90,6 +92,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 		Image:           image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
+		Env:             toolsEnv(),
 		VolumeMounts:    append(toolsMounts(), store.Mounts...),
 	}
 	pod := v.jobPod(main, store, toolsVolumes(s.Spec.Job.ScratchSize))
@@ -144,7 +147,11 @@ func (v *snapshotView) discardJob(n int) *batchv1.Job {
 		Args:            append(append([]string{"discard"}, store.Args...), "--key="+SnapshotKey(s)),
 		VolumeMounts:    store.Mounts,
 	}
-	return v.job(jobName(s, ContainerDiscard, n), discardRetries, discardDeadline, v.jobPod(main, store, nil))
+	deadline := discardDeadline
+	if s.Status.URI == "" {
+		deadline = discardDeadlineVain
+	}
+	return v.job(jobName(s, ContainerDiscard, n), discardRetries, deadline, v.jobPod(main, store, nil))
 }
 
 // jobPod is a pod with this one container and what it needs for its store.
@@ -154,7 +161,7 @@ func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes 
 	main.SecurityContext = restricted()
 	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	main.EnvFrom = store.EnvFrom
-	main.Env = append(toolsEnv(), store.Env...)
+	main.Env = append(main.Env, store.Env...)
 	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
 		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
 	}

@@ -172,8 +172,12 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 	return or(words, strings.TrimSpace(how.Reason+": "+how.Message))
 }
 
-// progress says what a Job that is not over does or waits for.
+// progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already; what was known of it
+// stays.
 func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Message != "" && old.Phase != "" {
+		return old.Phase, old.Message, 0
+	}
 	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not made its pod yet", job.Name)
 	var current *corev1.Pod
 	failures, words := 0, ""

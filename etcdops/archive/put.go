@@ -281,8 +281,8 @@ func syncFile(path string) error {
 	return nil
 }
 
-// finish writes the record: from now on the artifact is whole.
-func (s *Store) finish(ctx context.Context, key string, record *hooks.Artifact) error {
+// finish writes the record, a hooks.Artifact or the report that holds it: from now on the artifact is whole.
+func (s *Store) finish(ctx context.Context, key string, record any) error {
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return failure(Failed, err, "the record of %s can't be written", s.URI(key))

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,7 @@ import (
 type Order struct {
 	Cluster Cluster
 	Place   Place
-	// Key is the artifact's name in the store. One that is there is replaced.
+	// Key is the artifact's name in the store. One that is there and as wanted is reported again; another one is replaced.
 	Key  string
 	Form Form
 	// Verify has the artifact fetched again and restored on trial.
@@ -46,6 +47,18 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	if err := checkKey(o.Key); err != nil {
 		return err
 	}
+	store, err := openStore(ctx, o.Place, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if done, err := o.done(ctx, store); err != nil {
+		return err
+	} else if done != nil {
+		*report = *done
+		o.Log.Info("an earlier run has stored it", "uri", done.URI, "completed", done.Completed)
+		return nil
+	}
 	members, err := o.Cluster.choose(ctx)
 	if err != nil {
 		return err
@@ -56,11 +69,6 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		o.Log.Info("skipped: the keys have not changed", "revision", newest)
 		return nil
 	}
-	store, err := openStore(ctx, o.Place, true)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	o.Log.Info("taking a snapshot", "member", from.name, "leader", from.leader, "revision", from.status.GetHeader().GetRevision(), "to", store.URI(o.Key))
 	stored, back, err := o.store(ctx, store, from)
 	if err != nil {
@@ -76,6 +84,26 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	return o.conclude(ctx, store, members, back, report)
 }
 
+// done is what an earlier run for the same artifact has reported: its record says it, and is written last. A Job runs again when its pod or
+// its report is lost; it must not take another snapshot then. Nil without a record, or with one that does not say what is wanted now.
+func (o Order) done(ctx context.Context, store *Store) (*hooks.SnapshotReport, error) {
+	text, err := store.readAll(ctx, o.Key+recordSuffix)
+	if err != nil {
+		if reason := store.reason(err); reason == NotFound || reason == Denied {
+			return nil, nil // whoever may only write takes it again
+		}
+		return nil, store.storeFailure(err, store.about("reading", o.Key+recordSuffix))
+	}
+	report := &hooks.SnapshotReport{}
+	if err := json.Unmarshal(text, report); err != nil || report.SHA256 == "" || o.Verify && report.VerifiedAt.IsZero() {
+		return nil, nil //nolint:nilerr // what can't be read is no record
+	}
+	if there, err := store.bucket.Attributes(ctx, o.Key); err != nil || there.Size != report.StoredSize {
+		return nil, nil //nolint:nilerr // the artifact is not whole, so it is taken again
+	}
+	return report, nil
+}
+
 // conclude verifies what is stored, if that is asked for, and writes its record. What was disproved, or is no longer wanted, is removed; what
 // could not be verified for another reason is kept: it may be all that there is.
 func (o Order) conclude(ctx context.Context, store *Store, members []member, back age.Identity, report *hooks.SnapshotReport) error {
@@ -87,8 +115,11 @@ func (o Order) conclude(ctx context.Context, store *Store, members []member, bac
 			return store.cleared(ctx, o.Key, cmpError(doubt, ctx.Err()))
 		}
 	}
-	if err := store.finish(ctx, o.Key, &report.Artifact); err != nil {
-		report.Artifact = hooks.Artifact{}
+	if o.Verify && doubt == nil {
+		report.VerifiedAt = time.Now().UTC().Truncate(time.Second)
+	}
+	if err := store.finish(ctx, o.Key, report); err != nil {
+		*report = hooks.SnapshotReport{}
 		return err
 	}
 	if doubt != nil {
@@ -96,7 +127,6 @@ func (o Order) conclude(ctx context.Context, store *Store, members []member, bac
 		return failure(reason, doubt, "%s is stored, but not verified", kept)
 	}
 	if o.Verify {
-		report.VerifiedAt = time.Now().UTC().Truncate(time.Second)
 		o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash)
 	}
 	return nil

@@ -48,13 +48,14 @@ func TestSnapshotStories(t *testing.T) {
 
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
 var snapshotVerbs = map[string]func(*snapshotStory, args) string{
-	"snapshot": (*snapshotStory).create,  // snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
-	"cluster":  (*snapshotStory).isThere, // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16]
-	"delete":   (*snapshotStory).remove,  // delete snapshot | job=name | pod=name: kubectl delete
-	"abandon":  (*snapshotStory).abandon, // kubectl annotate
-	"status":   (*snapshotStory).wipe,    // status wipe
-	"pod":      (*snapshotStory).podDoes, // pod runs | stores [revision=7] | skips | discards | fails=why | unplaced=why | stuck=reason message=why | killed=reason
-	"cache":    (*snapshotStory).cache,   // cache freeze=jobs,pods,snapshot | thaw
+	"snapshot": (*snapshotStory).create,      // snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
+	"cluster":  (*snapshotStory).isThere,     // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16]
+	"delete":   (*snapshotStory).remove,      // delete snapshot | job=name | pod=name: kubectl delete
+	"abandon":  (*snapshotStory).abandon,     // kubectl annotate
+	"status":   (*snapshotStory).wipe,        // status wipe
+	"pod":      (*snapshotStory).podDoes,     // pod runs | stores [revision=7] | skips | discards | fails=why | unplaced=why | stuck=reason message=why | killed=reason
+	"job":      (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
+	"cache":    (*snapshotStory).cache,       // cache freeze=jobs,pods,snapshot | thaw
 	"tick":     func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
 	"pass":     func(s *snapshotStory, _ args) string { s.pass(); return "" }, // the Job controller, the kubelet and the garbage collector
 	"sync":     func(s *snapshotStory, _ args) string { return s.sync() },
@@ -164,6 +165,14 @@ func (s *snapshotStory) wipe(args) string {
 	return ""
 }
 
+func (s *snapshotStory) aboutToFail(args) string {
+	for _, job := range s.jobs {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded})
+	}
+	clear(s.pods)
+	return ""
+}
+
 func (s *snapshotStory) cache(a args) string {
 	if a.has("thaw") {
 		s.seen = map[string]any{}
@@ -215,8 +224,10 @@ func (s *snapshotStory) pass() {
 
 // run is the Job controller.
 func (s *snapshotStory) run(job *batchv1.Job) {
-	if len(job.Status.Conditions) > 0 {
-		return
+	for _, c := range job.Status.Conditions {
+		if c.Type != batchv1.JobFailureTarget {
+			return
+		}
 	}
 	failed, active, done := 0, "", false
 	for name, pod := range s.pods {
@@ -233,7 +244,7 @@ func (s *snapshotStory) run(job *batchv1.Job) {
 		}
 	}
 	end := func(how batchv1.JobConditionType, reason string) {
-		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.now)}}
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: how, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.now)})
 	}
 	switch {
 	case done:
