@@ -43,6 +43,9 @@ Usage:
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
   quorate snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
   quorate discard [flags]   delete a stored snapshot
+  quorate tool [flags]      put the own binary where another image can run it (an init container)
+  quorate restore [flags]   fill a data directory from a snapshot, or from that of another member (an init container, in etcd's image)
+  quorate survey [flags]    say how much the data directory of a member that does not run holds
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
   quorate version           print the version
 
@@ -90,6 +93,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return runSnapshot(ctx, args, stderr)
 	case "discard":
 		return runDiscard(ctx, args, stderr)
+	case "tool":
+		return runTool(args, stderr)
+	case "restore":
+		return runRestore(ctx, args, getenv, stdout, stderr)
+	case "survey":
+		return runSurvey(args, stdout, stderr)
 	case "kubectl":
 		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
 	case "version":

@@ -51,6 +51,23 @@ func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ..
 	return c
 }
 
+// StartSeeded bootstraps n members whose data directories are made by somebody else first: fill gets the member, its initial cluster and
+// token. They may not serve yet.
+func StartSeeded(t testing.TB, version, name string, n int, fill func(m *Member, initialCluster, token string), extra ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name + "-seeded", extra: extra}
+	for i := range n {
+		c.Members = append(c.Members, newMember(t, version, c.dir, fmt.Sprintf("%s-%d", name, i), nil, extra))
+	}
+	for _, m := range c.Members {
+		fill(m, initialCluster(c.Members), c.token)
+	}
+	for _, m := range c.Members {
+		m.start("new", c.token, initialCluster(c.Members))
+	}
+	return c
+}
+
 // NewMember makes one more member, without starting it or telling etcd.
 func (c *Cluster) NewMember(name string) *Member {
 	c.t.Helper()

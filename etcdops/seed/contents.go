@@ -1,0 +1,43 @@
+package seed
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// same checks that a database holds what another one did, record by record, with the revision raised by bump.
+func same(ctx context.Context, db string, was *archive.Contents, bump int64) error {
+	is, err := archive.Examine(ctx, db)
+	if err != nil {
+		return err
+	}
+	sum, revision := was.Sum, was.Revision+bump
+	if bump > 0 {
+		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(revision))
+	}
+	if is.Sum != sum || is.Revision != revision {
+		return failure(Failed, nil, "what was restored is not what there was: revision %d and checksum %08x instead of %d and %08x; nothing was put in place", is.Revision, is.Sum, revision, sum)
+	}
+	return nil
+}
+
+// raised is the name of the record, without content, with which etcdutl raises a revision (unsafeBumpBucketsRevision in its snapshot/v3_snapshot.go).
+func raised(revision int64) []byte {
+	name := binary.BigEndian.AppendUint64(nil, uint64(revision))
+	return binary.BigEndian.AppendUint64(append(name, '_'), 0)
+}
+
+// agrees reports whether a record of what a snapshot holds tells of these contents. What is not known of either agrees with all.
+func agrees(told *hooks.Artifact, c *archive.Contents) error {
+	revision := told.Revision != 0 && told.Revision != c.Revision
+	keys := told.Revision != 0 && c.Keys >= 0 && told.Keys != c.Keys
+	hash := told.Hash != "" && c.Hash != "" && told.CompactRevision == c.CompactRevision && told.Hash != c.Hash
+	if revision || keys || hash {
+		return failure(Damaged, nil, "%s holds %d keys at revision %d with the hash %s, but its record tells of %d at %d with %s; take another snapshot", told.URI, c.Keys, c.Revision, c.Hash, told.Keys, told.Revision, told.Hash)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package seed
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// database is what is known of etcd's database file without changing it.
+type database struct {
+	path string
+	size int64
+	// index and term are those of the last entry of the log that is in it.
+	index, term uint64
+	// version is major.minor.patch of the storage, or of the cluster, whichever is higher; empty when it says neither.
+	version string
+}
+
+// readDatabase looks into a database. One that a process has opened is refused: its etcd still runs.
+func readDatabase(path string) (*database, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, failure(NotFound, nil, "there is no database %s: no etcd has run there, or its data is lost", path)
+	}
+	if err != nil {
+		return nil, failure(Failed, err, "the database can't be read")
+	}
+	d := &database{path: path, size: info.Size()}
+	// bbolt panics on pages that make no sense, which checks of the file's first pages don't find.
+	err = guarded(func() error {
+		db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(d.read)
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, failure(Failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it first", path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, failure(Failed, err, "the database can't be read")
+	case err != nil:
+		return nil, failure(Damaged, err, "%s is no database of etcd, or a damaged one", path)
+	}
+	return d, nil
+}
+
+// guarded turns a panic into an error, and a fault as well: a file that was cut off is mapped beyond its end.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return f()
+}
+
+// read takes what etcd's packages storage/schema and etcdserver/cindex write.
+func (d *database) read(tx *bolt.Tx) error {
+	meta := tx.Bucket([]byte("meta"))
+	if meta == nil || tx.Bucket([]byte("key")) == nil {
+		return errors.New("it lacks the buckets meta and key")
+	}
+	if raw := meta.Get([]byte("consistent_index")); len(raw) == 8 {
+		d.index = binary.BigEndian.Uint64(raw)
+	}
+	if raw := meta.Get([]byte("term")); len(raw) == 8 {
+		d.term = binary.BigEndian.Uint64(raw)
+	}
+	d.version = string(meta.Get([]byte("storageVersion")))
+	if cluster := tx.Bucket([]byte("cluster")); cluster != nil {
+		if v := string(cluster.Get([]byte("clusterVersion"))); newerMinor(v, d.version) {
+			d.version = v
+		}
+	}
+	return nil
+}
+
+// minor is major and minor of a version such as 3.6.16; false when it is none.
+func minor(version string) ([2]int, bool) {
+	var m [2]int
+	n, _ := fmt.Sscanf(version, "%d.%d.", &m[0], &m[1])
+	return m, n == 2
+}
+
+// newerMinor reports whether a is of a later minor version than b. Any version is later than none.
+func newerMinor(a, b string) bool {
+	x, known := minor(a)
+	y, other := minor(b)
+	return known && (!other || x[0] > y[0] || x[0] == y[0] && x[1] > y[1])
+}
+
+// databaseIn is the database that a member would start on. etcd makes another one its own at its next start when the leader had sent it one and it was
+// stopped before it took that up: 0000000000001234.snap.db, of a snapshot that the log knows (RecoverSnapshotBackend in etcd's
+// storage/backend.go).
+func databaseIn(dataDir string, l *entryLog) (*database, error) {
+	dir := filepath.Join(dataDir, "member", "snap")
+	d, err := readDatabase(filepath.Join(dir, "db"))
+	sent := l.newestSnapshot()
+	if err != nil && (ReasonOf(err) != NotFound || sent == 0) || err == nil && sent <= d.index {
+		return d, err
+	}
+	return readDatabase(filepath.Join(dir, fmt.Sprintf("%016x.snap.db", sent)))
+}

@@ -1,0 +1,178 @@
+package seed
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// place is where a data directory is to be. It is made beside, and comes there whole or not at all.
+type place struct {
+	dataDir, walDir string
+}
+
+// Names beside and in the directories.
+const (
+	// madeSuffix is that of a directory that is being made.
+	madeSuffix = ".restoring"
+	// unfinished is a file in a data directory whose log, on another volume, is not in place yet.
+	unfinished = "unfinished-restore"
+)
+
+// staged are the directories in which it is made. The log's is empty when it has no volume of its own.
+func (p place) staged() (dataDir, walDir string) {
+	if p.walDir == "" {
+		return p.dataDir + madeSuffix, ""
+	}
+	return p.dataDir + madeSuffix, p.walDir + madeSuffix
+}
+
+// clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in it, or nobody had come
+// here, but it may be worth something to somebody.
+func (p place) clear() error {
+	dataDir, walDir := p.staged()
+	for _, dir := range []string{dataDir, walDir} {
+		if dir == "" {
+			continue
+		}
+		// etcd makes a log in a directory of this name and renames it.
+		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".tmp")); err != nil {
+			return failure(Failed, err, "what an earlier try has left can't be removed")
+		}
+	}
+	if _, err := os.Stat(filepath.Join(p.dataDir, unfinished)); err == nil {
+		if err := os.RemoveAll(p.dataDir); err != nil {
+			return failure(Failed, err, "what an earlier try has left can't be removed")
+		}
+	}
+	for _, dir := range []string{p.dataDir, p.walDir} {
+		entries, err := os.ReadDir(dir)
+		if dir == "" || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return failure(Failed, err, "the directory that is to be filled can't be read")
+		}
+		if len(entries) > 0 {
+			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was left as it is; look at it, and empty it if nobody needs it", dir, entries[0].Name())
+		}
+	}
+	return nil
+}
+
+// commit moves what was made into place. With the log on another volume there are two moves: the log comes last, because a member without one has
+// no data (hasData in prepare.go), and until then the directory is marked, so that a later try may remove it.
+func (p place) commit() error {
+	dataDir, walDir := p.staged()
+	if p.walDir != "" {
+		if err := os.WriteFile(filepath.Join(dataDir, unfinished), nil, 0o600); err != nil {
+			return failure(Failed, err, "the new data directory can't be marked")
+		}
+	}
+	for _, dir := range []string{dataDir, walDir} {
+		if err := syncTree(dir); err != nil {
+			return failure(Failed, err, "the new data directory can't be written to the disk")
+		}
+	}
+	err := move(dataDir, p.dataDir)
+	if err == nil && p.walDir != "" {
+		err = errors.Join(move(walDir, p.walDir), os.Remove(filepath.Join(p.dataDir, unfinished)))
+	}
+	if err != nil {
+		return failure(Failed, err, "the new data directory can't be moved into its place")
+	}
+	return nil
+}
+
+// move renames a directory; its name is on the disk when it returns.
+func move(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(to))
+}
+
+// syncTree has a directory with all that is in it on the disk when it returns.
+func syncTree(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, syncFile(path))
+	})
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// needs is how many bytes are to be written where.
+type needs struct {
+	dir   string
+	bytes int64
+	what  string
+}
+
+// logSize is what a log takes from the beginning: etcd reserves its first file, and sometimes a second (wal.SegmentSizeBytes).
+const logSize = 2 * 64 << 20
+
+// checkRoom refuses to begin what will not fit. Needs on one volume add up.
+func checkRoom(list ...needs) error {
+	type volume struct {
+		free, needed int64
+		dir, what    string
+	}
+	volumes := map[uint64]*volume{}
+	for _, n := range list {
+		dir := existing(n.dir)
+		id, free, err := room(dir)
+		if err != nil {
+			return failure(Failed, err, "how much room there is in %s can't be told", dir)
+		}
+		v := volumes[id]
+		if v == nil {
+			v = &volume{free: free, dir: n.dir}
+			volumes[id] = v
+		}
+		v.needed += n.bytes
+		if v.what += n.what; v.needed > v.free {
+			return failure(NoSpace, nil, "the volume of %s has room for %s, but %s is needed (%s); make it larger", v.dir, megabytes(v.free), megabytes(v.needed), v.what)
+		}
+		v.what += ", "
+	}
+	return nil
+}
+
+// existing is the directory itself, or the nearest one above it that is there.
+func existing(dir string) string {
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+// treeSize is how many bytes the files of a directory hold.
+func treeSize(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}

@@ -1,0 +1,156 @@
+package seed
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Options say what becomes of what.
+type Options struct {
+	// DataDir is to be made; WALDir as well where the log is to have a directory of its own, else it is empty.
+	DataDir, WALDir string
+	// Scratch is a directory for what is needed once. A folder of it is used and removed.
+	Scratch string
+	// Name and PeerURL of the member, InitialCluster and Token of its cluster.
+	Name, PeerURL, InitialCluster, Token string
+	// EtcdVersion is that of Programs, and of the member that will run.
+	EtcdVersion string
+	Programs    Programs
+	// BumpRevision raises the revision by so much and marks all before as compacted; 0 does not.
+	BumpRevision int64
+	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must hold, as far as anybody knows. Nil
+	// where the source is a survivor.
+	Fetch func(ctx context.Context, to string) (*hooks.Artifact, error)
+	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its own. Nothing is
+	// changed there; both may be mounted read-only.
+	FromData, FromWAL string
+}
+
+// Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this package have a reason: see
+// ReasonOf.
+func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err error) {
+	to := place{dataDir: o.DataDir, walDir: o.WALDir}
+	if err := to.clear(); err != nil {
+		return report, err
+	}
+	scratch := filepath.Join(o.Scratch, "seed")
+	if err := emptyDir(scratch); err != nil {
+		return report, failure(Failed, err, "there is no room for what is needed once")
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	source := o.fromSurvivor
+	if o.Fetch != nil {
+		source = o.fromArtifact
+	}
+	db, holds, err := source(ctx, scratch)
+	if err != nil {
+		return report, err
+	}
+	if err := checkRoom(o.needs(sizeOf(db))...); err != nil {
+		return report, err
+	}
+	dataDir, walDir := to.staged()
+	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
+	if err := o.Programs.restore(ctx, db, dataDir, walDir, m, o.BumpRevision); err != nil {
+		return report, err
+	}
+	if err := same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, o.BumpRevision); err != nil {
+		return report, err
+	}
+	report = hooks.RestoreReport{Revision: holds.Revision + o.BumpRevision, Keys: max(holds.Keys, 0), Hash: holds.Hash}
+	if err := note(o.DataDir, report); err != nil {
+		return hooks.RestoreReport{}, failure(Failed, err, "what was restored can't be noted")
+	}
+	return report, to.commit()
+}
+
+// notedSuffix is that of a file beside a data directory which says what was restored there.
+const notedSuffix = ".restored"
+
+// note keeps a report for whoever asks again, such as a pod that was started anew before its first report was read.
+func note(dataDir string, report hooks.RestoreReport) error {
+	text, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(dataDir+notedSuffix, text, 0o600)
+}
+
+// Restored is the report of an earlier Restore of the data directory; empty when there was none.
+func Restored(dataDir string) hooks.RestoreReport {
+	var report hooks.RestoreReport
+	text, err := os.ReadFile(dataDir + notedSuffix)
+	if err != nil || json.Unmarshal(text, &report) != nil {
+		return hooks.RestoreReport{}
+	}
+	return report
+}
+
+// compatible refuses data of a later minor version than etcd's own. etcd 3.6 and later refuse such data themselves, when they start; 3.5 takes
+// them and does not know what it overlooks (test/conformance/README.md).
+func (o Options) compatible(d *database) error {
+	if newerMinor(d.version, o.EtcdVersion) {
+		return failure(OtherVersion, nil, "the data were written by etcd %s, and the cluster is to run %s: set spec.version to that version or a later one", d.version, o.EtcdVersion)
+	}
+	return nil
+}
+
+// fromArtifact fetches a snapshot.
+func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *archive.Contents, error) {
+	file := filepath.Join(scratch, "snapshot.db")
+	artifact, err := o.Fetch(ctx, file)
+	if err != nil {
+		return "", nil, err
+	}
+	db, err := readDatabase(file)
+	if err == nil {
+		err = o.compatible(db)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	holds, err := archive.Examine(ctx, file)
+	if err != nil {
+		return "", nil, err
+	}
+	return file, holds, agrees(artifact, holds)
+}
+
+// fromSurvivor brings a survivor's database and log together.
+func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *archive.Contents, error) {
+	s, err := survive(o.FromData, o.FromWAL)
+	if err == nil {
+		err = o.compatible(s.db)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	tail, err := treeSize(s.walDir)
+	if err != nil {
+		return "", nil, failure(Failed, err, "the size of the survivor's log can't be told")
+	}
+	room := append(o.needs(s.db.size), needs{scratch, s.db.size + tail + logSize, "a copy of the survivor's data"})
+	if err := checkRoom(room...); err != nil {
+		return "", nil, err
+	}
+	db, err := s.together(ctx, o.Programs, scratch)
+	if err != nil {
+		return "", nil, err
+	}
+	holds, err := archive.Examine(ctx, db)
+	return db, holds, err
+}
+
+// needs of the new data directory.
+func (o Options) needs(db int64) []needs {
+	if o.WALDir == "" {
+		return []needs{{o.DataDir, db + logSize, "the database and the first of the log"}}
+	}
+	return []needs{{o.DataDir, db, "the database"}, {o.WALDir, logSize, "the first of the log"}}
+}

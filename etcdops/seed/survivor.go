@@ -1,0 +1,146 @@
+package seed
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// solo is the cluster of one in which a survivor's database and log are brought together. Nobody is at its peer URL.
+var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "solo=http://127.0.0.1:1", token: "quorate-seed"} //nolint:gosec // a token of etcd is no secret
+
+// soloBegins is the last entry that etcdutl writes into the log of a cluster of one: its member.
+const soloBegins = 1
+
+// together makes one database of what a survivor has: its own, which may lack the last moments, and all entries of its log after that. An
+// entry that the member did not know to be committed is among them: whoever wrote it may have been told that it is, by others who are gone.
+//
+// The entries are given to a cluster of one, that etcdutl makes of a copy of the database, as committed; etcd applies them. That cluster has
+// never known the others: etcd's own --force-new-cluster begins by dialling them, forgets entries that were not known to be committed, and has
+// no voter left when the survivor is a learner. docs/decisions/0019-seeds.md has the whole story.
+func (s *survivor) together(ctx context.Context, p Programs, scratch string) (string, error) {
+	dataDir := filepath.Join(scratch, solo.name)
+	if err := p.restore(ctx, s.db.path, dataDir, "", solo, 0); err != nil {
+		return "", err
+	}
+	db := filepath.Join(dataDir, "member", "snap", "db")
+	last, err := s.appendTo(filepath.Join(dataDir, "member", "wal"))
+	if err != nil || last == soloBegins {
+		return db, err
+	}
+	if err := p.replay(ctx, dataDir, scratch, solo, last); err != nil {
+		return "", err
+	}
+	made, err := readDatabase(db)
+	if err == nil && made.index < last {
+		err = failure(Failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
+	}
+	return db, err
+}
+
+// appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and returns the last one's
+// index there.
+func (s *survivor) appendTo(walDir string) (last uint64, err error) {
+	w, err := wal.Open(zap.NewNop(), walDir, &walpb.Snapshot{Index: new(uint64(soloBegins)), Term: new(uint64(1))})
+	if err != nil {
+		return 0, failure(Failed, err, "the log that etcdutl made can't be opened")
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	w.SetUnsafeNoFsync()
+	_, state, _, err := w.ReadAll()
+	if err != nil {
+		return 0, failure(Failed, err, "the log that etcdutl made can't be read")
+	}
+	t := &transcript{wal: w, state: state, begins: s.db.index, last: s.db.index}
+	if _, err := readLog(s.walDir, s.db.index, t.take); err != nil {
+		return 0, err
+	}
+	return t.end()
+}
+
+// transcript writes entries of one log to another, from a later point on.
+type transcript struct {
+	wal    *wal.WAL
+	state  *raftpb.HardState
+	begins uint64
+	last   uint64
+	batch  []*raftpb.Entry
+	size   int
+}
+
+// batchSize is how many bytes of entries are in memory at once; an entry has some 1.5 MiB at most.
+const batchSize = 4 << 20
+
+func (t *transcript) take(e *raftpb.Entry) error {
+	if e.GetIndex() > t.last+1 {
+		return failure(Damaged, nil, "the log goes on at entry %d, but the database and the log have those until %d only: use another member or a snapshot", e.GetIndex(), t.last)
+	}
+	t.last = e.GetIndex()
+	// All of one term: which one it was says nothing any more.
+	copied := &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: t.state.Term, Index: new(e.GetIndex() - t.begins + soloBegins)}
+	if e.GetType() == raftpb.EntryNormal && !aboutMembers(e.GetData()) {
+		copied.Data = e.GetData()
+	}
+	t.batch, t.size = append(t.batch, copied), t.size+len(copied.GetData())
+	if t.size < batchSize {
+		return nil
+	}
+	return t.write(&raftpb.HardState{})
+}
+
+func (t *transcript) write(state *raftpb.HardState) error {
+	if err := t.wal.Save(state, t.batch); err != nil {
+		return failure(Failed, err, "the survivor's log can't be copied")
+	}
+	t.batch, t.size = nil, 0
+	return nil
+}
+
+func (t *transcript) end() (uint64, error) {
+	state := proto.Clone(t.state).(*raftpb.HardState)
+	state.Commit = new(t.last - t.begins + soloBegins)
+	return state.GetCommit(), t.write(state)
+}
+
+// clusterFields are those of etcd's InternalRaftRequest (api/v3/etcdserverpb/raft_internal.proto) that are about the cluster instead of its data:
+// v2, cluster_version_set, cluster_member_attr_set, downgrade_info_set.
+var clusterFields = []protowire.Number{2, 1300, 1301, 1302}
+
+// aboutMembers reports whether a request in the log is about the cluster that is over: etcd would look for members there that the new
+// one does not have. The same goes for requests of API 2, by which 3.5 writes what members are called; 3.7 can't read them at all. They are
+// messages of another type, in which field 2 is a word such as PUT.
+func aboutMembers(request []byte) bool {
+	for len(request) > 0 {
+		field, kind, n := protowire.ConsumeTag(request)
+		if n < 0 {
+			return false
+		}
+		if slices.Contains(clusterFields, field) {
+			return true
+		}
+		if request = request[n:]; len(request) > 0 {
+			if n = protowire.ConsumeFieldValue(field, kind, request); n < 0 {
+				return false
+			}
+			request = request[n:]
+		}
+	}
+	return false
+}
+
+// emptyDir makes a directory anew.
+func emptyDir(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o700)
+}

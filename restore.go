@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// restoring is what the command restore is told.
+type restoring struct {
+	seed.Options
+	source archive.Source
+	marker string
+}
+
+// runRestore is the command restore; the result is the exit code.
+func runRestore(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	r, err := readRestoring(args, getenv, stderr)
+	if err != nil {
+		return exitCode(err, stderr)
+	}
+	report, err := r.run(ctx)
+	if err != nil {
+		report.Error, report.Reason = short(err), seed.ReasonOf(err)
+		if report.Reason == "" {
+			report.Reason = archive.ReasonOf(err)
+		}
+	}
+	tell(report, stdout)
+	return exitCode(err, stderr)
+}
+
+func readRestoring(args []string, getenv func(string) string, stderr io.Writer) (*restoring, error) {
+	r := &restoring{}
+	flags := flag.NewFlagSet("quorate restore", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&r.DataDir, "data-dir", hooks.DataDir, "etcd's data `directory`, which is made")
+	flags.StringVar(&r.WALDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not to be in the data directory")
+	flags.StringVar(&r.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before: nothing is done when it is there")
+	flags.StringVar(&r.Scratch, "scratch", hooks.ScratchDir, "`directory` for what is needed once")
+	flags.StringVar(&r.Name, "name", "", "`name` of the member; required")
+	flags.StringVar(&r.PeerURL, "peer-url", "", "`URL` of the member for its peers; required")
+	flags.StringVar(&r.EtcdVersion, "etcd-version", "", "`version` of the etcd that will run, and of the programs here; required")
+	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
+	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
+	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
+	flags.StringVar(&r.source.URL, "url", "", "`URL` of the artifact to restore")
+	flags.StringVar(&r.source.StoreURL, "store-url", "", "`URL` of its folder, with the query that says how it is reached")
+	flags.StringVar(&r.source.StoreDir, "store-dir", "", "`directory` in which the claim of a URL file:///folder is mounted")
+	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")
+	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
+	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
+	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
+	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return nil, err
+	}
+	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
+	for _, needed := range [][2]string{
+		{"--name", r.Name}, {"--peer-url", r.PeerURL}, {"--etcd-version", r.EtcdVersion},
+		{"ETCD_INITIAL_CLUSTER", r.InitialCluster}, {"ETCD_INITIAL_CLUSTER_TOKEN", r.Token},
+	} {
+		if needed[1] == "" {
+			return nil, fmt.Errorf("%s is required", needed[0])
+		}
+	}
+	if (r.source.URL == "") == (r.FromData == "") {
+		return nil, errors.New("either --url or --from-data is required, and only one of them: where the data comes from")
+	}
+	if r.BumpRevision < 0 {
+		return nil, errors.New("--bump-revision must not be negative: revisions only rise")
+	}
+	return r, nil
+}
+
+// run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
+// prepare to say what follows (S10).
+func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
+	data, err := hasData(r.DataDir, r.WALDir)
+	if err != nil {
+		return hooks.RestoreReport{}, fmt.Errorf("the data directory can't be read: %w", err)
+	}
+	started, err := exists(r.marker)
+	if err != nil {
+		return hooks.RestoreReport{}, fmt.Errorf("the marker can't be read: %w", err)
+	}
+	if data || started {
+		return seed.Restored(r.DataDir), nil
+	}
+	if r.source.URL != "" {
+		r.Fetch = func(ctx context.Context, to string) (*hooks.Artifact, error) { return archive.Fetch(ctx, r.source, to) }
+	}
+	return seed.Restore(ctx, r.Options)
+}

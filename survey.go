@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+
+	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// runSurvey is the command survey; the result is the exit code.
+func runSurvey(args []string, stdout, stderr io.Writer) int {
+	var dataDir, walDir string
+	flags := flag.NewFlagSet("quorate survey", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`; nothing in it is changed")
+	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return exitCode(err, stderr)
+	}
+	found, err := seed.Survey(dataDir, walDir)
+	if err != nil {
+		found.Error = short(err)
+	}
+	tell(found, stdout)
+	return exitCode(err, stderr)
+}
+
+// tell leaves a report where the hooks look for it, and in the log.
+func tell(report any, stdout io.Writer) {
+	text, err := json.Marshal(report)
+	if err != nil { // plain data always encodes
+		text = []byte(err.Error())
+	}
+	terminationMessage(string(text))
+	fmt.Fprintf(stdout, "%s\n", text)
+}
+
+// short is an error in a length that leaves a report within the 4096 bytes of a termination message.
+func short(err error) string {
+	words := err.Error()
+	if len(words) > 2000 {
+		words = words[:2000] + "..."
+	}
+	return words
+}

@@ -1,0 +1,184 @@
+//go:build unix
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/etcdops/seed"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
+)
+
+// snapshotOf saves a snapshot of a member as people do.
+func snapshotOf(t *testing.T, version string, m *etcdproc.Member) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "snapshot.db")
+	said, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+m.ClientURL, "snapshot", "save", file).CombinedOutput()
+	require.NoError(t, err, string(said))
+	return file
+}
+
+// fetching hands over a copy of a snapshot.
+func fetching(file string) func(context.Context, string) (*hooks.Artifact, error) {
+	return func(_ context.Context, to string) (*hooks.Artifact, error) {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		return &hooks.Artifact{URI: file}, os.WriteFile(to, raw, 0o600)
+	}
+}
+
+// TestSnapshotsBetweenVersions: newer etcd takes what older etcd wrote. The other way round we refuse, where etcd does not always.
+func TestSnapshotsBetweenVersions(t *testing.T) {
+	t.Parallel()
+	for i, written := range etcdproc.Versions {
+		t.Run("from "+written, func(t *testing.T) {
+			t.Parallel()
+			old := etcdproc.Start(t, written, "old", 1)
+			client := old.Members[0].Client()
+			revision := put(t, client, "key", 50)
+			etcdproc.Eventually(t, "the version of the cluster is known", func(ctx context.Context) error {
+				_, err := os.Stat(snapshotOf(t, written, old.Members[0]))
+				return err
+			})
+			require.NoError(t, client.Close())
+			file := snapshotOf(t, written, old.Members[0])
+			for j, version := range etcdproc.Versions {
+				t.Run("to "+version, func(t *testing.T) {
+					o := func(m *etcdproc.Member, initial, token string) seed.Options {
+						return seed.Options{
+							DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+							EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
+						}
+					}
+					fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
+						options := o(m, initial, token)
+						_, err := seed.Restore(t.Context(), options)
+						if i > j {
+							require.Equal(t, seed.OtherVersion, seed.ReasonOf(err), "%v", err)
+							require.NoDirExists(t, m.DataDir())
+							options.EtcdVersion = written // to see what etcd itself would do
+							_, err = seed.Restore(t.Context(), options)
+						}
+						require.NoError(t, err)
+					})
+					if written == "3.7.3" && version == "3.6.16" {
+						require.Equal(t, 1, fresh.Members[0].ExitCode(etcdproc.Patience))
+						require.True(t, fresh.Members[0].Said(`version \"3.7.0\" is not supported`))
+						return
+					}
+					fresh.WaitServing(fresh.Members...)
+					client := fresh.Members[0].Client()
+					defer client.Close()
+					require.EqualValues(t, 50, count(t, client, "key"))
+					require.Equal(t, revision+1, put(t, client, "more", 1))
+				})
+			}
+		})
+	}
+}
+
+// TestRestoredClusterIsNoticed: three members restore one snapshot, with their logs in directories of their own. A client that has seen more
+// than the snapshot has is told that it must look again.
+func TestRestoredClusterIsNoticed(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		const bump = 1_000_000_000
+		old := etcdproc.Start(t, version, "old", 1)
+		client := old.Members[0].Client()
+		revision := put(t, client, "key", 50)
+		file := snapshotOf(t, version, old.Members[0])
+		seen := put(t, client, "later", 10)
+		require.NoError(t, client.Close())
+		old.Members[0].Kill()
+
+		var reports []hooks.RestoreReport
+		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
+			report, err := seed.Restore(t.Context(), seed.Options{
+				DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+				EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
+			})
+			require.NoError(t, err)
+			require.Equal(t, report, seed.Restored(m.DataDir()))
+			reports = append(reports, report)
+		})
+		fresh.WaitServing(fresh.Members...)
+		require.Equal(t, revision+bump, reports[0].Revision)
+		require.EqualValues(t, 50, reports[0].Keys)
+		require.Equal(t, reports[0], reports[1])
+		require.Equal(t, reports[0], reports[2])
+		client = fresh.Members[1].Client()
+		defer client.Close()
+		require.EqualValues(t, 50, count(t, client, "key"))
+		require.Zero(t, count(t, client, "later"))
+		ctx, cancel := context.WithTimeout(t.Context(), etcdproc.Patience)
+		defer cancel()
+		answer, open := <-client.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
+		require.True(t, open)
+		require.ErrorIs(t, answer.Err(), rpctypes.ErrCompacted)
+		require.Equal(t, revision+bump, answer.CompactRevision)
+		require.Equal(t, revision+bump+1, put(t, client, "more", 1))
+	})
+}
+
+// TestRestoreIsAllOrNothing: it was ended at any point before, and once more.
+func TestRestoreIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	const version = "3.6.16"
+	old := etcdproc.Start(t, version, "old", 1)
+	old.Members[0].Put(50)
+	file := snapshotOf(t, version, old.Members[0])
+	old.Members[0].Kill()
+	for _, ownLog := range []bool{false, true} {
+		t.Run(fmt.Sprintf("log of its own: %t", ownLog), func(t *testing.T) {
+			dir := t.TempDir()
+			o := seed.Options{
+				DataDir: filepath.Join(dir, "data"), Scratch: t.TempDir(), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2", Token: "t",
+				EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
+			}
+			log := filepath.Join(o.DataDir, "member", "wal")
+			if ownLog {
+				o.WALDir = filepath.Join(dir, "log", "wal")
+				require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
+				log = o.WALDir
+			}
+			for wait := time.Millisecond; ; wait += 15 * time.Millisecond {
+				ctx, cancel := context.WithTimeout(t.Context(), wait)
+				_, err := seed.Restore(ctx, o)
+				cancel()
+				if err == nil {
+					break
+				}
+				require.NoDirExists(t, o.DataDir)
+			}
+			whole := tree(t, log)
+			require.NotEmpty(t, whole)
+			_, err := seed.Restore(t.Context(), o)
+			require.ErrorContains(t, err, "it was left as it is")
+			require.Equal(t, whole, tree(t, log))
+			if !ownLog {
+				return
+			}
+			// The power went between the two moves.
+			require.NoError(t, os.RemoveAll(o.WALDir))
+			require.NoError(t, os.WriteFile(filepath.Join(o.DataDir, "unfinished-restore"), nil, 0o600))
+			_, err = seed.Restore(t.Context(), o)
+			require.NoError(t, err)
+			left, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Len(t, left, 3, "data, data.restored and log: %v", left)
+			require.NoFileExists(t, filepath.Join(o.DataDir, "unfinished-restore"))
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// runTool is the command tool; the result is the exit code.
+func runTool(args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("quorate tool", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	to := flags.String("to", "", "`file` that the binary is copied to; required")
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return exitCode(err, stderr)
+	}
+	err := copySelf(*to)
+	if err != nil {
+		terminationMessage(err.Error())
+	}
+	return exitCode(err, stderr)
+}
+
+// copySelf leaves this very binary in a file that anybody may run, whole or not at all: neither its own image nor the one that runs it next has a cp.
+func copySelf(to string) error {
+	if to == "" {
+		return errors.New("--to is required")
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	from, err := os.Open(own)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	half, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(half, from)
+	if err = errors.Join(err, half.Chmod(0o755), half.Close()); err == nil {
+		err = os.Rename(half.Name(), to)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(half.Name()))
+	}
+	return nil
+}

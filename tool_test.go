@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+func TestTool(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "quorate")
+	for range 2 { // the second time in the place of the first
+		require.Equal(t, 0, runTool([]string{"--to=" + to}, io.Discard))
+	}
+	info, err := os.Stat(to)
+	require.NoError(t, err)
+	assert.EqualValues(t, 0o755, info.Mode().Perm())
+	said, err := exec.Command(to, "-test.list=TestTool").Output()
+	require.NoError(t, err, "it runs")
+	assert.Contains(t, string(said), "TestTool")
+	left, err := os.ReadDir(filepath.Dir(to))
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+
+	assert.Equal(t, exitFailed, runTool(nil, io.Discard))
+	assert.Equal(t, exitFailed, runTool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
+}
+
+func TestSurveyReports(t *testing.T) {
+	var out bytes.Buffer
+	require.Equal(t, exitFailed, runSurvey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
+	var report hooks.SurveyReport
+	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
+	assert.Contains(t, report.Error, "no etcd has run there")
+}
+
+func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
+	env := func(name string) string {
+		return map[string]string{"ETCD_INITIAL_CLUSTER": "a=http://a:2380", "ETCD_INITIAL_CLUSTER_TOKEN": "t"}[name]
+	}
+	const wal, snap = "data/member/wal/0000000000000000-0000000000000000.wal", "data/member/snap/db"
+	cases := []struct {
+		name   string
+		files  []string
+		code   int
+		reason string
+	}{
+		{"a member with data", []string{wal, snap}, 0, ""},
+		{"a pod that has started before: prepare says what follows", []string{"started"}, 0, ""},
+		{"nothing, and no survivor", nil, exitFailed, "NotFound"},
+		{"half a directory of somebody's", []string{snap}, exitFailed, "Failed"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, c.files...)
+			args := []string{
+				"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--scratch=" + t.TempDir(),
+				"--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16", "--from-data=" + filepath.Join(dir, "survivor"),
+			}
+			var out bytes.Buffer
+			require.Equal(t, c.code, runRestore(t.Context(), args, env, &out, io.Discard))
+			var report hooks.RestoreReport
+			require.NoError(t, json.Unmarshal(out.Bytes(), &report))
+			assert.Equal(t, c.reason, report.Reason, report.Error)
+			assert.Equal(t, c.code != 0, report.Error != "")
+			for _, file := range c.files {
+				assert.FileExists(t, filepath.Join(dir, file))
+			}
+			assert.NoFileExists(t, filepath.Join(dir, "data.restored"))
+		})
+	}
+	var said bytes.Buffer
+	for _, args := range [][]string{
+		{"--name=a"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--from-data=/y"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--bump-revision=-1"},
+	} {
+		assert.Equal(t, exitFailed, runRestore(context.Background(), args, env, io.Discard, &said))
+	}
+	assert.Contains(t, said.String(), "--peer-url is required")
+	assert.Contains(t, said.String(), "either --url or --from-data is required")
+	assert.Contains(t, said.String(), "must not be negative")
+}
