@@ -31,12 +31,15 @@ func raised(revision int64) []byte {
 	return binary.BigEndian.AppendUint64(append(name, '_'), 0)
 }
 
-// agrees reports whether a record of what a snapshot holds tells of these contents. What is not known of either agrees with all.
+// agrees checks that a snapshot holds what its record tells. Without a hash nobody had looked into it when the record was written, which then tells
+// the revision of a moment before.
 func agrees(told *hooks.Artifact, c *archive.Contents) error {
-	revision := told.Revision != 0 && told.Revision != c.Revision
-	keys := told.Revision != 0 && c.Keys >= 0 && told.Keys != c.Keys
-	hash := told.Hash != "" && c.Hash != "" && told.CompactRevision == c.CompactRevision && told.Hash != c.Hash
-	if revision || keys || hash {
+	other := c.Revision < told.Revision
+	if told.Hash != "" {
+		hash := c.Hash != "" && told.CompactRevision == c.CompactRevision && told.Hash != c.Hash
+		other = told.Revision != c.Revision || c.Keys >= 0 && told.Keys != c.Keys || hash
+	}
+	if other {
 		return failure(Damaged, nil, "%s holds %d keys at revision %d with the hash %s, but its record tells of %d at %d with %s; take another snapshot", told.URI, c.Keys, c.Revision, c.Hash, told.Keys, told.Revision, told.Hash)
 	}
 	return nil

@@ -128,7 +128,7 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 	case err := <-ended:
 		return failure(Failed, errors.New(said.last()), "etcd ended on the survivor's data: %v", err)
 	case err := <-applied:
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended just now
+		_ = cmd.Process.Signal(syscall.SIGTERM)                            // it may have ended just now
 		if end := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
 			err = failure(Failed, errors.New(said.last()), "etcd ended badly on the survivor's data: %v", end)
 		}
