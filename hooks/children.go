@@ -164,7 +164,7 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
 	if foreign := v.noteForeign(); foreign != "" {
-		ann[AnnotationForeign] = foreign
+		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
 	}
 	if names := v.readdressed(); len(names) > 0 {
 		ann[AnnotationReaddressed] = strings.Join(names, ",")

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +117,14 @@ func (v *view) noteForeign() string {
 		}
 	}
 	return strings.Join(list, ",")
+}
+
+// foreignSince is since when the record says this of foreign members.
+func (v *view) foreignSince(foreign string) string {
+	if since := v.epoch.record.Annotations[AnnotationForeignSince]; since != "" && foreign == v.epoch.record.Annotations[AnnotationForeign] {
+		return since
+	}
+	return v.Now.UTC().Format(time.RFC3339)
 }
 
 // relicForeign is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
@@ -375,6 +384,9 @@ func (v *view) retiring() bool {
 	return spec != nil && spec.RetireForeign && v.replicas > 0
 }
 
+// retirePause is between the removals of two foreign members: long enough for clients to settle, and for a person to stop it.
+const retirePause = 15 * time.Second
+
 func retireForeign(v *view) *verdict {
 	if !v.beside() || !v.retiring() {
 		return nil
@@ -396,7 +408,11 @@ func retireForeign(v *view) *verdict {
 		return nil // a learner of theirs: rule Learner says so
 	}
 	slices.SortStableFunc(list, func(a, b *member) int { return rank(a) - rank(b) })
-	return v.retire(list[0], fmt.Sprintf("retiring the foreign members, %d left", len(list)))
+	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
+	if since, err := time.Parse(time.RFC3339, v.epoch.record.Annotations[AnnotationForeignSince]); err == nil && v.Now.Before(since.Add(retirePause)) {
+		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: patience}
+	}
+	return v.retire(list[0], why)
 }
 
 // beside is at rest, or waits for somebody to serve again.

@@ -84,6 +84,8 @@ const (
 	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none of ours, by their IDs with
 	// their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes with the last of them. See existing.go.
 	AnnotationForeign = domain + "foreign"
+	// AnnotationForeignSince is since when these are the foreign members.
+	AnnotationForeignSince = domain + "foreign-since"
 	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
 	AnnotationVersion = domain + "version"
 )
