@@ -19,6 +19,8 @@ import (
 type Contents struct {
 	// Revision of the keys. CompactRevision is the one below which there is no history; 0 before the first compaction.
 	Revision, CompactRevision int64
+	// Last is the revision of the last record; 0 without any: what etcdutl raises a revision from.
+	Last int64
 	// Keys that there are at Revision; -1 when the database does not tell, in the middle of a compaction.
 	Keys int64
 	// Hash is what HashKV answers for Revision while the compacted revision is CompactRevision, in hexadecimal; empty when the database alone
@@ -84,7 +86,7 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 		return nil, err
 	}
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
-	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Keys: r.live, Sum: sum.Sum32()}
+	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Keys: r.live, Sum: sum.Sum32()}
 	switch {
 	case r.compacted == 0:
 		c.Hash = fmt.Sprintf("%08x", c.Sum)

@@ -15,8 +15,9 @@ func same(ctx context.Context, db string, was *archive.Contents, bump int64) err
 	if err != nil {
 		return err
 	}
-	sum, revision := was.Sum, was.Revision+bump
+	sum, revision := was.Sum, was.Revision
 	if bump > 0 {
+		revision = was.Last + bump
 		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(revision))
 	}
 	if is.Sum != sum || is.Revision != revision {

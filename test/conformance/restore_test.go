@@ -132,6 +132,29 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 	})
 }
 
+// TestRestoreOfNoKeys: a cluster that nobody has written to is restored like any other.
+func TestRestoreOfNoKeys(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1)
+		old.WaitServing(old.Members...)
+		file := snapshotOf(t, version, old.Members[0])
+		old.Members[0].Kill()
+		for _, bump := range []int64{0, 1000} {
+			fresh := etcdproc.StartSeeded(t, version, fmt.Sprintf("fresh-%d", bump), 1, func(m *etcdproc.Member, initial, token string) {
+				_, err := seed.Restore(t.Context(), seed.Options{
+					DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+					EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
+				})
+				require.NoError(t, err)
+			})
+			fresh.WaitServing(fresh.Members...)
+			client := fresh.Members[0].Client()
+			require.Greater(t, put(t, client, "first", 1), bump)
+			require.NoError(t, client.Close())
+		}
+	})
+}
+
 // TestRestoreIsAllOrNothing: it was ended at any point before, and once more.
 func TestRestoreIsAllOrNothing(t *testing.T) {
 	t.Parallel()
