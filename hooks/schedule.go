@@ -174,7 +174,7 @@ func (a *agenda) running() string {
 	if len(a.active) == 0 {
 		return ""
 	}
-	return "being taken: " + a.activeWords()
+	return "being taken: " + strings.Join(a.activeNames(), ", ")
 }
 
 func (a *agenda) failing() string {
@@ -363,8 +363,20 @@ func (a *agenda) latest() time.Time {
 
 func (a *agenda) dueName() string { return SnapshotName(a.Schedule.Name, a.due) }
 
-// activeWords are the snapshots that are being taken, with what they wait for.
-func (a *agenda) activeWords() string {
+func (a *agenda) activeNames() []string {
+	var all []string
+	for _, s := range a.active {
+		all = append(all, s.Name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// unfinished is what a run waits for, and what that waits for.
+func (a *agenda) unfinished() string {
+	if len(a.active) == 0 {
+		return ""
+	}
 	var all []string
 	for _, s := range a.active {
 		words := s.Name
@@ -374,14 +386,7 @@ func (a *agenda) activeWords() string {
 		all = append(all, words)
 	}
 	slices.Sort(all)
-	return strings.Join(all, ", ")
-}
-
-func (a *agenda) unfinished() string {
-	if len(a.active) == 0 {
-		return ""
-	}
-	return ", for this is not finished: " + a.activeWords()
+	return ", for this is not finished: " + strings.Join(all, ", ")
 }
 
 func later(x, y time.Time) time.Time {
@@ -431,10 +436,7 @@ func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus
 	if a.table != nil && !a.Schedule.Spec.Suspend {
 		s.Next = metav1.NewTime(a.table.next(a.Now))
 	}
-	for _, t := range a.active {
-		s.Active = append(s.Active, t.Name)
-	}
-	slices.Sort(s.Active)
+	s.Active = a.activeNames()
 	if f := a.failure(); f != nil {
 		s.LastFailure = f.reference()
 		s.LastFailure.Message = f.Status.Message
