@@ -557,3 +557,30 @@ func TestFinalizeSchedule(t *testing.T) {
 		}
 	}
 }
+
+// The example of docs/backup.md: a snapshot every hour for more than a year, seen on a Sunday afternoon.
+func TestTheExampleOfTheDocs(t *testing.T) {
+	o := everyHour()
+	o.Zone = zone(t, "Europe/Berlin")
+	o.Schedule.Spec.Retention = v1alpha1.Retention{Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)), Monthly: new(int32(12))}
+	end := time.Date(2026, 11, 22, 14, 0, 0, 0, o.Zone)
+	for run := end.AddDate(-1, -3, 0).UTC(); !run.After(end); run = run.Add(time.Hour) {
+		s := snapshotOf(o.Schedule, run, run.Add(time.Second))
+		finish(s, v1alpha1.SnapshotSucceeded, run.Unix(), run)
+		o.Snapshots[s.Name] = s
+	}
+	o.Now = end.Add(time.Minute)
+	kept := DecideSchedule(o).Snapshots
+	var older []string
+	for _, s := range kept {
+		run, _ := time.Parse("orders-20060102-1504", s.Name)
+		if end.Sub(run) >= 24*time.Hour {
+			older = append(older, run.In(o.Zone).Format("01-02 15h"))
+		}
+	}
+	want := "12-31 23h 01-31 23h 02-28 23h 03-31 23h 04-30 23h 05-31 23h 06-30 23h 07-31 23h 08-31 23h 09-30 23h 10-25 23h 10-31 23h " +
+		"11-01 23h 11-08 23h 11-15 23h 11-16 23h 11-17 23h 11-18 23h 11-19 23h 11-20 23h"
+	if got := strings.Join(older, " "); got != want || len(kept) != 44 {
+		t.Errorf("%d are kept, and of those older than a day %s", len(kept), got)
+	}
+}
