@@ -1,0 +1,255 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
+func (c *cluster) asksFor(object, spec string) {
+	c.t.Helper()
+	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s}\nspec: {cluster: %s, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
+	require.NoError(c.t, err)
+}
+
+// snapshot as it is; false when it is gone.
+func (c *cluster) snapshot(object string) (*v1alpha1.EtcdSnapshot, bool) {
+	c.t.Helper()
+	return get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
+}
+
+// ends waits until a snapshot is finished in this way.
+func (c *cluster) ends(object string, phase v1alpha1.SnapshotPhase, within time.Duration) *v1alpha1.EtcdSnapshot {
+	c.t.Helper()
+	var s *v1alpha1.EtcdSnapshot
+	eventually(c.t, within, fmt.Sprintf("the snapshot %s is %s", object, phase), func() string {
+		s, _ = c.snapshot(object)
+		switch s.Status.Phase {
+		case phase:
+			return ""
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+			c.t.Fatalf("the snapshot %s is %s: %s", object, s.Status.Phase, s.Status.Message)
+		default:
+		}
+		return fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message)
+	})
+	return s
+}
+
+// discards deletes a snapshot and waits until it is gone, and what was stored of it.
+func (c *cluster) discards(object string, within time.Duration) {
+	c.t.Helper()
+	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", object, "--wait=false")
+	eventually(c.t, within, "the snapshot "+object+" is gone", func() string {
+		if s, there := c.snapshot(object); there {
+			return s.Status.Message
+		}
+		return ""
+	})
+}
+
+// holds writes this many MiB that don't compress.
+func (c *cluster) holds(mebibytes int) {
+	c.t.Helper()
+	client := c.client()
+	for i := range mebibytes {
+		value := make([]byte, 1<<20)
+		_, _ = rand.Read(value)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])) // a request has at most 1.5 MiB
+		cancel()
+		require.NoError(c.t, err)
+	}
+}
+
+// stored are the files below the folder of the cluster's namespace in the bucket.
+func (s *s3) stored(c *cluster) []string {
+	c.t.Helper()
+	root := filepath.Join(s.dir, "buckets", "backups", c.ns)
+	var all []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if os.IsNotExist(err) || err == nil && d.IsDir() {
+			return nil
+		}
+		all = append(all, strings.TrimPrefix(path, root+"/"))
+		return err
+	})
+	require.NoError(c.t, err)
+	return all
+}
+
+// whole insists that what is stored is this snapshot alone, and that its record describes it.
+func (s *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
+	c.t.Helper()
+	key := hooks.SnapshotKey(snapshot)
+	require.Equal(c.t, []string{key, key + ".json"}, s.stored(c))
+	object, err := os.ReadFile(filepath.Join(s.dir, "buckets", "backups", c.ns, key))
+	require.NoError(c.t, err)
+	raw, err := os.ReadFile(filepath.Join(s.dir, "buckets", "backups", c.ns, key+".json"))
+	require.NoError(c.t, err)
+	var record hooks.SnapshotReport
+	require.NoError(c.t, json.Unmarshal(raw, &record))
+	sum := sha256.Sum256(object)
+	require.Equal(c.t, record.StoredSHA256, hex.EncodeToString(sum[:]))
+	require.Equal(c.t, snapshot.Status.SHA256, record.SHA256)
+	return object
+}
+
+// TestSnapshot: a snapshot on a claim is taken over TLS, restored on trial, and deleted with its object.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  version: 3.6.16\n  storage: {size: 100Mi}")
+	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
+	require.NoError(t, err)
+	c.converges(3, 3*time.Minute)
+	w := c.writes()
+	eventually(t, time.Minute, "a hundred keys are written", func() string {
+		if n := w.count.Load(); n < 100 {
+			return fmt.Sprint(n)
+		}
+		return ""
+	})
+	leader := c.object().Status.Leader
+	c.asksFor("first", "deletionPolicy: Delete, store: {url: 'file:///etcd', claimName: backups}")
+	s := c.ends("first", v1alpha1.SnapshotSucceeded, 3*time.Minute)
+	assert.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Complete))
+	assert.True(t, meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.Verified))
+	assert.Greater(t, s.Status.Keys, int64(100))
+	assert.Greater(t, s.Status.Revision, s.Status.Keys)
+	assert.Equal(t, "3.6.16", s.Status.EtcdVersion)
+	assert.Equal(t, c.object().Status.ClusterID, s.Status.ClusterID)
+	if c.object().Status.Leader == leader {
+		assert.NotEqual(t, leader, s.Status.Member, "the leader has enough to do")
+	}
+	key := "etcd/" + hooks.SnapshotKey(s)
+	assert.Equal(t, []string{key, key + ".json"}, c.onClaim("backups"))
+	c.discards("first", 2*time.Minute)
+	assert.Empty(t, c.onClaim("backups"))
+}
+
+// onClaim are the files on a claim, as a pod sees them.
+func (c *cluster) onClaim(claim string) []string {
+	c.t.Helper()
+	kube(c.t, "-n", c.ns, "delete", "pod", "look", "--ignore-not-found", "--force", "--grace-period=0")
+	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: look, namespace: %s}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: look, image: busybox:1.35, command: [sh, -c, "cd /store && find . -type f | sort"], volumeMounts: [{name: store, mountPath: /store}]}
+  volumes: [{name: store, persistentVolumeClaim: {claimName: %s}}]
+`, c.ns, claim), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	eventually(c.t, 2*time.Minute, "a pod has looked", func() string {
+		if pod, _ := get[corev1.Pod](c.t, c.ns, "pods", "look"); pod.Status.Phase != corev1.PodSucceeded {
+			return string(pod.Status.Phase)
+		}
+		return ""
+	})
+	var files []string
+	for line := range strings.Lines(kube(c.t, "-n", c.ns, "logs", "look")) {
+		files = append(files, strings.TrimPrefix(strings.TrimSpace(line), "./"))
+	}
+	return files
+}
+
+// TestSnapshotS3: in a bucket it lies compressed, and encrypted for those who may read it; with wrong credentials nothing is stored, and the
+// message says why.
+func TestSnapshotS3(t *testing.T) {
+	t.Parallel()
+	bucket := store(t)
+	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 100Mi}")
+	bucket.credentials(c)
+	c.converges(1, 3*time.Minute)
+	c.holds(2)
+	reader, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	c.asksFor("sealed", fmt.Sprintf("deletionPolicy: Delete, encryption: {recipients: [%s]}, store: %s", reader.Recipient(), bucket.yaml(c.ns)))
+	s := c.ends("sealed", v1alpha1.SnapshotSucceeded, 3*time.Minute)
+	assert.False(t, s.Status.VerifiedAt.IsZero())
+	object := bucket.whole(c, s)
+	assert.NotContains(t, string(object), "ballast-0001")
+	plain, err := age.Decrypt(bytes.NewReader(object), reader)
+	require.NoError(t, err)
+	magic := make([]byte, 4)
+	_, err = plain.Read(magic)
+	require.NoError(t, err)
+	assert.Equal(t, []byte{0x28, 0xb5, 0x2f, 0xfd}, magic, "Zstandard")
+
+	c.asksFor("again", fmt.Sprintf("unlessRevision: %d, deletionPolicy: Delete, store: %s", s.Status.Revision, bucket.yaml(c.ns)))
+	c.ends("again", v1alpha1.SnapshotSkipped, 3*time.Minute)
+	bucket.whole(c, s)
+	c.discards("again", time.Minute)
+	c.discards("sealed", 2*time.Minute)
+	assert.Empty(t, bucket.stored(c))
+
+	kube(t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
+	c.asksFor("refused", fmt.Sprintf("deletionPolicy: Delete, job: {retries: 0}, store: {url: %q, credentialsSecret: wrong}", bucket.url(c.ns)))
+	s = c.ends("refused", v1alpha1.SnapshotFailed, 3*time.Minute)
+	assert.Contains(t, s.Status.Message, "check the credentials of the store")
+	assert.Empty(t, bucket.stored(c))
+	c.discards("refused", 3*time.Minute) // nothing was stored: a store that lets nobody in does not stand in the way
+}
+
+// TestSnapshotKilled: whenever the Job's pod is killed, the snapshot ends whole, once; and one that is deleted leaves nothing.
+func TestSnapshotKilled(t *testing.T) {
+	t.Parallel()
+	bucket := store(t)
+	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 500Mi}")
+	bucket.credentials(c)
+	c.converges(1, 3*time.Minute)
+	c.holds(48)
+	pod := func(object string) string {
+		for _, p := range list[corev1.Pod](t, c.ns, "pods") {
+			if p.Labels[hooks.LabelSnapshot] == object && p.Status.Phase == corev1.PodRunning {
+				return p.Name
+			}
+		}
+		return ""
+	}
+	for round := range 4 {
+		object := fmt.Sprintf("killed-%d", round)
+		c.asksFor(object, "deletionPolicy: Delete, store: "+bucket.yaml(c.ns))
+		var running string
+		eventually(t, 3*time.Minute, "its pod runs", func() string {
+			if running = pod(object); running == "" {
+				return "not yet"
+			}
+			return ""
+		})
+		moment := time.Duration(mathrand.IntN(3000)) * time.Millisecond
+		<-time.After(moment)
+		kube(t, "-n", c.ns, "delete", "pod", running, "--force", "--grace-period=0", "--ignore-not-found")
+		t.Logf("%s was killed %s after it began", running, moment)
+		if round%2 == 0 {
+			s := c.ends(object, v1alpha1.SnapshotSucceeded, 4*time.Minute)
+			bucket.whole(c, s)
+		}
+		c.discards(object, 4*time.Minute)
+		require.Empty(t, bucket.stored(c), "round %d", round)
+	}
+}
