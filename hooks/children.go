@@ -25,7 +25,7 @@ func children(v *view, said *verdict) Desired {
 	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
 	d.Claims, d.Pods = v.claimsAndPods(said)
 	d.Claims = append(v.formerClaims(), d.Claims...)
-	if v.heir != nil && !said.forsake && v.replicas > 0 {
+	if v.heir != nil && !v.forsakes() {
 		claims, pods := v.heir.heirs()
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
@@ -41,8 +41,8 @@ func children(v *view, said *verdict) Desired {
 func (v *view) claimsAndPods(said *verdict) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	switch {
 	case v.ending():
-		return v.keptClaims(v.names), nil
-	case v.epoch == nil:
+		return v.endedClaims(), nil
+	case v.epoch == nil || v.epoch.record == nil:
 		return v.keptClaims(v.names), v.keptPods(v.names)
 	case v.replicas == 0 && !v.beside():
 		return v.keptClaims(v.names), v.keptPods(v.lastHolds())
@@ -106,11 +106,11 @@ func budget(v *view) *policyv1.PodDisruptionBudget {
 func records(v *view, said *verdict) []*corev1.ConfigMap {
 	var current *corev1.ConfigMap
 	switch {
-	case v.epoch != nil && (v.ending() || said.phase == phaseStopping):
+	case v.ending():
 		// no pod of this epoch is to start any more
-	case v.epoch != nil:
+	case v.epoch != nil && v.epoch.record != nil:
 		current = v.advance(said)
-	case v.relics():
+	case v.epoch != nil || v.relics():
 		current = v.relicRecord()
 	case v.replicas > 0:
 		current = v.firstRecord()
@@ -119,11 +119,11 @@ func records(v *view, said *verdict) []*corev1.ConfigMap {
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
 		cm := v.Children.ConfigMaps[name]
-		if (current == nil || current.Name != name) && (heir == nil || heir.Name != name) && !v.leftover(cm, heir) {
+		if (current == nil || current.Name != name) && (heir == nil || heir.Name != name) && !v.leftover(cm) {
 			list = append(list, kept(v.Cluster, cm))
 		}
 	}
-	for _, record := range []*corev1.ConfigMap{current, heir} {
+	for _, record := range []*corev1.ConfigMap{current, heir, said.heir} {
 		if record != nil {
 			record.Labels = labels(v.Cluster, nil)
 			record.Annotations = annotations(v.Cluster, record.Annotations)
@@ -202,24 +202,50 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	return record
 }
 
-// lostRecord is a record of the epoch that the status tells of. Its members have the numbers above all that are in quarantine.
+// lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and the claims tell of. That
+// one is taken to have what spec.restore asks for: nobody restores anything for want of a record.
 func (v *view) lostRecord() *corev1.ConfigMap {
-	n, first := max(int(v.Cluster.Status.Epoch), 1), 0
+	n, first := v.lostEpoch()
+	from := origin{source: SourceEmpty}
+	if v.epoch != nil {
+		n, first = v.epoch.n, v.epoch.first
+	}
 	if n == 1 && joins(v.Cluster) {
 		return joiningRecord(v.Cluster)
 	}
-	if n == 1 {
-		return newRecord(v.Cluster, 1, 0, v.replicas)
-	}
-	for name, claim := range v.all.Claims {
-		member, _ := standsOn(v.Cluster.Name, name)
-		if i, ours := ordinal(v.Cluster.Name, member); ours && claim.Annotations[AnnotationEpoch] != "" {
-			first = max(first, i+1)
-		}
+	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {
+		from.restore = r.ID
 	}
 	record := newRecord(v.Cluster, n, first, v.replicas)
-	record.Data[EpochKeyFirst] = strconv.Itoa(first)
+	originate(record, from)
+	if first > 0 {
+		record.Data[EpochKeyFirst] = strconv.Itoa(first)
+	}
 	return record
+}
+
+// lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch has left behind.
+func (v *view) lostEpoch() (n, first int) {
+	lowest, behind := 0, map[int]int{}
+	for name, claim := range v.all.Claims {
+		member, _ := standsOn(v.Cluster.Name, name)
+		i, ours := ordinal(v.Cluster.Name, member)
+		of := max(1, markIn(claim.Annotations[AnnotationEpoch]))
+		switch {
+		case !ours || !v.ours(claim):
+		case !quarantined(claim) && (lowest == 0 || of < lowest):
+			lowest = of
+		case quarantined(claim) && claim.Annotations[AnnotationEpoch] != "":
+			behind[of] = max(behind[of], i+1)
+		}
+	}
+	n = max(1, int(v.Cluster.Status.Epoch), lowest)
+	for of, above := range behind {
+		if of < n {
+			first = max(first, above)
+		}
+	}
+	return n, first
 }
 
 // ---- before there is a cluster
@@ -292,7 +318,13 @@ func (v *view) heirs() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	if v.epoch.source == SourceSurvivor && v.epoch.survivor == "" {
 		return v.keptClaims(v.names), v.keptPods(v.names)
 	}
-	return v.claimsAndPods(&verdict{})
+	claims, pods := v.claimsAndPods(&verdict{})
+	for _, pod := range pods {
+		if v.unopposed && awaits(pod) {
+			pod.Annotations[AnnotationSucceeds] = "yes"
+		}
+	}
+	return claims, pods
 }
 
 // ---- blind
@@ -436,7 +468,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 		v.onNode(pod)
 	}
 	prepare := prepareOf(pod)
-	prepare.Env = append(prepare.Env, ofEpoch(v.epoch.record.Name))
+	prepare.Env = append(prepare.Env, ofEpoch(EpochName(v.Cluster.Name, v.epoch.n)))
 	if v.beside() {
 		openWide(pod)
 	}
@@ -481,8 +513,11 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if v.epoch == nil {
 		return &pod
 	}
-	if awaits(old) && v.epoch.began() {
+	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
 		pod.Annotations[AnnotationBegins] = "yes"
+	}
+	if old.Annotations[AnnotationSucceeds] != "" {
+		pod.Annotations[AnnotationSucceeds] = "yes"
 	}
 	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
 		pod.Annotations[AnnotationSpared] = since
@@ -527,7 +562,7 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
 			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member})
-			claim.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationCondemned, AnnotationQuarantined))
+			claim.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationCondemned, AnnotationQuarantined, AnnotationEpoch))
 			if quarantined(old) {
 				claim.Labels[LabelQuarantined] = "true"
 			}
@@ -543,8 +578,12 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
 	member, _ := standsOn(v.Cluster.Name, name)
 	size, class, _ := v.claimSpec(name)
+	own := map[string]string{}
+	if v.epoch != nil && v.epoch.n > 1 {
+		own[AnnotationEpoch] = strconv.Itoa(v.epoch.n)
+	}
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: member}), Annotations: annotations(v.Cluster, nil)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: member}), Annotations: annotations(v.Cluster, own)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: class,

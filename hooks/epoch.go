@@ -64,6 +64,7 @@ const (
 	phaseStaging  = ""         // its members' data is made ready, beside the epoch before
 	phaseStopping = "stopping" // the epoch before is stopped
 	phaseBegan    = "began"
+	phaseForsaken = "forsaken" // it is not to come, and what was made ready for it is taken down
 )
 
 // began reports whether the epoch's members may run.
@@ -86,8 +87,8 @@ func epochs(o Observation) (current, heir *epoch) {
 			heir = newer(heir, e)
 		}
 	}
-	if heir != nil && current != nil && heir.n < current.n {
-		heir = nil
+	if heir != nil && current != nil && (heir.n < current.n || heir.after != current.n) {
+		heir = nil // it was to take over from another one
 	}
 	if current == nil && heir != nil {
 		current = heir.predecessor()

@@ -87,7 +87,9 @@ func (v *view) notedNodes() map[string]string {
 	if of != string(v.Cluster.UID) {
 		return map[string]string{}
 	}
-	return parsePairs(nodes, ":")
+	noted := parsePairs(nodes, ":")
+	maps.DeleteFunc(noted, func(name, _ string) bool { return !v.inEpoch(name) })
+	return noted
 }
 
 // noteNodes is that copy as it should be; empty for none.

@@ -77,7 +77,11 @@ const (
 	AnnotationSurvivor = domain + "survivor"
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = domain + "begins"
-	// AnnotationEpoch is, on a claim that an epoch has left behind, the number of that.
+	// AnnotationSucceeds is, on the pod of a member that was made before its epoch began, the word that the record of the epoch before was
+	// seen to be gone: see succession.go.
+	AnnotationSucceeds = domain + "succeeds"
+	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later epoch than the
+	// first, and on those that an epoch has left behind.
 	AnnotationEpoch = domain + "epoch"
 	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss of epoch 1.
 	AnnotationRecover = domain + "recover"

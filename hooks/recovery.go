@@ -55,7 +55,7 @@ func restore(v *view) *verdict {
 		return nil
 	}
 	from, why := v.wished(r)
-	if why != "" {
+	if why != "" || v.growing() && !r.StopFirst {
 		return nil // the condition Restored says it; the cluster runs on
 	}
 	return v.succeed(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.epoch.n+1, v.wordsFor(from), v.epoch.n))
@@ -77,7 +77,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	}
 	from.source, from.survivorsOf = SourceSurvivor, int(*r.Epoch)
 	switch {
-	case from.survivorsOf == v.epoch.n:
+	case from.survivorsOf == v.epoch.n && !v.ending():
 		return from, fmt.Sprintf("epoch %d is the one that runs", v.epoch.n)
 	case len(v.survivors(from.survivorsOf)) == 0:
 		return from, fmt.Sprintf("no volume of epoch %d is left", from.survivorsOf)
@@ -106,14 +106,25 @@ func recoverQuorum(v *view) *verdict {
 	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate()) {
 		return nil
 	}
-	if wait := v.lostUntil().Sub(v.Now); !asked && wait > 0 {
-		return &verdict{message: fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery, %s begins in %s unless a quorum comes back", strings.Join(lost, ", "), policy, brief(wait.Truncate(time.Second)+time.Second)), resync: min(wait, 10*time.Second)}
+	if wait := v.lostUntil().Sub(v.Now); wait > 0 && (!asked || len(lost) == 0) {
+		return v.mayComeBack(policy, lost, wait)
 	}
 	from, why := v.wayBack(policy)
 	if why != "" {
 		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), resync: patience}
 	}
 	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
+}
+
+// mayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for that, and maybe did so
+// long ago, for another trouble.
+func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string, wait time.Duration) *verdict {
+	at := v.lostUntil().UTC().Format("15:04:05 UTC")
+	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
+	if len(lost) == 0 {
+		why = "no quorum answers, although its data is there; by the annotation " + AnnotationRecover
+	}
+	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: min(wait, 10*time.Second)}
 }
 
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.
@@ -171,8 +182,14 @@ func (v *view) quorumIsLost() []string {
 	return lost
 }
 
+// besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.
+const besideOthers = "the etcd that the members have joined has members of others, which go on; have them retired first (spec.bootstrap.existing.retireForeign)"
+
 // wayBack is where the next epoch's data comes from by this policy, or why there is none.
 func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
+	if v.beside() {
+		return origin{}, besideOthers
+	}
 	switch policy {
 	case v1alpha1.RecoverFromSurvivor:
 		if !v.onClaims() {
@@ -302,10 +319,10 @@ func (v *view) surveyed(name string) (*SurveyReport, string) {
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
 func (v *view) surveyPods(said *verdict) []*corev1.Pod {
-	if v.heir == nil || said.forsake || v.heir.epoch.source != SourceSurvivor || v.heir.epoch.survivor != "" || said.survivor != "" {
+	if v.heir == nil || v.forsakes() || v.heir.epoch.source != SourceSurvivor || v.heir.epoch.survivor != "" || said.survivor != "" {
 		return nil
 	}
-	if v.ending() && len(v.lingering()) > 0 {
+	if v.ending() && v.lingering() != "" {
 		return nil
 	}
 	var pods []*corev1.Pod
@@ -382,8 +399,12 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	case v.heir != nil && v.ending():
 		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.epoch.n, v.heir.epoch.n), false, true
 	case v.heir != nil:
-		if waits := v.heir.unstaged(); waits != "" {
-			return "Staging", fmt.Sprintf("epoch %d is being made ready, and epoch %d runs on: %s", v.heir.epoch.n, v.epoch.n, waits), false, true
+		if waits := v.staging(); waits != "" {
+			beside := ""
+			if v.Etcd != nil {
+				beside = fmt.Sprintf(", and epoch %d runs on", v.epoch.n)
+			}
+			return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.heir.epoch.n, beside, waits), false, true
 		}
 		return "Staging", fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), false, true
 	case r == nil:
@@ -396,5 +417,8 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		return "Waiting", or(why, "the cluster has not begun"), false, true
 	}
 	_, why := v.wished(r)
+	if why == "" && v.growing() {
+		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
+	}
 	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, or(why, "about to begin")), false, true
 }

@@ -40,11 +40,10 @@ type verdict struct {
 	snapshotted bool
 	// run is what the status is to say of a run of defragmentation; nil leaves it.
 	run *v1alpha1.DefragmentationStatus
-	// heir is the record of the next epoch, to be made; phase and survivor are what its record is to say from now on; forsake has it and
-	// all that was made for it taken down. See succession.go.
+	// heir is the record of the next epoch, to be made; phase and survivor are what the record that there is is to say from now on. See
+	// succession.go.
 	heir            *corev1.ConfigMap
 	phase, survivor string
-	forsake         bool
 	// settled is true when there is nothing left to do.
 	settled bool
 	resync  time.Duration
@@ -110,6 +109,7 @@ var Rules = []Rule{
 	{"Resize", "Volumes grow to the wanted size beside everything else, all at once; their members are restarted when they have.", resize},
 	{"Full", "An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or for less data.", full},
 	{"VolumePending", "Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, their members are succeeded by new ones while the data fits.", volumePending},
+	{"Stage", "The cluster is as the rest of the spec wants it, and does not have the data that spec.restore asks for: the next epoch is being made ready, or can't be.", stage},
 	{"Converged", "The cluster is as the spec wants it.", converged},
 }
 

@@ -36,10 +36,10 @@ func empty(v *view) *verdict {
 }
 
 func record(v *view) *verdict {
-	if v.epoch != nil {
+	if v.epoch != nil && (v.epoch.record != nil || v.ending()) {
 		return nil
 	}
-	if v.relics() {
+	if v.epoch != nil || v.relics() {
 		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: patience}
 	}
 	if joins(v.Cluster) {
@@ -133,10 +133,8 @@ func start(v *view) *verdict {
 	if len(v.epoch.startsOn) == 0 {
 		return &verdict{message: "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md", resync: patience}
 	}
-	for _, name := range v.epoch.initialNames() {
-		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
-			return &verdict{message: fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error), resync: patience}
-		}
+	if why := v.unfilled(); why != "" {
+		return &verdict{message: why, resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
 }
@@ -149,8 +147,13 @@ func quorumLost(v *view) *verdict {
 	if len(lost) == 0 || v.beside() { // foreign members' data is not ours to count
 		return nil
 	}
-	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; what is left is kept as it is, and nothing is created anew", strings.Join(lost, ", "))
-	if policy := v.suggested(); v.epoch.quorate() && policy != "" {
+	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
+	if v.heir == nil {
+		message += "what is left is kept as it is, and nothing is created anew"
+	} else {
+		message += fmt.Sprintf("epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+	}
+	if policy := v.suggested(); v.epoch.quorate() && policy != "" && (v.heir == nil || v.byWish()) {
 		message += "; " + string(policy) + " is possible: " + v.byHand(policy)
 	}
 	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", resync: patience}
@@ -188,6 +191,9 @@ func blind(v *view) *verdict {
 	}
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
 	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", "))
+	if v.heir != nil {
+		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+	}
 	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
 		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
 	}

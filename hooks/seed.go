@@ -59,6 +59,16 @@ func ofEpoch(record string) corev1.EnvVar {
 	}}
 }
 
+// namesRecord is the record of the epoch that the pod was made for; empty when it names none.
+func namesRecord(pod *corev1.Pod) string {
+	for _, e := range prepareOf(pod).Env {
+		if e.Name == envEpoch && e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil {
+			return e.ValueFrom.ConfigMapKeyRef.Name
+		}
+	}
+	return ""
+}
+
 // awaits reports whether the pod was made before its epoch began.
 func awaits(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {

@@ -22,12 +22,19 @@ import (
 //	staging   Its members get their volumes and are filled, beside the epoch that runs; they wait at a gate before their etcd. Whatever is
 //	          wrong with the data is found out here, with nothing lost, and the wish can be taken back.
 //	stopping  The record of the epoch that runs is deleted, and its members are stopped. Their pods name that record: one that a late view
-//	          asks for once more does not start. Its volumes stay as they are.
+//	          asks for once more does not start. Its volumes stay as they are, in quarantine: no pod is made on them any more.
 //	began     Once no pod of the epoch before is left, it can't acknowledge anything any more, and the gate opens.
+//
+// That no pod is left must not be believed of a view of pods that lags. So, when the record is seen to be gone, a mark is put on the pods of
+// the next epoch's members. Who sees the mark sees all pods as they were when it was written, or later, and by then no other pod of the
+// epoch before could start.
 //
 // An epoch that begins with the volume of a member of the one before can be staged only when that is stopped, so it is stopped first.
 //
-// So at no time can two epochs acknowledge writes. What the epoch before leaves are its claims, in quarantine.
+// A wish that is taken back while it is made ready is written on the record, too: a record says either that it is forsaken or that the epoch
+// before is being stopped, since each is written at the version that was seen. What was made for it goes first, and the record last.
+//
+// So at no time can two epochs acknowledge writes. What the epoch before leaves are its claims.
 
 // within are the children of one epoch: pods and claims whose members' numbers are its own, and those without a number.
 func within(o Observation, e *epoch, below int) Children {
@@ -51,6 +58,12 @@ func within(o Observation, e *epoch, below int) Children {
 		}
 	}
 	return c
+}
+
+// inEpoch reports whether the member's number is one of the view's epoch.
+func (v *view) inEpoch(member string) bool {
+	n, numbered := ordinal(v.Cluster.Name, member)
+	return numbered && n < v.below && (v.epoch == nil || n >= v.epoch.first)
 }
 
 // ---- the record
@@ -107,25 +120,34 @@ func (v *view) succeed(from origin, message string) *verdict {
 	if from.source == SourceSurvivor {
 		size = 1
 	}
-	n := v.epoch.n + 1
-	if v.heir != nil {
-		n = v.heir.epoch.n + 1
-	}
-	record := newRecord(v.Cluster, n, v.next(), size)
+	record := newRecord(v.Cluster, v.nextEpoch(), v.next(), size)
 	originate(record, from)
 	record.Data[EpochKeyAfter] = strconv.Itoa(v.epoch.n)
 	record.Data[EpochKeyFirst] = strconv.Itoa(v.next())
 	record.Data[EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
-	if from.survivorsOf == v.epoch.n {
+	if from.survivorsOf == v.epoch.n || v.ending() {
 		record.Annotations[AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
 	return &verdict{message: message, heir: record, resync: soon}
 }
 
-// heirRecord is the record of the epoch that is to take over, with what has become known.
+// nextEpoch is the number of the next epoch: above that of every epoch that is seen, or whose volumes are.
+func (v *view) nextEpoch() int {
+	n := v.epoch.n
+	if v.heir != nil {
+		n = v.heir.epoch.n
+	}
+	for _, claim := range v.all.Claims {
+		n = max(n, markIn(claim.Annotations[AnnotationEpoch]))
+	}
+	return n + 1
+}
+
+// heirRecord is the record of the epoch that is to take over, with what has become known. One that is forsaken stays until nothing is seen
+// that was made for it.
 func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
-	if said.heir != nil || v.heir == nil || said.forsake {
-		return said.heir
+	if v.heir == nil || v.forsakes() && len(v.heir.names) == 0 {
+		return nil
 	}
 	record := v.heir.advance(&verdict{})
 	if phase := or(said.phase, v.heir.epoch.phase); phase != "" {
@@ -138,12 +160,9 @@ func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
 }
 
 // leftover reports whether a ConfigMap is the record of an epoch that is over, or that was to be and is not any more.
-func (v *view) leftover(cm *corev1.ConfigMap, heir *corev1.ConfigMap) bool {
-	n, is := ordinal(v.Cluster.Name+"-epoch", cm.Name)
-	if !is || cm.Data[EpochKeyToken] == "" || v.epoch == nil {
-		return false
-	}
-	return n < v.epoch.n || heir == nil || cm.Name != heir.Name
+func (v *view) leftover(cm *corev1.ConfigMap) bool {
+	_, is := ordinal(v.Cluster.Name+"-epoch", cm.Name)
+	return is && cm.Data[EpochKeyToken] != "" && v.epoch != nil
 }
 
 // ---- the rule
@@ -151,39 +170,127 @@ func (v *view) leftover(cm *corev1.ConfigMap, heir *corev1.ConfigMap) bool {
 // ending reports whether the epoch is being stopped, or has been.
 func (v *view) ending() bool { return v.heir != nil && v.heir.epoch.phase == phaseStopping }
 
+// over reports whether the epoch's record is gone, so that no pod of it starts any more.
+func (v *view) over() bool { return v.ending() && v.epoch.record == nil }
+
+// forsakes reports whether the next epoch is written down as one that is not to come.
+func (v *view) forsakes() bool { return v.heir != nil && v.heir.epoch.phase == phaseForsaken }
+
 func succeed(v *view) *verdict {
-	switch {
-	case v.heir == nil:
+	if v.heir == nil {
 		return nil
-	case v.forsaken():
-		return &verdict{message: fmt.Sprintf("spec.restore asks for something else: what was made ready for epoch %d is taken down again", v.heir.epoch.n), forsake: true, resync: soon}
-	case v.ending() && len(v.lingering()) > 0:
-		return &verdict{message: fmt.Sprintf("stopping epoch %d: waiting for %s; epoch %d begins when no pod of it is left", v.epoch.n, strings.Join(v.lingering(), ", "), v.heir.epoch.n), resync: patience}
-	case v.heir.epoch.source == SourceSurvivor && v.heir.epoch.survivor == "":
-		return v.chooseSurvivor()
+	}
+	if said := v.otherwise(); said != nil {
+		return said
+	}
+	if v.ending() {
+		if left := v.lingering(); left != "" {
+			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: patience}
+		}
+	}
+	if v.choosing() {
+		if said := v.chooseSurvivor(); v.ending() || said.survivor != "" {
+			return said
+		}
+		return nil // the epoch that runs is looked after meanwhile
 	}
 	if waits := v.heir.unstaged(); waits != "" {
 		switch {
 		case !v.ending() && v.stopsFirst():
-			return &verdict{message: fmt.Sprintf("spec.restore.stopFirst: stopping epoch %d, whose volumes are kept, before epoch %d is made ready", v.epoch.n, v.heir.epoch.n), phase: phaseStopping, resync: soon}
+			return v.stop("spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made ready", v.heir.epoch.n))
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
 		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), resync: patience}
 	}
 	if !v.ending() {
-		return &verdict{message: fmt.Sprintf("epoch %d is ready; stopping epoch %d, whose volumes are kept", v.heir.epoch.n, v.epoch.n), phase: phaseStopping, resync: soon}
+		if late := v.unended(); len(late) > 0 {
+			return nil // it runs on: once it is stopped it would be waited for
+		}
+		return v.stop(fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), "")
+	}
+	if !v.heir.seesAll() {
+		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: soon}
 	}
 	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: soon}
 }
 
-// forsaken reports whether the next epoch is not wanted any more, and nothing has been stopped for it yet.
-func (v *view) forsaken() bool {
-	e := v.heir.epoch
-	if v.ending() || e.restore == "" {
-		return false
+// stop writes down that the epoch that runs is stopped.
+func (v *view) stop(why, when string) *verdict {
+	message := fmt.Sprintf("%s: stopping epoch %d%s", why, v.epoch.n, when)
+	if v.onClaims() {
+		message += "; its volumes are kept"
 	}
-	return v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != e.restore
+	return &verdict{message: message, phase: phaseStopping, resync: soon}
+}
+
+// growing reports whether the epoch that runs lacks a member.
+func (v *view) growing() bool {
+	return v.Etcd != nil && (len(v.counted()) < v.wanted() || v.learner() != nil)
+}
+
+// otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
+func (v *view) otherwise() *verdict {
+	if v.ending() {
+		return v.instead()
+	}
+	from, asked := v.askedFor()
+	lost := v.heir.groundsLost()
+	switch {
+	case v.forsakes() || v.unwished():
+		return v.forsake("spec.restore asks for something else")
+	case v.Etcd == nil && asked && (v.byWish() || from.source != v.heir.epoch.source):
+		return v.forsake(fmt.Sprintf("epoch %d is to be recovered", v.epoch.n))
+	case v.Etcd != nil && !v.byWish():
+		return v.forsake(fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n))
+	case v.growing() && v.staging() != "" && !v.stopsFirst():
+		return v.forsake(fmt.Sprintf("epoch %d needs another member first", v.epoch.n))
+	case len(lost) > 0:
+		return v.forsake("what was made for " + strings.Join(lost, ", ") + " is lost; it is made anew")
+	}
+	return nil
+}
+
+// instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
+func (v *view) instead() *verdict {
+	if v.heir.unstaged() == "" {
+		return nil // it begins, and whatever else is asked for comes after it
+	}
+	from, asked := v.askedFor()
+	lost, old := v.heir.groundsLost(), v.heir.epoch
+	switch {
+	case asked && from.source != old.source:
+		return v.succeed(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins with %s", old.n, v.nextEpoch(), v.wordsFor(from)))
+	case v.unwished():
+		from, why := v.wishedInstead()
+		if why != "" {
+			return nil
+		}
+		return v.succeed(from, fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which begins with %s", v.nextEpoch(), v.wordsFor(from)))
+	case len(lost) > 0:
+		return v.succeed(old.origin, fmt.Sprintf("what was made for %s is lost: recording epoch %d, which begins with %s", strings.Join(lost, ", "), v.nextEpoch(), v.wordsFor(old.origin)))
+	}
+	return nil
+}
+
+// askedFor is the way back that a person asks for by the annotation, when it is possible.
+func (v *view) askedFor() (origin, bool) {
+	policy, asked := v.recoverBy()
+	if !asked {
+		return origin{}, false
+	}
+	from, why := v.wayBack(policy)
+	return from, why == ""
+}
+
+// wishedInstead is what is to come in place of a restore that was taken back or changed when the epoch before was stopped already: without
+// another wish the data that was there before.
+func (v *view) wishedInstead() (origin, string) {
+	if r := v.Cluster.Spec.Restore; r != nil {
+		return v.wished(r)
+	}
+	from, why := v.wayBack(v1alpha1.RecoverFromSurvivor)
+	return from, why
 }
 
 // stopsFirst reports whether there is no room for two epochs beside each other.
@@ -192,16 +299,105 @@ func (v *view) stopsFirst() bool {
 	return r != nil && r.StopFirst && r.ID == v.heir.epoch.restore && !v.memory()
 }
 
-// lingering is what is left of the epoch that is being stopped: pods of its members, and its record, which would let others start.
-func (v *view) lingering() []string {
-	left := filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
-		_, ours := ordinal(v.Cluster.Name, name)
-		return ours && !finished(v.Children.Pods[name])
+// forsake writes down that the next epoch is not to come, and then takes down what was made for it.
+func (v *view) forsake(why string) *verdict {
+	if v.forsakes() {
+		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: soon}
+	}
+	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: soon}
+}
+
+// byWish reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
+func (v *view) byWish() bool {
+	e := v.heir.epoch
+	return e.restore != "" && e.restore != v.epoch.restore
+}
+
+// unwished reports whether nobody asks for the next epoch any more.
+func (v *view) unwished() bool {
+	return v.byWish() && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.heir.epoch.restore)
+}
+
+// groundsLost are the initial members, none of which has begun, that have lost what was recorded for them to start on.
+func (v *view) groundsLost() []string {
+	if !v.epoch.founded() || v.hostPath() {
+		return nil
+	}
+	return filter(v.epoch.initialNames(), func(name string) bool {
+		if v.memory() {
+			pod := v.Children.Pods[name]
+			return v.podGone(pod) || v.epoch.recorded(name) != pod.UID
+		}
+		return !v.grounded(name) || !v.mayBegin(name)
 	})
+}
+
+// lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its members, and claims that
+// are not in quarantine yet; empty for nothing.
+func (v *view) lingering() string {
+	var left []string
 	if v.epoch.record != nil {
 		left = append(left, "the record "+v.epoch.record.Name)
 	}
-	return left
+	for _, name := range slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal) {
+		pod := v.Children.Pods[name]
+		if _, ours := ordinal(v.Cluster.Name, name); !ours || finished(pod) {
+			continue
+		}
+		left = append(left, name)
+	}
+	switch late := v.unended(); {
+	case len(late) > 0:
+		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), v.wordsForUnended(late))
+	case len(left) > 0:
+		return "waiting for " + strings.Join(left, ", ")
+	}
+	for _, claim := range v.Children.Claims {
+		if _, ours := standsOn(v.Cluster.Name, claim.Name); ours && v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) {
+			return "putting its volumes in quarantine"
+		}
+	}
+	return ""
+}
+
+// unended are the pods of members that were to end long ago, and whose nodes do not say that they have.
+func (v *view) unended() []string {
+	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
+		_, ours := ordinal(v.Cluster.Name, name)
+		return ours && !finished(v.Children.Pods[name]) && graceOver(v.Children.Pods[name], v.Now)
+	})
+}
+
+func (v *view) wordsForUnended(late []string) string {
+	return fmt.Sprintf("the node of %s does not say that it has ended: when that node is off for good, kubectl delete pod -n %s --force --grace-period=0 %s",
+		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
+}
+
+// choosing reports whether the next epoch begins with the volume of a member, and nobody knows yet of which.
+func (v *view) choosing() bool {
+	return v.heir.epoch.source == SourceSurvivor && v.heir.epoch.survivor == ""
+}
+
+// staging is what the next epoch waits for before this one is stopped; empty for nothing.
+func (v *view) staging() string {
+	if v.choosing() {
+		return v.chooseSurvivor().message
+	}
+	if waits := v.heir.unstaged(); waits != "" {
+		return waits
+	}
+	if late := v.unended(); len(late) > 0 {
+		return v.wordsForUnended(late)
+	}
+	return ""
+}
+
+// seesAll reports whether the pods that are shown are as they were when the record of the epoch before was gone, or later.
+func (v *view) seesAll() bool {
+	return slices.ContainsFunc(v.epoch.initialNames(), func(name string) bool {
+		pod := v.Children.Pods[name]
+		return pod != nil && pod.Annotations[AnnotationSucceeds] != ""
+	})
 }
 
 // unstaged is what an epoch that is to take over waits for; empty when its members could begin.
@@ -212,11 +408,11 @@ func (v *view) unstaged() string {
 	if v.epoch.source == SourceEmpty {
 		return ""
 	}
+	if why := v.unfilled(); why != "" {
+		return why
+	}
 	var waits []string
 	for _, name := range v.epoch.initialNames() {
-		if report := seedFailure(v.Children.Pods[name]); report != nil {
-			return fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
-		}
 		if pod := v.Children.Pods[name]; !seeded(pod) {
 			waits = append(waits, name+held(pod))
 		}
@@ -225,6 +421,16 @@ func (v *view) unstaged() string {
 		return ""
 	}
 	return "filling the volumes of " + strings.Join(waits, ", ")
+}
+
+// unfilled is which of the initial members could not be filled at its last try, and why; empty for none.
+func (v *view) unfilled() string {
+	for _, name := range v.epoch.initialNames() {
+		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
+			return fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
+		}
+	}
+	return ""
 }
 
 // held is why a pod does not begin, in brackets; empty for nothing known.
@@ -251,6 +457,15 @@ func (e *epoch) describe() string {
 	return "without data"
 }
 
+// stage says that the cluster does not have yet what spec.restore asks for, when there is nothing else to say.
+func stage(v *view) *verdict {
+	reason, message, is, shown := restored(v)
+	if !shown || is {
+		return nil
+	}
+	return &verdict{message: message, settled: reason == "Impossible", resync: patience}
+}
+
 // ---- what an epoch leaves behind
 
 // formerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that runs serves.
@@ -265,16 +480,31 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 			continue
 		}
 		claim := *v.all.Claims[name]
-		claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member, LabelQuarantined: "true"})
-		own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch)
-		if own[AnnotationQuarantined] == "" {
-			own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
-		}
-		if own[AnnotationEpoch] == "" {
-			own[AnnotationEpoch] = strconv.Itoa(v.epoch.after)
-		}
-		claim.Annotations = annotations(v.Cluster, own)
+		v.leaveBehind(&claim, v.epoch.after)
 		list = append(list, &claim)
+	}
+	return list
+}
+
+// leaveBehind puts a claim in quarantine, of which an epoch has no more need.
+func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
+	member, _ := standsOn(v.Cluster.Name, claim.Name)
+	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch)
+	if own[AnnotationQuarantined] == "" {
+		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+		own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
+	}
+	claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member, LabelQuarantined: "true"})
+	claim.Annotations = annotations(v.Cluster, own)
+}
+
+// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more.
+func (v *view) endedClaims() []*corev1.PersistentVolumeClaim {
+	list := v.keptClaims(v.names)
+	for _, claim := range list {
+		if v.over() {
+			v.leaveBehind(claim, v.epoch.n)
+		}
 	}
 	return list
 }

@@ -626,7 +626,7 @@ func (j *judgement) newPodOnNode(pod *corev1.Pod) {
 
 // record checks the epoch record and what every answer must hold.
 func (j *judgement) record() {
-	if old := j.v.epoch; old != nil && !j.stopped() {
+	if old := j.v.epoch; old != nil && old.record != nil {
 		i := slices.IndexFunc(j.d.Children.ConfigMaps, func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
 		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
 		if i >= 0 {
@@ -637,11 +637,12 @@ func (j *judgement) record() {
 			j.startsOn(old, now)
 			j.version(old, now)
 		}
-	} else if old == nil {
+	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
 			_, read := ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
 			bootstraps := read && cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
-			j.require(!bootstraps || !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
+			heir := cm.Data[EpochKeyAfter] != ""
+			j.require(!bootstraps || heir || old == nil && !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
 		}
 	}
 	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")

@@ -57,6 +57,13 @@ func (j *judgement) succession() {
 	}
 	j.phases(heir)
 	j.gates(heir)
+	j.gates(j.v)
+	j.marks(heir)
+	if !j.v.forsakes() {
+		for name := range heir.Children.Claims {
+			j.require(j.hasClaim(name), "S8", "the claim %s goes, of an epoch that is to come", name)
+		}
+	}
 	if !j.v.ending() {
 		return
 	}
@@ -77,6 +84,7 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
+	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
 	for name := range e.initial {
 		i, ours := ordinal(j.o.Cluster.Name, name)
 		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
@@ -87,50 +95,81 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 }
 
+// records is the record of this name in the answer; nil for none.
+func (j *judgement) records(name string) *corev1.ConfigMap {
+	i := slices.IndexFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return j.d.Children.ConfigMaps[i]
+}
+
 // phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of the one before.
 func (j *judgement) phases(heir *view) {
-	i := slices.IndexFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool { return cm.Name == heir.epoch.record.Name })
-	if i < 0 {
-		j.require(heir.epoch.phase == phaseStaging, "S8", "the record of epoch %d goes after its predecessor was stopped", heir.epoch.n)
+	cm := j.records(heir.epoch.record.Name)
+	if cm == nil {
+		j.require(heir.epoch.phase == phaseForsaken && len(heir.names) == 0, "S8", "the record of epoch %d goes, and there is more of it", heir.epoch.n)
 		return
 	}
-	now := parseEpoch(heir.epoch.n, j.d.Children.ConfigMaps[i])
+	now := parseEpoch(heir.epoch.n, cm)
 	switch {
 	case now.phase == heir.epoch.phase:
+	case now.phase == phaseForsaken:
+		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is forsaken in the phase %q", now.n, heir.epoch.phase)
 	case now.phase == phaseStopping:
+		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, heir.epoch.phase)
 		r := j.o.Cluster.Spec.Restore
 		j.require(heir.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
+		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
 	case now.phase == phaseBegan:
-		j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", now.n)
-		j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", now.n, j.v.epoch.n)
-		for name, pod := range j.v.Children.Pods {
-			_, ours := ordinal(j.o.Cluster.Name, name)
-			j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", now.n, name, j.v.epoch.n)
-		}
+		j.begins(heir)
 	default:
 		j.require(false, "S8", "epoch %d goes back to the phase %q", now.n, now.phase)
 	}
 }
 
-// stopped reports whether the answer has the next epoch's record say that this one is stopped.
-func (j *judgement) stopped() bool {
-	return j.v.heir != nil && slices.ContainsFunc(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
-		return cm.Name == j.v.heir.epoch.record.Name && cm.Annotations[AnnotationPhase] == phaseStopping
-	})
+// begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
+func (j *judgement) begins(heir *view) {
+	before := j.v.epoch.n
+	j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", heir.epoch.n)
+	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", heir.epoch.n, before)
+	for name, pod := range j.v.Children.Pods {
+		_, ours := ordinal(j.o.Cluster.Name, name)
+		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", heir.epoch.n, name, before)
+	}
+	for name, claim := range j.v.Children.Claims {
+		j.require(!j.v.ours(claim) || claim.DeletionTimestamp != nil || quarantined(claim), "S8", "epoch %d begins while a pod may be made on %s", heir.epoch.n, name)
+	}
+	sees := false
+	for _, pod := range heir.Children.Pods {
+		sees = sees || pod.Annotations[AnnotationSucceeds] != ""
+	}
+	j.require(sees, "S8", "epoch %d begins on a view of pods that may lag", heir.epoch.n)
 }
 
-// gates: no member of an epoch that has not begun gets to its etcd.
-func (j *judgement) gates(v *view) {
-	if v.epoch == nil || v.epoch.began() {
-		return
-	}
+// marks: that the record of the epoch before is gone is noted when it is, and not before.
+func (j *judgement) marks(heir *view) {
 	for _, pod := range j.d.Children.Pods {
-		n, ours := ordinal(j.o.Cluster.Name, pod.Name)
-		if !ours || n < v.epoch.first {
+		old := j.o.Children.Pods[pod.Name]
+		if pod.Annotations[AnnotationSucceeds] != "" && (old == nil || old.Annotations[AnnotationSucceeds] == "") {
+			j.require(heir.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8", "%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
+		}
+	}
+}
+
+// gates: no member of an epoch that has not begun gets to its etcd, and none of another epoch.
+func (j *judgement) gates(v *view) {
+	for _, pod := range j.d.Children.Pods {
+		if v.epoch == nil || !v.inEpoch(pod.Name) {
+			continue
+		}
+		opens := pod.Annotations[AnnotationBegins] != ""
+		if v.epoch.began() {
+			j.require(!opens || namesRecord(pod) == EpochName(j.o.Cluster.Name, v.epoch.n), "S8", "the pod %s may begin, and was not made for epoch %d", pod.Name, v.epoch.n)
 			continue
 		}
 		j.require(awaits(pod) && strings.Contains(strings.Join(prepareOf(pod).Args, " "), "--await=") || gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
-		j.require(pod.Annotations[AnnotationBegins] == "", "S8", "the pod %s may begin before its epoch", pod.Name)
+		j.require(!opens, "S8", "the pod %s may begin before its epoch", pod.Name)
 	}
 }
 

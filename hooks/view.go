@@ -20,6 +20,10 @@ type view struct {
 	epoch       *epoch
 	// heir is the epoch that is to take over, seen alike; nil for none.
 	heir *view
+	// below is the number that its members' numbers are below.
+	below int
+	// unopposed is set for an epoch that is to take over, once the record of the one before is gone.
+	unopposed bool
 	// all are the pods and claims of every epoch.
 	all Children
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
@@ -60,12 +64,13 @@ func newView(o Observation) *view {
 	v := viewOf(o, current, heir.first)
 	o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
 	v.heir = viewOf(o, heir, mostMembers)
+	v.heir.unopposed = v.over()
 	return v
 }
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(o Observation, e *epoch, below int) *view {
-	v := &view{Observation: o, replicas: aim(o), epoch: e, all: o.Children}
+	v := &view{Observation: o, replicas: aim(o), epoch: e, below: below, all: o.Children}
 	v.Children = within(o, e, below)
 	o = v.Observation
 	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
@@ -183,9 +188,15 @@ func (v *view) ours(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
 }
 
-// usable reports whether a pod may be started on the claim.
+// usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
 func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
-	return v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim)
+	return v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) && !v.elsewhere(claim)
+}
+
+// elsewhere reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
+func (v *view) elsewhere(claim *corev1.PersistentVolumeClaim) bool {
+	of := claim.Annotations[AnnotationEpoch]
+	return of != "" && v.epoch != nil && markIn(of) != v.epoch.n
 }
 
 // learner is the first learner that etcd lists; nil without one.

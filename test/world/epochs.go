@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -99,7 +100,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 			return report("NotFound", "there is no artifact "+url)
 		case artifact.Flaw != "":
 			reason, words, _ := strings.Cut(artifact.Flaw, ": ")
-			return report(reason, words)
+			return report(reason, cmp.Or(words, "it can't be restored"))
 		}
 		index = artifact.Index
 	} else {
