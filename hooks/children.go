@@ -513,12 +513,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if v.epoch == nil {
 		return &pod
 	}
-	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
-		pod.Annotations[AnnotationBegins] = "yes"
-	}
-	if old.Annotations[AnnotationSucceeds] != "" {
-		pod.Annotations[AnnotationSucceeds] = "yes"
-	}
+	v.noteSuccession(&pod, old)
 	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
 		pod.Annotations[AnnotationSpared] = since
 	}
@@ -530,6 +525,16 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		v.exchange(&pod)
 	}
 	return &pod
+}
+
+// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin.
+func (v *view) noteSuccession(pod, old *corev1.Pod) {
+	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
+		pod.Annotations[AnnotationBegins] = "yes"
+	}
+	if old.Annotations[AnnotationSucceeds] != "" {
+		pod.Annotations[AnnotationSucceeds] = "yes"
+	}
 }
 
 // strangePods carry our labels but no member's name: not ours to delete.

@@ -130,11 +130,10 @@ func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string, wait time.
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.
 func (v *view) recoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
 	by, of, _ := strings.Cut(v.Cluster.Annotations[AnnotationRecover], ":")
-	switch p := v1alpha1.QuorumLoss(by); p {
-	case v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate:
-		if of == fmt.Sprint(v.epoch.n) {
-			return p, true
-		}
+	p := v1alpha1.QuorumLoss(by)
+	known := slices.Contains([]v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}, p)
+	if known && of == fmt.Sprint(v.epoch.n) {
+		return p, true
 	}
 	return or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
@@ -208,6 +207,7 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
 		return origin{source: SourceSnapshot, snapshot: resolved, restore: v.epoch.restore}, why
 	case v1alpha1.RecoverRecreate:
 		return origin{source: SourceEmpty, restore: v.epoch.restore}, ""
+	case v1alpha1.RecoverManual:
 	}
 	return origin{}, "spec.recovery.quorumLoss is " + string(policy)
 }

@@ -112,16 +112,16 @@ func (j *judgement) phases(heir *view) {
 		return
 	}
 	now := parseEpoch(heir.epoch.n, cm)
-	switch {
-	case now.phase == heir.epoch.phase:
-	case now.phase == phaseForsaken:
+	switch now.phase {
+	case heir.epoch.phase:
+	case phaseForsaken:
 		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is forsaken in the phase %q", now.n, heir.epoch.phase)
-	case now.phase == phaseStopping:
+	case phaseStopping:
 		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, heir.epoch.phase)
 		r := j.o.Cluster.Spec.Restore
 		j.require(heir.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
 		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
-	case now.phase == phaseBegan:
+	case phaseBegan:
 		j.begins(heir)
 	default:
 		j.require(false, "S8", "epoch %d goes back to the phase %q", now.n, now.phase)
