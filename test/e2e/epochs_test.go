@@ -235,3 +235,85 @@ func TestANewClusterBeginsWithASnapshot(t *testing.T) {
 	c.converges(3, 90*time.Second)
 	assert.Equal(t, int64(1), c.object().Status.Epoch)
 }
+
+func TestALostClusterComesBackFromASnapshot(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	c := newCluster(t, three+"  recovery: {quorumLoss: FromSnapshot, after: 30s}")
+	s.credentials(c)
+	c.converges(3, 90*time.Second)
+	w := c.writesWith(c.client(), "before")
+	w.wrote(100)
+	w.ends()
+	c.snapshots("monday", s.yaml(c.ns), 120*time.Second)
+	later := c.writesWith(c.client(), "later")
+	later.wrote(100)
+	later.ends()
+	_, others := c.follower()
+	one, _ := c.follower()
+	c.loses(append(others, one)...)
+	took := c.converges(3, 240*time.Second)
+	require.Equal(t, int64(2), c.object().Status.Epoch)
+	early, late := missing(w.acked, c.present("before"))
+	assert.Empty(t, append(early, late...), "the snapshot has all of it")
+	assert.Empty(t, c.present("later"), "written after the newest snapshot")
+	t.Logf("with every volume lost, three members were back from a snapshot after %.1f s, with 30 s of waiting", took.Seconds())
+}
+
+// hash is that of all keys and their history at a revision, as the first member tells it.
+func (c *cluster) hash(revision int64) uint32 {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client := c.client()
+	r, err := client.HashKV(ctx, client.Endpoints()[0], revision)
+	require.NoError(c.t, err)
+	return r.Hash
+}
+
+// TestAGibibyte: 1 GiB goes through S3 into another cluster, and is the same there.
+func TestAGibibyte(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	const spec = "  version: 3.6.16\n  replicas: 1\n  storage: {size: 3Gi}\n"
+	c := newCluster(t, spec)
+	s.credentials(c)
+	c.converges(1, 90*time.Second)
+	c.holds(1024)
+	begin := time.Now()
+	taken := c.snapshots("large", s.yaml(c.ns), 10*time.Minute)
+	t.Logf("1 GiB was stored and restored on trial after %.1f s, %s of it", time.Since(begin).Seconds(), taken.Status.Duration.Duration)
+	hash := c.hash(taken.Status.Revision)
+
+	other := namespaced(t, c.ns+"-other")
+	s.credentials(other)
+	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, bumpRevision: 0, store: %s}}\n", taken.Status.URI, s.yaml(c.ns)))
+	took := other.converges(1, 10*time.Minute)
+	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())
+	assert.Equal(t, hash, other.hash(taken.Status.Revision))
+	assert.Len(t, other.present("ballast"), 1024)
+}
+
+// TestTheStoreIsGoneForAWhile: what can't be stored is tried again, and says why meanwhile.
+func TestTheStoreIsGoneForAWhile(t *testing.T) {
+	t.Parallel()
+	s, err := newS3(s3Port + 1)
+	require.NoError(t, err)
+	t.Cleanup(s.stop)
+	s.answers(t)
+	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n")
+	s.credentials(c)
+	c.converges(1, 90*time.Second)
+	s.stop()
+	c.asksFor("patient", "store: "+s.yaml(c.ns))
+	eventually(t, 2*time.Minute, "the message says that the store does not answer", func() string {
+		o, _ := c.snapshot("patient")
+		require.NotEqual(t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
+		if !strings.Contains(o.Status.Message, "does not answer") {
+			return o.Status.Message
+		}
+		return ""
+	})
+	require.NoError(t, s.start())
+	c.ends("patient", v1alpha1.SnapshotSucceeded, 4*time.Minute)
+}

@@ -23,6 +23,7 @@ import (
 // s3 is an S3 server on node 1, whose buckets are folders.
 type s3 struct {
 	dir, address string
+	port         int
 	process      *exec.Cmd
 }
 
@@ -33,23 +34,26 @@ const (
 )
 
 // startS3 starts the server that all stories share, once.
-var startS3 = sync.OnceValues(func() (*s3, error) {
+var startS3 = sync.OnceValues(func() (*s3, error) { return newS3(s3Port) })
+
+// newS3 starts a server on this port.
+func newS3(port int) (*s3, error) {
 	dir, err := os.MkdirTemp("", "quorate-s3-")
 	if err != nil {
 		return nil, err
 	}
-	s := &s3{dir: dir}
+	s := &s3{dir: dir, port: port}
 	for _, folder := range []string{"buckets/backups", "attributes"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	return s, s.start()
-})
+}
 
 // start has it listen on node 1's address, and ends it with this process.
 func (s *s3) start() error {
-	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s3Port), "posix", "--sidecar", filepath.Join(s.dir, "attributes"), filepath.Join(s.dir, "buckets"))
+	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s.port), "posix", "--sidecar", filepath.Join(s.dir, "attributes"), filepath.Join(s.dir, "buckets"))
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.process.Stderr = os.Stderr
 	return lab.do(s.process.Start)
@@ -60,9 +64,22 @@ func store(t *testing.T) *s3 {
 	t.Helper()
 	s, err := startS3()
 	require.NoError(t, err, "versitygw: build it with `go run -C test/lab . build s3`")
+	s.answers(t)
+	return s
+}
+
+// stop ends the server; start brings it back with all that it holds.
+func (s *s3) stop() {
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+}
+
+// answers waits until the server does.
+func (s *s3) answers(t *testing.T) {
+	t.Helper()
 	var node corev1.Node
 	require.True(t, read(t, "/api/v1/nodes/node1", &node))
-	s.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, s3Port)
+	s.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, s.port)
 	client := lab.httpClient()
 	eventually(t, 30*time.Second, "the S3 server answers", func() string {
 		r, err := client.Get(s.address)
@@ -75,7 +92,6 @@ func store(t *testing.T) *s3 {
 		}
 		return ""
 	})
-	return s
 }
 
 // url of a folder, as store.url takes it.
