@@ -171,6 +171,16 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		list, err = client.MemberList(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list.Members, 1)
+
+		// Why it is not done by etcd's own --force-new-cluster.
+		killAll(old)
+		fresh.Members[0].Kill() // it has the same peer URL
+		leader.RestartAlone()
+		old.WaitServing(leader)
+		forced := leader.Client()
+		defer forced.Close()
+		require.EqualValues(t, 200, count(t, forced, "known"))
+		require.Zero(t, count(t, forced, "unknown"), "what was not known to be committed is gone")
 	})
 }
 
