@@ -94,6 +94,9 @@ func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 		return seed.Restored(r.DataDir), nil
 	}
 	if r.source.URL != "" {
+		if r.Size, err = archive.SizeOf(ctx, r.source); err != nil {
+			return hooks.RestoreReport{}, err
+		}
 		r.Fetch = func(ctx context.Context, to string) (*hooks.Artifact, error) { return archive.Fetch(ctx, r.source, to) }
 	}
 	return seed.Restore(ctx, r.Options)

@@ -41,21 +41,14 @@ type Source struct {
 //
 // Errors have a reason: see ReasonOf.
 func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error) {
-	artifact, err := withQuery(from.URL, from.StoreURL)
-	if err != nil {
-		return nil, err
-	}
-	folder, key, err := split(artifact)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	var identities []age.Identity
 	if from.IdentityFile != "" {
 		if identities, err = readIdentities(from.IdentityFile); err != nil {
 			return nil, err
 		}
 	}
-	store, err := Open(ctx, Place{URL: folder, Dir: from.StoreDir, CAFile: from.CAFile})
+	store, key, err := from.store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +70,42 @@ func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error)
 	record.URI, record.Encrypted, record.Compression = found.URI, found.Encrypted, found.Compression
 	record.Size, record.StoredSize, record.SHA256, record.StoredSHA256 = found.Size, found.StoredSize, found.SHA256, found.StoredSHA256
 	return record, nil
+}
+
+// store opens the store of the artifact, and says what that is called in it.
+func (from Source) store(ctx context.Context) (*Store, string, error) {
+	artifact, err := withQuery(from.URL, from.StoreURL)
+	if err != nil {
+		return nil, "", err
+	}
+	folder, key, err := split(artifact)
+	if err != nil {
+		return nil, "", err
+	}
+	store, err := Open(ctx, Place{URL: folder, Dir: from.StoreDir, CAFile: from.CAFile})
+	return store, key, err
+}
+
+// SizeOf is how many bytes Fetch will write, before it is called: what the record of the artifact says, or without one the size of what is
+// stored, which etcdctl has written as it is.
+func SizeOf(ctx context.Context, from Source) (int64, error) {
+	store, key, err := from.store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer store.Close()
+	record, err := store.record(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	if record.Size > 0 {
+		return record.Size, nil
+	}
+	stored, err := store.bucket.Attributes(ctx, key)
+	if err != nil {
+		return 0, store.storeFailure(err, store.about("looking for", key))
+	}
+	return stored.Size, nil
 }
 
 func withQuery(artifact, folder string) (string, error) {

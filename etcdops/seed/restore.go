@@ -27,6 +27,8 @@ type Options struct {
 	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must hold, as far as anybody knows. Nil
 	// where the source is a survivor.
 	Fetch func(ctx context.Context, to string) (*hooks.Artifact, error)
+	// Size of that file.
+	Size int64
 	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its own. Nothing is
 	// changed there; both may be mounted read-only.
 	FromData, FromWAL string
@@ -103,6 +105,9 @@ func (o Options) compatible(d *database) error {
 
 // fromArtifact fetches a snapshot.
 func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *archive.Contents, error) {
+	if err := checkRoom(append(o.needs(o.Size), needs{scratch, o.Size, "the snapshot"})...); err != nil {
+		return "", nil, err
+	}
 	file := filepath.Join(scratch, "snapshot.db")
 	artifact, err := o.Fetch(ctx, file)
 	if err != nil {

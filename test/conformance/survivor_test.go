@@ -3,12 +3,14 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,5 +318,77 @@ func TestLearnerSurvives(t *testing.T) {
 		client = fresh.Members[0].Client()
 		defer client.Close()
 		require.Equal(t, revision+1, put(t, client, "more", 1))
+	})
+}
+
+// TestSurvivorThatWasSentADatabase: the leader had sent it one, and it was stopped before it took that up. The directory is put together: the database
+// of before in its place, that of after as etcd leaves the one that was sent.
+func TestSurvivorThatWasSentADatabase(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1, "--snapshot-count=100")
+		member := old.Members[0]
+		db := filepath.Join(member.DataDir(), "member", "snap", "db")
+		client := member.Client()
+		put(t, client, "before", 20)
+		member.Stop()
+		before, err := os.ReadFile(db)
+		require.NoError(t, err)
+		member.Restart()
+		old.WaitServing(member)
+		revision := put(t, client, "after", 300)
+		require.NoError(t, client.Close())
+		member.Stop()
+		snapshots, err := filepath.Glob(filepath.Join(filepath.Dir(db), "*.snap"))
+		require.NoError(t, err)
+		require.NotEmpty(t, snapshots)
+		newest := filepath.Base(snapshots[len(snapshots)-1]) // term-index.snap
+		sent := filepath.Join(filepath.Dir(db), newest[17:33]+".snap.db")
+		require.NoError(t, os.Rename(db, sent))
+		require.NoError(t, os.WriteFile(db, before, 0o600))
+
+		fresh, report := survive(t, version, "fresh", member, 0)
+		require.Equal(t, revision, report.Revision)
+		fresh.WaitServing(fresh.Members...)
+		client = fresh.Members[0].Client()
+		defer client.Close()
+		require.EqualValues(t, 20, count(t, client, "before"))
+		require.EqualValues(t, 300, count(t, client, "after"))
+
+		// Without it there is a hole, over which nothing leads.
+		require.NoError(t, os.Remove(sent))
+		_, err = seed.Survey(member.DataDir(), "")
+		require.Error(t, err)
+		require.NotEmpty(t, seed.ReasonOf(err))
+	})
+}
+
+// TestSurvivorWhoseEndIsTorn: the power went while the last entry was written. etcd would go on without it.
+func TestSurvivorWhoseEndIsTorn(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1, lazy...)
+		member := old.Members[0]
+		client := member.Client()
+		put(t, client, "whole", 50)
+		_, err := client.Put(t.Context(), "torn-0", strings.Repeat("x", 100_000))
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		member.Kill()
+		logs, err := filepath.Glob(filepath.Join(member.DataDir(), "member", "wal", "*.wal"))
+		require.NoError(t, err)
+		raw, err := os.ReadFile(logs[0])
+		require.NoError(t, err)
+		end := bytes.LastIndexByte(raw, 'x') + 1
+		clear(raw[end-50_000:])
+		require.NoError(t, os.WriteFile(logs[0], raw, 0o600))
+
+		before, err := seed.Survey(member.DataDir(), "")
+		require.NoError(t, err)
+		require.NotZero(t, before.LastIndex)
+		fresh, _ := survive(t, version, "fresh", member, 0)
+		fresh.WaitServing(fresh.Members...)
+		client = fresh.Members[0].Client()
+		defer client.Close()
+		require.EqualValues(t, 50, count(t, client, "whole"))
+		require.Zero(t, count(t, client, "torn"))
 	})
 }
