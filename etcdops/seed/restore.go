@@ -50,26 +50,59 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	if o.Fetch != nil {
 		source = o.fromArtifact
 	}
-	db, holds, err := source(ctx, scratch)
+	db, told, err := source(ctx, scratch)
 	if err != nil {
 		return report, err
 	}
 	if err := checkRoom(o.needs(sizeOf(db))...); err != nil {
 		return report, err
 	}
+	holds, err := o.make(ctx, db, to)
+	if err == nil {
+		err = agrees(told, holds)
+	}
+	if err != nil {
+		return report, err
+	}
+	made := hooks.RestoreReport{Revision: holds.Revision + o.BumpRevision, Keys: max(holds.Keys, 0), Hash: holds.Hash}
+	if err := note(o.DataDir, made); err != nil {
+		return report, failure(Failed, err, "what was restored can't be noted")
+	}
+	if err := to.commit(); err != nil {
+		return report, err
+	}
+	return made, nil
+}
+
+// make has etcdutl make a data directory of a database beside its place, and says what that holds. The database is read meanwhile, and removed as soon as
+// it was copied: what was not written to the disk by then never will be.
+func (o Options) make(ctx context.Context, db string, to place) (*archive.Contents, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var holds *archive.Contents
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		if holds, err = archive.Examine(ctx, db); err != nil {
+			stop() // etcdutl need not go on
+		}
+		read <- err
+	}()
 	dataDir, walDir := to.staged()
 	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
-	if err := o.Programs.restore(ctx, db, dataDir, walDir, m, o.BumpRevision); err != nil {
-		return report, err
+	copied := o.Programs.restore(ctx, db, dataDir, walDir, m, o.BumpRevision)
+	if copied != nil && ctx.Err() == nil {
+		stop()
+		<-read
+		return nil, copied
 	}
-	if err := same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, o.BumpRevision); err != nil {
-		return report, err
+	if err := <-read; err != nil {
+		return nil, err
 	}
-	report = hooks.RestoreReport{Revision: holds.Revision + o.BumpRevision, Keys: max(holds.Keys, 0), Hash: holds.Hash}
-	if err := note(o.DataDir, report); err != nil {
-		return hooks.RestoreReport{}, failure(Failed, err, "what was restored can't be noted")
+	if err := errors.Join(copied, os.Remove(db)); err != nil {
+		return nil, err
 	}
-	return report, to.commit()
+	return holds, same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, o.BumpRevision)
 }
 
 // notedSuffix is that of a file beside a data directory which says what was restored there.
@@ -103,8 +136,8 @@ func (o Options) compatible(d *database) error {
 	return nil
 }
 
-// fromArtifact fetches a snapshot.
-func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *archive.Contents, error) {
+// fromArtifact fetches a snapshot, and says what it must hold.
+func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *hooks.Artifact, error) {
 	if err := checkRoom(append(o.needs(o.Size), needs{scratch, o.Size, "the snapshot"})...); err != nil {
 		return "", nil, err
 	}
@@ -117,18 +150,11 @@ func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *arc
 	if err == nil {
 		err = o.compatible(db)
 	}
-	if err != nil {
-		return "", nil, err
-	}
-	holds, err := archive.Examine(ctx, file)
-	if err != nil {
-		return "", nil, err
-	}
-	return file, holds, agrees(artifact, holds)
+	return file, artifact, err
 }
 
-// fromSurvivor brings a survivor's database and log together.
-func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *archive.Contents, error) {
+// fromSurvivor brings a survivor's database and log together. What that must hold nobody knows.
+func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *hooks.Artifact, error) {
 	s, err := survive(o.FromData, o.FromWAL)
 	if err == nil {
 		err = o.compatible(s.db)
@@ -145,11 +171,7 @@ func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *arc
 		return "", nil, err
 	}
 	db, err := s.together(ctx, o.Programs, scratch)
-	if err != nil {
-		return "", nil, err
-	}
-	holds, err := archive.Examine(ctx, db)
-	return db, holds, err
+	return db, &hooks.Artifact{}, err
 }
 
 // needs of the new data directory.
