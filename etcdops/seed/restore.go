@@ -91,16 +91,18 @@ func (o Options) make(ctx context.Context, db string, to place) (*archive.Conten
 	dataDir, walDir := to.staged()
 	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
 	copied := o.Programs.restore(ctx, db, dataDir, walDir, m, o.BumpRevision)
-	if copied != nil && ctx.Err() == nil {
+	ended := copied != nil && ctx.Err() == nil // by itself
+	if ended {
 		stop()
-		<-read
+	}
+	if err := <-read; err != nil && !ended {
+		return nil, err
+	}
+	if copied != nil {
 		return nil, copied
 	}
-	if err := <-read; err != nil {
-		return nil, err
-	}
-	if err := errors.Join(copied, os.Remove(db)); err != nil {
-		return nil, err
+	if err := os.Remove(db); err != nil {
+		return nil, failure(Failed, err, "what was copied can't be removed")
 	}
 	return holds, same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, o.BumpRevision)
 }
