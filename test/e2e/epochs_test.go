@@ -306,10 +306,10 @@ func TestTheStoreIsGoneForAWhile(t *testing.T) {
 	c.converges(1, 90*time.Second)
 	s.stop()
 	c.asksFor("patient", "store: "+s.yaml(c.ns))
-	eventually(t, 2*time.Minute, "the message says that the store does not answer", func() string {
+	eventually(t, 2*time.Minute, "the message says that the store can't be reached", func() string {
 		o, _ := c.snapshot("patient")
 		require.NotEqual(t, v1alpha1.SnapshotFailed, o.Status.Phase, o.Status.Message)
-		if !strings.Contains(o.Status.Message, "does not answer") {
+		if !strings.Contains(o.Status.Message, "can't be reached") {
 			return o.Status.Message
 		}
 		return ""
