@@ -74,9 +74,10 @@ func (s *Server) snapshotHook(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	deleted := o.Snapshot.DeletionTimestamp != nil
-	if hook := "/snapshots/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
-		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
+	// With --cascade=foreground the hook sync is sent while Kubernetes deletes the children, and then finalize.
+	const hook = "/snapshots/finalize"
+	if finalizing != (c.FullPath() == hook) || finalizing && o.Snapshot.DeletionTimestamp == nil {
+		s.refuse(c, bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone", c.FullPath(), finalizing, hook))
 		return
 	}
 	o.Now, o.Settings = began, s.options.Settings
