@@ -223,28 +223,37 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// write makes one object, all or nothing: a store keeps nothing under the name of a writer whose context ended before it was closed.
+// errUploadEnded is what whoever still fills an object is told.
+var errUploadEnded = errors.New("the upload has ended")
+
+// write makes one object, all or nothing: a store keeps nothing of an upload whose context ended before its last byte.
+//
+// The upload reads from a pipe, and is not written to: in gocloud.dev v0.47 a writer of azureblob panics in Close when its upload has
+// failed (the reader of its own pipe is nil by then).
 func (s *Store) write(ctx context.Context, key string, fill func(io.Writer) error) error {
-	doing := s.about("writing", key)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
+	reader, feed := io.Pipe()
+	filled := make(chan error, 1)
+	go func() {
+		err := fill(feed)
+		if err != nil {
+			stop() // before the upload sees an end that is none
+		}
+		_ = feed.CloseWithError(err) // always nil
+		filled <- err
+	}()
+	err := s.bucket.Upload(ctx, key, reader, &blob.WriterOptions{
 		BufferSize: partSize, MaxConcurrency: partsAtOnce,
 		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
 	})
-	if err != nil {
-		return s.storeFailure(err, doing)
+	_ = reader.CloseWithError(errUploadEnded) // always nil
+	switch wrong := <-filled; {
+	case wrong != nil && !errors.Is(wrong, errUploadEnded):
+		return wrong
+	default:
+		return s.storeFailure(err, s.about("writing", key))
 	}
-	if err := fill(w); err != nil {
-		stop()
-		_ = w.Close() // says that it was stopped
-		var source *readError
-		if errors.As(err, &source) {
-			return err
-		}
-		return s.storeFailure(err, doing)
-	}
-	return s.storeFailure(w.Close(), doing)
 }
 
 // settle makes sure that the store has the object, and has it for good.

@@ -40,8 +40,14 @@ func trust(file string) error {
 	if err != nil || pool.Equal(x509.NewCertPool()) {
 		pool = public()
 	}
-	if file != "" && !pool.AppendCertsFromPEM(more) {
-		return failure(Failed, nil, "the file %s holds no certificate in PEM: it must be the authority that signs the store's", file)
+	if file != "" {
+		if !pool.AppendCertsFromPEM(more) {
+			return failure(Failed, nil, "the file %s holds no certificate in PEM: it must be the authority that signs the store's", file)
+		}
+		// Amazon's SDK would trust nobody but those of a file that this names.
+		if err := os.Unsetenv("AWS_CA_BUNDLE"); err != nil {
+			return failure(Failed, err, "the store's authority can't be trusted")
+		}
 	}
 	// Fallback roots count only where there are no others, unless this says so (crypto/x509.SetFallbackRoots).
 	if err := os.Setenv("GODEBUG", join(os.Getenv("GODEBUG"), "x509usefallbackroots=1")); err != nil {

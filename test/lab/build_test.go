@@ -26,6 +26,7 @@ func TestVersionsArePinned(t *testing.T) {
 		"cni": "github.com/containernetworking/plugins", "coredns": "github.com/coredns/coredns",
 		"local-path-provisioner": "github.com/rancher/local-path-provisioner", "metacontroller": "metacontroller",
 		"cert-manager": "github.com/cert-manager/cert-manager", "expandable": "github.com/kubernetes-csi/external-resizer/v2",
+		"fake-gcs-server": "github.com/fsouza/fake-gcs-server",
 	}
 	l := &lab{source: sourceFolder()}
 	for _, c := range components() {

@@ -18,6 +18,7 @@ const (
 	certManagerVersion    = "1.21.2"
 	expandableVersion     = "2.2.0" // of external-resizer, with which our driver is built; 2.3 is for Kubernetes 1.37
 	s3Version             = "1.8.0" // of versitygw
+	fakeGCSVersion        = "1.56.1"
 	pauseVersion          = "3.10"  // the one containerd asks for; the binary is ours
 )
 
@@ -122,6 +123,11 @@ func components() []component {
 			// An S3 server whose buckets are folders.
 			name: "s3", version: s3Version, optional: true,
 			binaries: []binary{{"versitygw", "github.com/versity/versitygw/cmd/versitygw"}},
+		},
+		{
+			// Speaks Google's storage, over a folder or memory.
+			name: "fake-gcs-server", version: fakeGCSVersion, optional: true,
+			binaries: []binary{{"fake-gcs-server", "github.com/fsouza/fake-gcs-server"}},
 		},
 		{name: "pause", version: pauseVersion, binaries: []binary{{"pause", "."}}},
 	}

@@ -30,6 +30,16 @@ func Program(t testing.TB, version, name string) string {
 	return path
 }
 
+// Tool is another program that the lab has built. A missing one fails the test.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(lab(t), "bin", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%s is missing (%v): run `make store-servers`, or set %s", name, err, EnvLab)
+	}
+	return path
+}
+
 func lab(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv(EnvLab); dir != "" {

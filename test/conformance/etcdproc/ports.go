@@ -19,6 +19,9 @@ var (
 	portsTaken = map[int]bool{}
 )
 
+// Port is freePort for other servers than etcd.
+func Port(t testing.TB) int { t.Helper(); return freePort(t) }
+
 // freePort is a loopback port that nobody listens on and that this process has not given out before: a member that is
 // down keeps its ports.
 func freePort(t testing.TB) int {
