@@ -19,7 +19,7 @@ const (
 	expandableVersion     = "2.2.0" // of external-resizer, with which our driver is built; 2.3 is for Kubernetes 1.37
 	s3Version             = "1.8.0" // of versitygw
 	fakeGCSVersion        = "1.56.1"
-	pauseVersion          = "3.10"  // the one containerd asks for; the binary is ours
+	pauseVersion          = "3.10" // the one containerd asks for; the binary is ours
 )
 
 var etcdVersions = []string{"3.5.35", "3.6.16", "3.7.3"}
