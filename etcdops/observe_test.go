@@ -360,3 +360,38 @@ func TestDialGoesWhereTheTestSays(t *testing.T) {
 	m, _ := e.Observe(t.Context(), endpointsOf(all))
 	assert.NotNil(t, m)
 }
+
+// TestAForeignMemberIsKnownByItsAnswer: which member it is that answers at a URL, nobody knows before.
+func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
+	all := fakes(t, 3)
+	endpoints := endpointsOf(all)
+	for i := range endpoints {
+		endpoints[i].Name, endpoints[i].PeerURL, endpoints[i].Foreign = endpoints[i].ClientURL, "", true
+	}
+	etcd := &Etcd{}
+	membership, health := etcd.Observe(t.Context(), endpoints)
+	require.NotNil(t, membership)
+	for i, e := range endpoints {
+		assert.Equal(t, uint64(i+1), health[e.Name].MemberID)
+	}
+	step := hooks.Remove{ID: 3, Name: "demo-2"}
+	require.ErrorIs(t, etcd.Do(t.Context(), step, membership, endpoints), ErrNoExecutor, "it is not known who would be asked")
+	require.NoError(t, etcd.Do(t.Context(), step, membership, hooks.Located(endpoints, membership, health)))
+	assert.Contains(t, all[0].calls(), "MemberRemove 3")
+}
+
+// TestOnlyForeignMembersAreToldTheForeignUser, and none in plain text.
+func TestOnlyForeignMembersAreToldTheForeignUser(t *testing.T) {
+	etcd, is := (&Etcd{}).Beside(Foreign{User: "root", Password: "secret"}).(*Etcd)
+	require.True(t, is)
+	for who, c := range map[string]struct {
+		endpoint hooks.Endpoint
+		user     string
+	}{
+		"a foreign one by TLS":        {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1", Foreign: true}, "root"},
+		"a foreign one in plain text": {hooks.Endpoint{ClientURL: "http://10.0.0.1:2379", Foreign: true}, ""},
+		"one of ours":                 {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"}, ""},
+	} {
+		assert.Equal(t, c.user, etcd.config(c.endpoint, &handshake{}).Username, who)
+	}
+}

@@ -360,7 +360,8 @@ func (v *view) unfitBeside(m *member) string {
 func (v *view) foreignSilent() string {
 	for _, m := range v.voters {
 		if m.alias != "" && !m.serving() {
-			return fmt.Sprintf("; if %s will not come back, remove it with etcdctl member remove %s", m.alias, hex(m.ID))
+			return fmt.Sprintf("; where Quorate can't reach %s at %s, name another client URL of it in spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
+				m.alias, or(strings.Join(m.ClientURLs, ", "), "any URL"), hex(m.ID))
 		}
 	}
 	return ""

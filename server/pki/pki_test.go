@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,6 +112,31 @@ func TestALostAuthorityIsStillTrusted(t *testing.T) {
 	ca := s.read("ca")
 	require.Len(t, ca.Trust, 2)
 	assert.Equal(t, old.ID, ca.Trust[1].ID)
+}
+
+// TestAnotherAuthorityIsAdopted: what is trusted beside one's own is what a Secret says that need have nothing but ca.crt.
+func TestAnotherAuthorityIsAdopted(t *testing.T) {
+	s, others := made(t), made(t)
+	own := s.read("ca").Certificate.ID
+	s["former"] = map[string][]byte{"ca.crt": append(slices.Clone(others["ca"]["ca.crt"]), others["ca"]["ca.crt"]...)}
+	require.Len(t, s.read("former").Trust, 2)
+	s.do(t, "ca", hooks.Adopt{Keep: []string{own}, From: "former"})
+	ca := s.read("ca")
+	require.Len(t, ca.Trust, 2, "each once")
+	assert.Equal(t, own, ca.Trust[0].ID)
+	assert.Equal(t, others.read("ca").Certificate.ID, ca.Trust[1].ID)
+	assert.Empty(t, ca.Flaw)
+
+	config, err := Visitor(s["former"])
+	require.NoError(t, err)
+	assert.Empty(t, config.Certificates, "nothing to show")
+	_, err = Visitor(map[string][]byte{})
+	require.Error(t, err)
+
+	s.do(t, "ca", hooks.Adopt{Keep: []string{own}})
+	require.Len(t, s.read("ca").Trust, 1)
+	_, err = Make("ca", hooks.Adopt{Keep: []string{own}, From: "nowhere"}, s)
+	require.ErrorContains(t, err, "Secret nowhere")
 }
 
 func TestFlawsAreNamed(t *testing.T) {

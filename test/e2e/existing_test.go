@@ -39,17 +39,17 @@ type foreigners struct {
 	members int
 	// ca is nil for plain text.
 	ca *forger
-	// extra are flags that all members get.
-	extra []string
-	procs map[int]*exec.Cmd
+	// initial is whom new members are to join; empty for a cluster of their own. Those don't look up who connects.
+	initial string
+	procs   map[int]*exec.Cmd
 }
 
 const nodeAddress = "172.30.0.1"
 
 // newForeigners starts three of them; with an authority they speak TLS and ask everybody for a certificate.
-func newForeigners(t *testing.T, from int, encrypted bool, extra ...string) *foreigners {
+func newForeigners(t *testing.T, from int, encrypted bool) *foreigners {
 	t.Helper()
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: from, members: 3, extra: extra, procs: map[int]*exec.Cmd{}}
+	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: from, members: 3, procs: map[int]*exec.Cmd{}}
 	if encrypted {
 		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
 		f.ca = &ca
@@ -58,18 +58,7 @@ func newForeigners(t *testing.T, from int, encrypted bool, extra ...string) *for
 			require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
 		}
 	}
-	t.Cleanup(func() {
-		for n := range f.procs {
-			f.stop(n)
-		}
-		if t.Failed() {
-			for n := range f.members {
-				log, err := os.ReadFile(fmt.Sprintf("%s/old-%d.log", f.dir, n))
-				lines := strings.Split(string(log), "\n")
-				t.Logf("--- old-%d\n%s%v", n, strings.Join(lines[max(0, len(lines)-25):], "\n"), err)
-			}
-		}
-	})
+	t.Cleanup(f.end)
 	for n := range f.members {
 		f.start(n)
 	}
@@ -82,6 +71,19 @@ func newForeigners(t *testing.T, from int, encrypted bool, extra ...string) *for
 		return ""
 	})
 	return f
+}
+
+// end stops all members, and shows their last words if the test has failed.
+func (f *foreigners) end() {
+	for n := range f.members {
+		f.stop(n)
+		if !f.t.Failed() {
+			continue
+		}
+		log, err := os.ReadFile(fmt.Sprintf("%s/old-%d.log", f.dir, n))
+		lines := strings.Split(string(log), "\n")
+		f.t.Logf("--- old-%d\n%s%v", n, strings.Join(lines[max(0, len(lines)-25):], "\n"), err)
+	}
 }
 
 func (f *foreigners) scheme() string {
@@ -106,12 +108,17 @@ func (f *foreigners) start(n int) {
 	for i := range f.members {
 		initial = append(initial, fmt.Sprintf("old-%d=%s", i, f.peerURL(i)))
 	}
+	state := "new"
+	if f.initial != "" {
+		initial, state = []string{f.initial}, "existing"
+	}
+	skip := fmt.Sprintf("--peer-skip-client-san-verification=%t", f.initial != "")
 	node := filepath.Dir(os.Getenv("QUORATE_LAB_NETNS"))
 	args := []string{"--mount=" + node + "/mnt", "--net=" + node + "/net", fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
 		fmt.Sprintf("--name=old-%d", n), fmt.Sprintf("--data-dir=%s/old-%d", f.dir, n),
 		"--listen-client-urls=" + f.clientURL(n), "--advertise-client-urls=" + f.clientURL(n),
 		"--listen-peer-urls=" + f.peerURL(n), "--initial-advertise-peer-urls=" + f.peerURL(n),
-		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir,
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir, "--initial-cluster-state=" + state, skip,
 	}
 	if f.ca != nil {
 		args = append(args, "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key", "--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
@@ -120,7 +127,7 @@ func (f *foreigners) start(n int) {
 	log, err := os.OpenFile(fmt.Sprintf("%s/old-%d.log", f.dir, n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(f.t, err)
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command("nsenter", append(args, f.extra...)...)
+	cmd := exec.Command("nsenter", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(f.t, cmd.Start())
 	f.procs[n] = cmd
@@ -375,3 +382,132 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 }
 
 func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
+
+// TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to ours and are then deleted.
+func TestJoinAStatefulSet(t *testing.T) {
+	t.Parallel()
+	c := inNamespace(t)
+	manifest, err := os.ReadFile("testdata/statefulset.yaml")
+	require.NoError(t, err)
+	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
+	require.NoError(t, err)
+	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former", "--timeout=120s")
+	_, err = kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move")
+	require.NoError(t, err)
+
+	var endpoints []string // all of them: under the short names that they advertise, Quorate's namespace doesn't know them
+	for n := range 3 {
+		endpoints = append(endpoints, fmt.Sprintf("'http://former-%d.former.%s.svc:2379'", n, c.ns))
+	}
+	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: [" + strings.Join(endpoints, ", ") + "], retireForeign: true}}\n")
+	c.stage("Retired", 300*time.Second)
+	c.convergesBeside(3)
+	kube(t, "-n", c.ns, "delete", "statefulset/former", "service/former", "--timeout=60s")
+	out, err := c.etcdctl("demo-0", "get", "before")
+	require.NoError(t, err)
+	assert.Contains(t, out, "the move")
+	c.converges(3, 60*time.Second)
+}
+
+// convergesBeside waits until the cluster is at rest, whatever other pods there are.
+func (c *cluster) convergesBeside(n int) {
+	c.t.Helper()
+	eventually(c.t, 120*time.Second, "at rest", func() string {
+		if s := c.object().Status; s.Phase != "Converged" || int(s.ReadyReplicas) != n {
+			return s.Phase + " " + s.Ready
+		}
+		return ""
+	})
+}
+
+// TestMoveOut: the way out, by etcd's own tools, while Quorate is suspended: members elsewhere join with certificates of our authority, ours are
+// removed, and the application that writes all the time loses nothing.
+func TestMoveOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.converges(3, 120*time.Second)
+	ours := forgerWith(t, c.secretOf(name+"-ca"))
+	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours, procs: map[int]*exec.Cmd{}}
+	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), nodeAddress)
+	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert, "tls.key": key} {
+		require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
+	}
+	t.Cleanup(f.end)
+	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
+	app := labClient(t, f.shown("app"), map[string]string{service: c.service()}, append(f.urls(), "https://"+service)...)
+	w := c.writesWith(app, "key")
+
+	c.edit(`{"suspend":true}`)
+	eventually(t, 30*time.Second, "Quorate is suspended", func() string {
+		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended) {
+			return "not yet"
+		}
+		return ""
+	})
+	for n := range f.members {
+		f.moveIn(c, n)
+	}
+	for _, member := range []string{"demo-1", "demo-2", "demo-0"} {
+		f.moveOut(c, member)
+	}
+	assert.Equal(t, []string{"old-0", "old-1", "old-2"}, membersOf(t, f.client("root")))
+	kube(t, "-n", c.ns, "delete", "etcdcluster", name, "--timeout=60s")
+	w.losesNothing()
+}
+
+// moveIn adds a member outside as a learner, starts it and promotes it.
+func (f *foreigners) moveIn(c *cluster, n int) {
+	f.t.Helper()
+	var out string
+	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d is added", n), func() string {
+		var err error
+		if out, err = c.etcdctl("demo-0", "member", "add", fmt.Sprintf("old-%d", n), "--learner", "--peer-urls="+f.peerURL(n)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	for line := range strings.Lines(out) {
+		if told, is := strings.CutPrefix(strings.TrimSpace(line), "ETCD_INITIAL_CLUSTER="); is {
+			f.initial = strings.Trim(told, `"`)
+		}
+	}
+	require.NotEmpty(f.t, f.initial, out)
+	id := strings.Fields(strings.TrimPrefix(out, "Member"))[0]
+	f.start(n)
+	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d votes", n), func() string {
+		if _, err := c.etcdctl("demo-0", "member", "promote", id); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// moveOut removes one of our members by way of a foreign one, after it has handed its leadership over.
+func (f *foreigners) moveOut(c *cluster, member string) {
+	f.t.Helper()
+	root := f.clientOf("root", f.clientURL(0))
+	eventually(f.t, 60*time.Second, member+" is removed", func() string {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+		defer cancel()
+		list, err := root.MemberList(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		status, err := root.Status(ctx, f.clientURL(0))
+		if err != nil {
+			return err.Error()
+		}
+		for _, m := range list.Members {
+			if m.Name != member {
+				continue
+			}
+			if status.Leader == m.ID {
+				_, err = c.etcdctl(member, "move-leader", fmt.Sprintf("%x", status.Header.MemberId))
+			} else {
+				_, err = root.MemberRemove(ctx, m.ID)
+			}
+			return fmt.Sprintf("still there: %v", err)
+		}
+		return ""
+	})
+}

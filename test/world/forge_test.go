@@ -36,6 +36,7 @@ func TestForgedIsMade(t *testing.T) {
 		{"ca", hooks.Trim{At: day(31)}},
 		{"other", hooks.Bundle{Signer: "ca"}},
 		{"other", nil},
+		{"ca", hooks.Adopt{Keep: nil, From: "leaf"}},
 		{"ca", hooks.Authority{CommonName: "third", NotBefore: day(40), NotAfter: day(70), Inherit: "leaf"}},
 	} {
 		all, err := w.forge([]*hooks.DesiredSecret{{ObjectMeta: metav1.ObjectMeta{Name: step.name}, Make: step.recipe}}, forged)

@@ -1,0 +1,299 @@
+package hooks
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const firstForeign = 100 // IDs of foreign members begin there
+
+// besideThree is a cluster of n voters of ours, of three that are wanted, beside old-0 to old-2 in plain text; old-0 leads.
+func besideThree(n int) Observation {
+	o := fresh(3)
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	o.Children.Secrets = map[string]*Secret{}
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{"http://old-0:2379"}}}
+	record := joiningRecord(o.Cluster)
+	record.UID = "uid-record"
+	record.Annotations[AnnotationClusterID], record.Annotations[AnnotationNextMember] = "c1", MemberName("", n)[1:]
+	o.Children.ConfigMaps[record.Name] = record
+	o.Etcd = &Membership{ClusterID: 0xc1, Leader: firstForeign}
+	var noted []string
+	for i := range 3 {
+		name := MemberName("old", i)
+		m := Member{ID: uint64(firstForeign + i), Name: name, PeerURLs: []string{"http://" + name + ":2380"}, ClientURLs: []string{"http://" + name + ":2379"}}
+		o.Etcd.Members = append(o.Etcd.Members, m)
+		noted = append(noted, hex(m.ID)+" "+m.ClientURLs[0])
+		o.Health[m.ClientURLs[0]] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign, Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
+		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: name, ID: hex(m.ID), Foreign: true, Joined: metav1.NewTime(now.Add(-time.Hour))})
+	}
+	record.Annotations[AnnotationForeign], record.Annotations[AnnotationForeignSince] = strings.Join(noted, ","), now.Add(-time.Hour).Format(time.RFC3339)
+	for i := range n {
+		addMember(&o, i, false)
+		h := o.Health[MemberName("demo", i)]
+		h.Leader = firstForeign
+		o.Health[MemberName("demo", i)] = h
+	}
+	return o
+}
+
+func retiring(o Observation) Observation {
+	o.Cluster.Spec.Bootstrap.Existing.RetireForeign = true
+	return o
+}
+
+// change changes what a foreign member has answered.
+func change(o *Observation, name string, how func(h *Health)) {
+	h := o.Health["http://"+name+":2379"]
+	how(&h)
+	o.Health["http://"+name+":2379"] = h
+}
+
+func TestBesideForeignMembers(t *testing.T) {
+	unrecorded := func(o Observation) Observation {
+		for _, key := range []string{AnnotationClusterID, AnnotationForeign, AnnotationForeignSince} {
+			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, key)
+		}
+		return o
+	}
+	with := func(o Observation, do func(o *Observation)) func() Observation {
+		return func() Observation { do(&o); return o }
+	}
+	add := AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
+	for _, c := range []struct {
+		name  string
+		given func() Observation
+		rule  string
+		step  Step
+		words string
+	}{
+		{"nobody answers", with(unrecorded(besideThree(0)), func(o *Observation) {
+			o.Etcd, o.Health = nil, map[string]Health{"http://old-0:2379": {Err: "connection refused"}}
+		}), "Join", nil, "connection refused"},
+		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*Observation) {}), "Join", nil, "recording that etcd cluster c1 is joined"},
+		{"endpoints of two clusters", with(unrecorded(besideThree(0)), func(o *Observation) {
+			o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
+			o.Health["http://other:2379"] = Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
+		}), "Join", nil, "are those of two clusters"},
+		{"another minor version", with(unrecorded(besideThree(0)), func(o *Observation) {
+			change(o, "old-1", func(h *Health) { h.Version = "3.5.35" })
+		}), "Join", nil, "old-1 runs etcd 3.5.35"},
+		{"a release that loses members", with(unrecorded(besideThree(0)), func(o *Observation) {
+			change(o, "old-1", func(h *Health) { h.Version = "3.6.2" })
+		}), "Join", nil, "upgrade it to 3.5.26 or later, or 3.6.4 or later"},
+		{"peers by TLS", with(unrecorded(besideThree(0)), func(o *Observation) { o.Etcd.Members[2].PeerURLs[0] = "https://old-2:2380" }), "Join", nil, "by TLS"},
+		{"too large a database", with(besideThree(2), func(o *Observation) {
+			change(o, "old-2", func(h *Health) { h.DBSize = 700 << 20 })
+		}), "Grow", nil, "raise spec.storage.size"},
+		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }), "Foreign", nil, ""},
+
+		{"one is missing", func() Observation { return besideThree(2) }, "Grow", add, "growing from 2 to 3 voters"},
+		{"a foreign one is silent", with(besideThree(2), func(o *Observation) {
+			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
+		}), "Grow", nil, "waiting for old-1 to serve"},
+		{"a foreign one was not asked", with(besideThree(2), func(o *Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil, "waiting for old-1 to serve"},
+		{"all vote", func() Observation { return besideThree(3) }, "Beside", nil, "retireForeign"},
+		{"what is to be changed waits", with(besideThree(3), func(o *Observation) {
+			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
+			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
+		}), "Beside", nil, ""},
+		{"their alarm is not ours to clear", with(besideThree(3), func(o *Observation) {
+			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
+		}), "Beside", nil, ""},
+		{"nobody is condemned", with(besideThree(3), func(o *Observation) {
+			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign + 1, Kind: AlarmCorrupt}}
+		}), "Corrupt", nil, "a person decides"},
+		{"their downgrade is not ours to cancel", with(besideThree(3), func(o *Observation) {
+			change(o, "old-0", func(h *Health) { h.Downgrade = "3.5.0" })
+		}), "Beside", nil, ""},
+		{"a dead foreign one is not given up", with(besideThree(3), func(o *Observation) {
+			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
+			o.Cluster.Status.Members[1].Since = metav1.NewTime(now.Add(-time.Hour))
+			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+		}), "Beside", nil, "waiting for old-1 to serve again"},
+
+		{"a follower is retired first", func() Observation { return retiring(besideThree(3)) }, "RetireForeign", Remove{ID: firstForeign + 1, Name: "old-1"}, ""},
+		{"who does not serve is retired before that", with(retiring(besideThree(3)), func(o *Observation) {
+			change(o, "old-2", func(h *Health) { *h = Health{Err: "connection refused"} })
+		}), "RetireForeign", Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
+		{"not right after another one", with(retiring(besideThree(3)), func(o *Observation) {
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeignSince] = now.Add(-retirePause + time.Second).Format(time.RFC3339)
+		}), "RetireForeign", nil, "old-1 is next, after a pause"},
+		{"not while one of ours is silent", with(retiring(besideThree(3)), func(o *Observation) { silence(o, "demo-1") }), "RetireForeign", nil, "waiting for demo-1"},
+		{"not before all of ours vote", func() Observation { return retiring(besideThree(2)) }, "Grow", add, ""},
+		{"the leader hands over to one of ours", with(retiring(besideThree(3)), func(o *Observation) {
+			o.Etcd.Members = append(o.Etcd.Members[:1], o.Etcd.Members[3:]...)
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeignSince] = now.Add(-time.Hour).Format(time.RFC3339)
+		}), "RetireForeign", MoveLeader{To: 1, Name: "demo-0"}, ""},
+		{"all are ours", with(retiring(besideThree(3)), func(o *Observation) { o.Etcd.Members, o.Etcd.Leader = o.Etcd.Members[3:], 1 }), "Converged", nil, ""},
+
+		{"replicas 0 is no pause", with(besideThree(3), func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }), "Shrink", Remove{ID: 3, Name: "demo-2"}, ""},
+		{"nor while blind", with(besideThree(3), func(o *Observation) { o.Cluster.Spec.Replicas, o.Etcd = new(int32(0)), nil }), "Blind", nil, ""},
+		{"a deletion lets ours leave", with(besideThree(3), func(o *Observation) { o.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }), "Shrink", Remove{ID: 3, Name: "demo-2"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := c.given()
+			d := Decide(o)
+			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			assert.Equal(t, c.step, d.Step)
+			assert.Contains(t, d.Because.Message, c.words)
+			require.NoError(t, Verify(o, d))
+			for name := range o.Children.Pods {
+				j := judgement{d: d}
+				assert.NotNil(t, j.pod(name), "the pod %s", name)
+			}
+		})
+	}
+}
+
+// TestVerifyBesideForeignMembers: the oracle sees what the rules never do.
+func TestVerifyBesideForeignMembers(t *testing.T) {
+	for name, c := range map[string]struct {
+		given  func() Observation
+		spoils func(o *Observation, d *Decision)
+		broken string
+	}{
+		"a foreign one is removed that nobody wants gone": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
+			d.Step = Remove{ID: firstForeign + 1, Name: "old-1"}
+		}, "S6"},
+		"before ours vote": {func() Observation { return retiring(besideThree(2)) }, func(_ *Observation, d *Decision) {
+			d.Step = Remove{ID: firstForeign + 1, Name: "old-1"}
+		}, "S6"},
+		"the leader": {func() Observation { return retiring(besideThree(3)) }, func(_ *Observation, d *Decision) {
+			d.Step = Remove{ID: firstForeign, Name: "old-0"}
+		}, "S6"},
+		"one of ours that is wanted": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
+			d.Step = Remove{ID: 2, Name: "demo-1"}
+		}, "S6"},
+		"a database of theirs is defragmented": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
+			d.Step = Defragment{ID: firstForeign, Name: "old-0"}
+		}, "S6"},
+		"somebody joins another minor version": {func() Observation {
+			o := besideThree(2)
+			change(&o, "old-1", func(h *Health) { h.Version = "3.5.35" })
+			return o
+		}, func(_ *Observation, d *Decision) {
+			d.Step = AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}
+		}, "S18"},
+		"a pause takes our pods": {func() Observation {
+			o := besideThree(3)
+			o.Cluster.Spec.Replicas = new(int32(0))
+			return o
+		}, func(_ *Observation, d *Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
+		"the record forgets them": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
+			delete(d.Children.ConfigMaps[0].Annotations, AnnotationForeign)
+		}, "S8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.given()
+			d := Decide(o)
+			c.spoils(&o, &d)
+			require.ErrorContains(t, Verify(o, d), c.broken+":")
+		})
+	}
+}
+
+// TestForeignEndpoints: they are asked at the URLs of the spec, and at those that they advertise, as long as there are any.
+func TestForeignEndpoints(t *testing.T) {
+	urls := func(o Observation) []string {
+		var all []string
+		for _, e := range Endpoints(o) {
+			if e.Foreign {
+				all = append(all, e.ClientURL)
+			}
+		}
+		return all
+	}
+	o := besideThree(3)
+	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
+	record := o.Children.ConfigMaps["demo-epoch-1"]
+	record.Annotations[AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 http://0.0.0.0:2379,66 http://127.0.0.2:2379"
+	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "nobody is asked at an address that is one's own")
+	delete(record.Annotations, AnnotationForeign)
+	assert.Empty(t, urls(o), "they are gone")
+
+	secure := besideThree(3)
+	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former", ServerName: "etcd.example"}}
+	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeign] = "64 http://old-0:2379,65 https://old-1:2379"
+	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure), "no password goes out in plain text")
+	for _, e := range foreignEndpoints(secure) {
+		assert.Equal(t, "etcd.example", e.ServerName)
+	}
+
+	located := Located(Endpoints(o), o.Etcd, o.Health)
+	for _, e := range located {
+		assert.NotEmpty(t, e.PeerURL, e.Name)
+	}
+}
+
+// TestAMemberOfTheirsMayBeCalledLikeOneOfOurs: another name is found for it, also in what a new member is told.
+func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
+	o := besideThree(2)
+	o.Etcd.Members[1].Name = "demo-1"
+	v := newView(o)
+	assert.Equal(t, "65", v.byID(firstForeign+1).called())
+	names := map[string]bool{}
+	for pair := range strings.SplitSeq(v.joinCluster(v.find("demo-0")), ",") {
+		name, _, _ := strings.Cut(pair, "=")
+		assert.False(t, names[name], "%s is there twice", name)
+		names[name] = true
+	}
+}
+
+// TestOursTrustTheForeignAuthority: in the mode Auto it is put beside our own before a pod is made, and taken out when the spec no longer names it.
+func TestOursTrustTheForeignAuthority(t *testing.T) {
+	o := fresh(3)
+	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
+	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
+	withCertificates(&o)
+	o.Children.ConfigMaps["demo-epoch-1"] = joiningRecord(o.Cluster)
+
+	d := Decide(o)
+	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Contains(t, d.Because.Message, "Secret former: it does not exist")
+	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs", NotAfter: now.AddDate(1, 0, 0), Authority: true}
+	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{KeyTrust}, Trust: []Certificate{theirs}}}
+	d = Decide(o)
+	assert.Equal(t, "Certify", d.Because.Rule, "nobody trusts it yet")
+	own := o.Children.Secrets["demo-ca"].Certificate.ID
+	assert.Equal(t, Adopt{Keep: []string{own}, From: "former"}, recipeOf(d, "demo-ca"))
+
+	ca := o.Children.Secrets["demo-ca"]
+	ca.Trust = append(ca.Trust, theirs)
+	d = Decide(o)
+	assert.Nil(t, recipeOf(d, "demo-ca"))
+	assert.Equal(t, Bundle{Signer: "demo-ca"}, recipeOf(d, "demo-peer-tls"))
+
+	o.Cluster.Spec.Bootstrap = nil
+	assert.Equal(t, Adopt{Keep: []string{own}}, recipeOf(Decide(o), "demo-ca"))
+}
+
+func recipeOf(d Decision, secret string) Recipe {
+	for _, s := range d.Children.Secrets {
+		if s.Name == secret {
+			return s.Make
+		}
+	}
+	return nil
+}
+
+// TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted when they are gone.
+func TestThePeersDoor(t *testing.T) {
+	o := serve(3)
+	assert.False(t, speaks(o.Children.Pods["demo-1"]).anyPeer)
+	for _, pod := range o.Children.Pods {
+		openWide(pod)
+		assert.True(t, speaks(pod).anyPeer)
+	}
+	d := Decide(o)
+	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Contains(t, d.Because.Message, "demo-1")
+	require.NoError(t, Verify(o, d))
+}
