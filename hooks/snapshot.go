@@ -3,6 +3,7 @@ package hooks
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -438,19 +439,33 @@ func snapshotNothing(v *snapshotView) *snapshotVerdict {
 	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
 }
 
+// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes, goes too, and another one
+// follows.
 func snapshotStopping(v *snapshotView) *snapshotVerdict {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("the Job that takes the snapshot is stopped first", v.discarding, patience)
+			return v.deleting("the Job that takes the snapshot is stopped first", nil, patience)
+		}
+		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
+			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil, patience)
 		}
 	}
-	for _, pod := range v.Pods {
-		if purpose(&pod.Spec) != ContainerSnapshot || !v.oursByName(pod) || v.gone(pod) {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
+		if pod := v.Pods[name]; purpose(&pod.Spec) == ContainerSnapshot && v.oursByName(pod) && !v.gone(pod) {
+			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil, patience)
 		}
-		return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", pod.Name), v.discarding, patience)
 	}
 	return nil
+}
+
+// endedAt is when a Job that is over ended.
+func endedAt(job *batchv1.Job) time.Time {
+	for _, how := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
+		if c := ended(job, how); c != nil {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // gone reports whether a pod does nothing more.

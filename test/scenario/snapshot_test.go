@@ -267,12 +267,7 @@ func (s *snapshotStory) run(job *batchv1.Job) {
 
 // podDoes is what happens in the one pod that has not ended.
 func (s *snapshotStory) podDoes(a args) string {
-	var pod *corev1.Pod
-	for _, p := range s.pods {
-		if p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning {
-			pod = p
-		}
-	}
+	pod := s.active()
 	if pod == nil {
 		return "there is no pod\n"
 	}
@@ -390,19 +385,14 @@ func (s *snapshotStory) sync() string {
 
 // oracle says what must never be, without asking the rules.
 func (s *snapshotStory) oracle(d hooks.SnapshotDecision) {
-	taking, discarding := 0, 0
+	taking := 0
 	for _, pod := range s.pods {
-		if pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning {
-			switch pod.Spec.Containers[0].Name {
-			case hooks.ContainerSnapshot:
-				taking++
-			case hooks.ContainerDiscard:
-				discarding++
-			}
+		if pod.Spec.Containers[0].Name == hooks.ContainerSnapshot && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+			taking++
 		}
 	}
-	if taking > 1 || taking > 0 && discarding > 0 {
-		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot, and %d delete it", taking, discarding))
+	if taking > 1 {
+		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot", taking))
 	}
 	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[hooks.AnnotationAbandon] == "" {
 		s.broken = append(s.broken, "it goes while a pod takes it")

@@ -1,0 +1,143 @@
+package scenario
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// what may happen to a snapshot, between calls. The cache of pods lags only while nobody deletes the snapshot: a pod that nobody sees any more
+// may store after the deletion, until the garbage collector has ended it.
+var snapshotMishaps = []string{
+	"sync", "sync", "sync", "sync", "pass", "pass", "pass", "pass", "tick 1s", "tick 30s", "tick 10m", "tick 2h",
+	"pod runs", "pod stores", "pod fails=why", "pod killed=OOMKilled", "pod discards", "pod stuck=ImagePullBackOff",
+	"cluster unavailable=blind", "cluster", "cluster gone", "cache freeze=jobs", "cache freeze=snapshot", "cache freeze=pods", "cache thaw", "cache thaw",
+	"status wipe", "delete snapshot", "lose job", "lose pod",
+}
+
+// TestSnapshotsWander: whatever happens in whatever order, no second snapshot is taken, and once things go well again the snapshot ends; one
+// that is deleted leaves nothing behind, unless it says so.
+func TestSnapshotsWander(t *testing.T) {
+	walks := 3000
+	if testing.Short() {
+		walks = 300
+	}
+	for seed := range walks {
+		r := rand.New(rand.NewPCG(uint64(seed), 6))
+		s, told := newSnapshotStory(), []string{}
+		last := "" // what Quorate said last
+		tell := func(line string) {
+			if said := s.happens(r, line); line == "sync" {
+				last = said
+				line += "  # " + strings.Join(strings.Split(strings.TrimSpace(said), "\n"), " | ")
+			}
+			told = append(told, line)
+		}
+		tell("snapshot policy=Delete")
+		frozenPods := false
+		for range 10 + r.IntN(40) {
+			line := snapshotMishaps[r.IntN(len(snapshotMishaps))]
+			switch {
+			case line == "cache freeze=pods" && s.snapshot.DeletionTimestamp != nil, line == "delete snapshot" && frozenPods:
+				continue
+			case strings.HasPrefix(line, "cache"):
+				frozenPods = line == "cache freeze=pods" || frozenPods && line != "cache thaw"
+			}
+			if tell(line); s.snapshot == nil {
+				break
+			}
+		}
+		s.goesWell(tell)
+		if why := s.wrong(last); why != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, why, strings.Join(told, "\n"))
+		}
+	}
+}
+
+// happens carries out one line of a walk.
+func (s *snapshotStory) happens(r *rand.Rand, line string) string {
+	word, rest, _ := strings.Cut(line, " ")
+	a := args{}
+	if key, value, _ := strings.Cut(rest, "="); key != "" {
+		a[key] = value
+	}
+	switch line {
+	case "lose job":
+		if names := sortedKeys(s.jobs); len(names) > 0 {
+			delete(s.jobs, names[r.IntN(len(names))])
+		}
+		return ""
+	case "lose pod":
+		if names := sortedKeys(s.pods); len(names) > 0 {
+			delete(s.pods, names[r.IntN(len(names))])
+		}
+		return ""
+	case "pod stores", "pod discards": // each pod does what it is for
+		if pod := s.active(); pod == nil || (pod.Spec.Containers[0].Name == "discard") != (line == "pod discards") {
+			return ""
+		}
+	}
+	return snapshotVerbs[word](s, a)
+}
+
+func sortedKeys[V any](all map[string]V) []string {
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// goesWell lets everything go well from now on.
+func (s *snapshotStory) goesWell(tell func(string)) {
+	tell("cache thaw")
+	tell("cluster")
+	for range 60 {
+		if s.snapshot == nil {
+			break
+		}
+		tell("sync")
+		tell("pass")
+		tell("pod stores")
+		tell("pod discards")
+		tell("pass")
+		tell("tick 40s")
+	}
+	tell("pass") // the garbage collector ends
+}
+
+// wrong says what is not as it should be in the end; empty for nothing. Last is what Quorate said last.
+func (s *snapshotStory) wrong(last string) string {
+	deleted := s.snapshot == nil
+	switch {
+	case slices.ContainsFunc(s.broken, func(b string) bool {
+		return strings.HasPrefix(b, "a second") || strings.HasPrefix(b, "it has succeeded")
+	}):
+		return strings.Join(s.broken, "; ")
+	case deleted && len(s.store) > 0 && !strings.HasPrefix(last, "LetGo"):
+		return "it is gone, and something is stored"
+	case deleted:
+		return ""
+	case s.snapshot.DeletionTimestamp != nil:
+		return "it never goes: " + s.snapshot.Status.Message
+	case s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded && s.snapshot.Status.Phase != v1alpha1.SnapshotFailed:
+		return "it never ends: " + s.snapshot.Status.Message
+	}
+	return ""
+}
+
+// active is the first pod that has not ended; nil for none.
+func (s *snapshotStory) active() *corev1.Pod {
+	for _, name := range sortedKeys(s.pods) {
+		if p := s.pods[name]; p.Status.Phase == corev1.PodPending || p.Status.Phase == corev1.PodRunning {
+			return p
+		}
+	}
+	return nil
+}
