@@ -16,6 +16,7 @@ import (
 type restoring struct {
 	seed.Options
 	source archive.Source
+	member archive.Cluster // to fetch from
 	marker string
 }
 
@@ -58,7 +59,19 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
 	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
+	var from, ca, cert, certKey string
+	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
+	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
+	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return nil, err
+	}
+	if from != "" {
+		r.member.Endpoints = []string{from}
+	}
+	var err error
+	if r.member.TLS, err = clusterTLS(ca, cert, certKey); err != nil {
 		return nil, err
 	}
 	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
@@ -70,8 +83,14 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 			return nil, fmt.Errorf("%s is required", needed[0])
 		}
 	}
-	if (r.source.URL == "") == (r.FromData == "") {
-		return nil, errors.New("either --url or --from-data is required, and only one of them: where the data comes from")
+	sources := 0
+	for _, named := range []bool{r.source.URL != "", r.FromData != "", from != ""} {
+		if named {
+			sources++
+		}
+	}
+	if sources != 1 {
+		return nil, errors.New("one of --url, --from-data and --from-member is required, and only one: where the data comes from")
 	}
 	if r.BumpRevision < 0 {
 		return nil, errors.New("--bump-revision must not be negative: revisions only rise")
@@ -92,6 +111,9 @@ func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 	}
 	if data || started {
 		return seed.Restored(r.DataDir), nil
+	}
+	if len(r.member.Endpoints) > 0 {
+		r.Fetch = r.member.Copy
 	}
 	if r.source.URL != "" {
 		if r.Size, err = archive.SizeOf(ctx, r.source); err != nil {

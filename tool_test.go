@@ -89,6 +89,6 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		assert.Equal(t, exitFailed, runRestore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
-	assert.Contains(t, said.String(), "either --url or --from-data is required")
+	assert.Contains(t, said.String(), "one of --url, --from-data and --from-member is required")
 	assert.Contains(t, said.String(), "must not be negative")
 }

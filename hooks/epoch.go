@@ -49,6 +49,8 @@ type origin struct {
 	snapshot *resolved
 	// survivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
 	survivorsOf int
+	// member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for none.
+	member string
 }
 
 // succession is how far an epoch has come in taking over from the one before.

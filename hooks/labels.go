@@ -149,6 +149,8 @@ const (
 	EpochKeySnapshot = "snapshot"
 	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
 	EpochKeySurvivorsOf = "survivors-of"
+	// EpochKeyMember is the member, of the epoch before, that runs on and whose data the initial members fetch.
+	EpochKeyMember = "member"
 	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
 	EpochKeyPeers = "peers"
 )

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,6 +91,9 @@ func (v *view) wordsFor(from origin) string {
 	case SourceSnapshot:
 		return "the snapshot " + from.snapshot.URL
 	case SourceSurvivor:
+		if from.member != "" {
+			return "what " + from.member + " has"
+		}
 		return fmt.Sprintf("the data of epoch %d", from.survivorsOf)
 	}
 	return "no data"
@@ -192,7 +196,7 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
 	switch policy {
 	case v1alpha1.RecoverFromSurvivor:
 		if !v.onClaims() {
-			return origin{}, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
+			return v.fromMember()
 		}
 		if len(v.survivors(v.epoch.n)) == 0 {
 			return origin{}, "no member's volume has survived; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.byHand(v1alpha1.RecoverFromSnapshot)
@@ -210,6 +214,37 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
 	case v1alpha1.RecoverManual:
 	}
 	return origin{}, "spec.recovery.quorumLoss is " + string(policy)
+}
+
+// fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
+func (v *view) fromMember() (origin, string) {
+	switch known := v.knownVoters(); {
+	case !v.memory():
+		return origin{}, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
+	case v.running() == "":
+		return origin{}, "no member that runs answers"
+	case len(filter(v.names, v.hasData)) >= quorum(len(known)):
+		return origin{}, "so many members run that they may have a quorum, although none answers"
+	}
+	name, _, _ := strings.Cut(v.running(), ":")
+	return origin{source: SourceSurvivor, survivorsOf: v.epoch.n, member: name, restore: v.epoch.restore}, ""
+}
+
+// running are the members that answer although there is no quorum, the one that is ahead first, with the evidence; empty for none.
+func (v *view) running() string {
+	able := filter(v.names, func(name string) bool {
+		h, asked := v.Health[name]
+		return asked && h.Err == "" && v.hasData(name)
+	})
+	slices.SortStableFunc(able, func(a, b string) int {
+		x, y := v.Health[a], v.Health[b]
+		return cmp.Or(cmp.Compare(y.RaftTerm, x.RaftTerm), cmp.Compare(y.RaftIndex, x.RaftIndex))
+	})
+	var evidence []string
+	for _, name := range able {
+		evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, v.Health[name].RaftTerm, v.Health[name].RaftIndex))
+	}
+	return strings.Join(evidence, "; ")
 }
 
 // identity is the Secret by which encrypted snapshots of this cluster are read.

@@ -32,7 +32,11 @@ func (v *view) fill(pod *corev1.Pod) {
 			v.fromSnapshot(pod, e.snapshot)
 		}
 	case SourceSurvivor:
-		v.fromSurvivor(pod)
+		if e.member != "" {
+			v.fromRunning(pod, e.member)
+		} else {
+			v.fromSurvivor(pod)
+		}
 	default:
 		return
 	}
@@ -121,6 +125,28 @@ func (v *view) fromSurvivor(pod *corev1.Pod) {
 		seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
 	}
 	v.seedBy(pod, seed, volumes)
+}
+
+// fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing comes after that.
+func (v *view) fromRunning(pod *corev1.Pod, member string) {
+	args := []string{"--from-member=" + ClientURL(v.Cluster, member)}
+	var volumes []corev1.Volume
+	var mounts []corev1.VolumeMount
+	if secret := OperatorSecret(v.Cluster); secret != "" {
+		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--cert-key="+operatorDir+"/"+KeyPrivate)
+		volumes, mounts = []corev1.Volume{operatorVolume(secret)}, []corev1.VolumeMount{{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}}
+	}
+	seed := v.seedContainer(pod, args)
+	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
+	v.seedBy(pod, seed, volumes)
+}
+
+// operatorVolume holds the certificate that Quorate shows to members.
+func operatorVolume(secret string) corev1.Volume {
+	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: secret, DefaultMode: new(int32(0o440)),
+		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
+	}}}
 }
 
 func claimVolume(name, claim string) corev1.Volume {

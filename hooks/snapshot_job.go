@@ -100,10 +100,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
 	if secret := OperatorSecret(c); secret != "" {
 		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true})
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: secret, DefaultMode: new(int32(0o440)),
-			Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
-		}}})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, operatorVolume(secret))
 	}
 	retries := int32(3)
 	if r := s.Spec.Job.Retries; r != nil {

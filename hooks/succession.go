@@ -81,7 +81,7 @@ type resolved struct {
 }
 
 func readOrigin(cm *corev1.ConfigMap) origin {
-	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf])}
+	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
 	if raw := cm.Data[EpochKeySnapshot]; raw != "" {
 		from.snapshot = &resolved{}
 		if err := json.Unmarshal([]byte(raw), from.snapshot); err != nil {
@@ -106,6 +106,9 @@ func originate(record *corev1.ConfigMap, from origin) {
 	if from.survivorsOf > 0 {
 		record.Data[EpochKeySurvivorsOf] = strconv.Itoa(from.survivorsOf)
 	}
+	if from.member != "" {
+		record.Data[EpochKeyMember] = from.member
+	}
 	if from.snapshot != nil {
 		raw, err := json.Marshal(from.snapshot)
 		if err == nil { // plain data always encodes
@@ -117,15 +120,18 @@ func originate(record *corev1.ConfigMap, from origin) {
 // succeed asks for the record of the next epoch.
 func (v *view) succeed(from origin, message string) *verdict {
 	size := v.replicas
-	if from.source == SourceSurvivor {
-		size = 1
+	if from.source == SourceSurvivor && from.member == "" {
+		size = 1 // a volume can be copied by one pod
 	}
 	record := newRecord(v.Cluster, v.nextEpoch(), v.next(), size)
 	originate(record, from)
 	record.Data[EpochKeyAfter] = strconv.Itoa(v.epoch.n)
 	record.Data[EpochKeyFirst] = strconv.Itoa(v.next())
 	record.Data[EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
-	if from.survivorsOf == v.epoch.n || v.ending() {
+	if from.member != "" {
+		record.Annotations[AnnotationSurvivor] = v.running()
+	}
+	if from.survivorsOf == v.epoch.n && from.member == "" || v.ending() {
 		record.Annotations[AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
 	return &verdict{message: message, heir: record, resync: soon}

@@ -317,3 +317,22 @@ func TestTheStoreIsGoneForAWhile(t *testing.T) {
 	require.NoError(t, s.start())
 	c.ends("patient", v1alpha1.SnapshotSucceeded, 4*time.Minute)
 }
+
+// TestALostMemoryQuorumComesBackFromASurvivor: no volume can be copied, so the new members fetch what the last one has.
+func TestALostMemoryQuorumComesBackFromASurvivor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n  recovery: {quorumLoss: FromSurvivor, after: 30s}")
+	c.converges(3, 60*time.Second)
+	w := c.writes()
+	w.wrote(300)
+	_, others := c.follower()
+	kube(t, append([]string{"-n", c.ns, "delete", "pod", "--force", "--grace-period=0"}, others...)...)
+	w.ends()
+	took := c.converges(3, 180*time.Second)
+	o := c.object()
+	require.Equal(t, int64(2), o.Status.Epoch)
+	require.NotEmpty(t, o.Status.Origin.Evidence)
+	early, late := missing(w.acked, c.present("key"))
+	assert.Empty(t, early)
+	t.Logf("a Memory cluster came back from its last member after %.1f s, with 30 s of waiting; %d of %d acknowledged writes, of the last second, are gone", took.Seconds(), len(late), len(w.acked))
+}

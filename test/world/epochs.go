@@ -103,6 +103,12 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 			return report(reason, cmp.Or(words, "it can't be restored"))
 		}
 		index = artifact.Index
+	} else if from := flag(seed, "from-member"); from != "" {
+		d := w.runningAt(from)
+		if d.Member == 0 {
+			return report("Unreachable", "nobody answers at "+from)
+		}
+		index = d.Index
 	} else {
 		d := w.survivor(pod)
 		if d.Member == 0 {
@@ -143,6 +149,17 @@ func (w *World) survivor(pod *corev1.Pod) Dir {
 			if claim := w.Claim(v.PersistentVolumeClaim.ClaimName); claim != nil {
 				return w.Dirs[volumeOf(claim.UID)]
 			}
+		}
+	}
+	return Dir{}
+}
+
+// runningAt is the directory of the member that runs behind this client URL.
+func (w *World) runningAt(url string) Dir {
+	name, _, _ := strings.Cut(strings.SplitN(url, "//", 2)[1], ".")
+	for _, p := range w.Procs {
+		if p.Pod == name {
+			return w.Dirs[p.Dir]
 		}
 	}
 	return Dir{}
