@@ -129,6 +129,10 @@ chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR
 bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
 	@$(IN_LAB) test/bench/bench.sh
 
+.PHONY: bench-snapshots
+bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
+	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate | grep '^|'; done
+
 # Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
 e2e chaos: export NODES ?= 3
 e2e: export CERT_MANAGER ?= 1

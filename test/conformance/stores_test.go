@@ -253,6 +253,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 		assert.Equal(t, report.Hash, record.Hash)
 	})
 	chapter(t, "stopped on the way", func(t *testing.T) {
+		discard(t, o)
 		for _, at := range []int64{0, 1 << 20, 9 << 20, 20 << 20} {
 			ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 			way.after(at, stop)
