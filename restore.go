@@ -51,19 +51,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
 	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
-	flags.StringVar(&r.source.URL, "url", "", "`URL` of the artifact to restore")
-	flags.StringVar(&r.source.StoreURL, "store-url", "", "`URL` of its folder, with the query that says how it is reached")
-	flags.StringVar(&r.source.StoreDir, "store-dir", "", "`directory` in which the claim of a URL file:///folder is mounted")
-	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")
-	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
-	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
-	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
-	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
-	var from, ca, cert, certKey string
-	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
-	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
-	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
-	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
+	r.sourceFlags(flags)
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
 		return nil, err
 	}
@@ -96,6 +84,23 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		return nil, errors.New("--bump-revision must not be negative: revisions only rise")
 	}
 	return r, nil
+}
+
+// sourceFlags are the flags that say where the data comes from.
+func (r *restoring) sourceFlags(flags *flag.FlagSet) {
+	flags.StringVar(&r.source.URL, "url", "", "`URL` of the artifact to restore")
+	flags.StringVar(&r.source.StoreURL, "store-url", "", "`URL` of its folder, with the query that says how it is reached")
+	flags.StringVar(&r.source.StoreDir, "store-dir", "", "`directory` in which the claim of a URL file:///folder is mounted")
+	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")
+	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
+	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
+	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
+	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
+	var from, ca, cert, certKey string
+	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
+	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
+	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
 }
 
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
