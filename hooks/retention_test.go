@@ -75,6 +75,18 @@ func TestRetained(t *testing.T) {
 			s.Name = "by-hand"
 			o.Snapshots[s.Name] = s
 		}, "by-hand 22-02"},
+		{"what has a time for a name, and nothing before it", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+			s := o.add("20 10:00", v1alpha1.SnapshotSucceeded)
+			delete(o.Snapshots, s.Name)
+			s.Name = "20261120-1000"
+			o.Snapshots[s.Name] = s
+		}, "20261120-1000 22-02"},
+		{"one of midnight is of its day, though the clock of the API server is behind", v1alpha1.Retention{Daily: new(int32(3))}, func(o *ScheduleObservation) {
+			o.add("22 00:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 23:59:58"))
+			for _, run := range []string{"20261122-0100", "20261122-0200"} {
+				delete(o.Snapshots, "orders-"+run)
+			}
+		}, "20-23 21-10 22-00"},
 		{"what the status names, until it names another", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
 			o.Schedule.Status.LastVerified = &v1alpha1.SnapshotReference{Name: "orders-20261121-0000"}
 		}, "21-00 22-02"},

@@ -295,7 +295,7 @@ func newAgenda(o ScheduleObservation) *agenda {
 		a.current = stillCurrent(a.all, a.success)
 	}
 	a.read()
-	if a.table != nil && !o.Schedule.Spec.Suspend {
+	if a.table != nil {
 		a.due = a.table.latest(later(a.last, o.Schedule.CreationTimestamp.Time), o.Now)
 	}
 	return a
@@ -442,7 +442,7 @@ func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus
 		s.LastFailure.Message = f.Status.Message
 	}
 	for _, kept := range d.Snapshots {
-		if kept.UID != "" && kept.DeletionTimestamp == nil && kept.Status.Phase == v1alpha1.SnapshotSucceeded {
+		if kept.DeletionTimestamp == nil && kept.Status.Phase == v1alpha1.SnapshotSucceeded {
 			s.Kept++
 		}
 	}
@@ -513,7 +513,7 @@ func FinalizeSchedule(o ScheduleObservation) (remaining []*v1alpha1.EtcdSnapshot
 	if o.Schedule.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
 		return remaining, true, 0
 	}
-	if since := o.Now.Sub(o.Schedule.DeletionTimestamp.Time); !owned && since < shown && since > -time.Minute {
+	if since := o.Now.Sub(o.Schedule.DeletionTimestamp.Time); since < shown && since > -time.Minute {
 		return remaining, false, shown - since
 	}
 	return remaining, !owned, 0

@@ -59,8 +59,9 @@ func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time)
 }
 
 func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int64, when time.Time) {
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase, Started: metav1.NewTime(when)}
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase}
 	if phase == v1alpha1.SnapshotSucceeded {
+		s.Status.Started = metav1.NewTime(when)
 		s.Status.Revision, s.Status.VerifiedAt, s.Status.ClusterID = revision, metav1.NewTime(when.Add(time.Second)), "c1"
 	}
 }
@@ -264,7 +265,7 @@ func TestScheduleStatus(t *testing.T) {
 	skipped.Spec.UnlessRevision = 9
 
 	s := decided(t, o).Status
-	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 || !s.LastSuccess.Time.Time.Equal(clock("22 03:00:10")) {
+	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 || !s.LastSuccess.Time.Time.Equal(clock("22 03:00:01")) {
 		t.Errorf("the last success is %+v: it was so still when the next run looked", s.LastSuccess)
 	}
 	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
@@ -277,9 +278,26 @@ func TestScheduleStatus(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 
-	skipped.Status.ClusterID = "another" // and of the same revision by accident
-	if s := decided(t, o).Status; !s.LastSuccess.Time.Time.Equal(clock("22 02:00:10")) {
-		t.Errorf("the last success is %+v", s.LastSuccess)
+	o.add("22 02:30", v1alpha1.SnapshotFailed)
+	if s := decided(t, o).Status; s.LastFailure != nil {
+		t.Errorf("a failure is told that was before a run that found nothing to do: %+v", s.LastFailure)
+	}
+	delete(o.Snapshots, "orders-20261122-0230")
+	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
+		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
+		"of another EtcdCluster":                                func(s *v1alpha1.EtcdSnapshot) { s.Spec.Cluster = "another" },
+		"of another revision":                                   func(s *v1alpha1.EtcdSnapshot) { s.Spec.UnlessRevision = 8 },
+		"from before":                                           func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
+		"not skipped":                                           func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
+	} {
+		other := skipped.DeepCopy()
+		edit(other)
+		delete(o.Snapshots, skipped.Name)
+		o.Snapshots[other.Name] = other
+		if s := decided(t, o).Status; !s.LastSuccess.Time.Time.Equal(clock("22 02:00:10")) {
+			t.Errorf("by one that is %s, the last success is %+v", what, s.LastSuccess)
+		}
+		delete(o.Snapshots, other.Name)
 	}
 
 	failed := o.add("22 03:00", v1alpha1.SnapshotFailed)
@@ -297,6 +315,19 @@ func TestScheduleStatus(t *testing.T) {
 	if s := decided(t, o).Status; s.LastFailure != nil {
 		t.Errorf("a failure before the last success is %+v", s.LastFailure)
 	}
+	if kept := decided(t, o).Status.Kept; kept != 2 {
+		t.Errorf("%d are kept", kept)
+	}
+	o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}
+	o.Snapshots["orders-20261122-0200"].DeletionTimestamp = &metav1.Time{Time: o.Now}
+	if s := decided(t, o).Status; s.Kept != 2 {
+		t.Errorf("with two that are being deleted %d are kept", s.Kept)
+	}
+	o.Zone = nil
+	if c := decided(t, o).Status.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Unreadable" {
+		t.Errorf("%+v", c)
+	}
+	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status
 	if c := s.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Suspended" || !s.Next.IsZero() {
