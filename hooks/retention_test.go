@@ -27,6 +27,7 @@ func TestRetained(t *testing.T) {
 	}{
 		{"no rule keeps all", v1alpha1.Retention{}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
 		{"a rule for failures is none", v1alpha1.Retention{Failed: new(int32(1))}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
+		{"not even the last, as no API server lets through", v1alpha1.Retention{Last: new(int32(0))}, nil, "22-02"},
 		{"last", v1alpha1.Retention{Last: new(int32(2))}, nil, "22-01 22-02"},
 		{"more than there are", v1alpha1.Retention{Last: new(int32(20))}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
 		{"age, from the newest and not from now", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 24 * time.Hour}}, nil, "21-10 22-01 22-02"},
