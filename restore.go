@@ -52,6 +52,11 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
 	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
 	r.sourceFlags(flags)
+	var from, ca, cert, certKey string
+	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
+	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
+	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
 		return nil, err
 	}
@@ -96,11 +101,6 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
 	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
-	var from, ca, cert, certKey string
-	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
-	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
-	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
-	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
 }
 
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
