@@ -173,3 +173,15 @@ func FuzzSnapshot(f *testing.F) {
 		t.Fatalf("never at rest: %s", answered)
 	})
 }
+
+// BenchmarkSnapshot is one call about a snapshot that is finished, as each status write of a cluster in its namespace causes.
+func BenchmarkSnapshot(b *testing.B) {
+	s, _ := snapshotServer()
+	s.log = slog.New(slog.DiscardHandler)
+	h, request := s.Handler(), aSnapshotCall(b, nil)
+	for b.Loop() {
+		if w := post(h, "/snapshots/sync", request); w.Code != 200 {
+			b.Fatal(w.Body)
+		}
+	}
+}

@@ -146,6 +146,8 @@ func (a *ask) pieces(c *found) []piece {
 		}
 	}
 	return append(list,
+		get("snapshots.yaml", c.Namespace, "etcdsnapshots,etcdsnapshotschedules"),
+		get("jobs.yaml", c.Namespace, "jobs", "-l", hooks.LabelSnapshot),
 		piece{"events.txt", false, []string{"get", "events", "-n", c.Namespace, "--sort-by=.lastTimestamp"}},
 		get("crd.yaml", "", "customresourcedefinition", clusters),
 		get("quorate/deployment.yaml", a.quorate, "deployment", "quorate"),
