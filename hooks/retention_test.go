@@ -33,6 +33,15 @@ func TestRetained(t *testing.T) {
 		{"age, from the newest and not from now", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 24 * time.Hour}}, nil, "21-10 22-01 22-02"},
 		{"an age is not younger than itself", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 25 * time.Hour}}, nil, "21-10 22-01 22-02"},
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
+		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))}, func(o *ScheduleObservation) {
+			o.Zone, o.Schedule.Status.LastScheduled = zone(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
+			o.Now = clock("01 06:00:20")
+			clear(o.Snapshots)
+			o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
+			for _, run := range []string{"01 04:00", "01 05:00", "01 06:00"} { // 00:00, 01:00 and again 01:00 there
+				o.add(run, v1alpha1.SnapshotSucceeded)
+			}
+		}, "01-05 01-06"},
 		{"daily: the newest of each", v1alpha1.Retention{Daily: new(int32(2))}, nil, "21-10 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
 			func(o *ScheduleObservation) { o.Zone = zone(t, "America/New_York") }, "21-00 22-02"},
