@@ -43,6 +43,12 @@ func TestRetained(t *testing.T) {
 			}
 		}, "01-05 01-06"},
 		{"daily: the newest of each", v1alpha1.Retention{Daily: new(int32(2))}, nil, "21-10 22-02"},
+		{"daily, and the same day of another year is another", v1alpha1.Retention{Daily: new(int32(9))}, func(o *ScheduleObservation) {
+			run := clock("22 02:00").AddDate(-1, 0, 0)
+			s := snapshotOf(o.Schedule, run, run)
+			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
+			o.Snapshots[s.Name] = s
+		}, "orders-20251122-0200 20-23 21-10 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
 			func(o *ScheduleObservation) { o.Zone = zone(t, "America/New_York") }, "21-00 22-02"},
 		{"weekly: Sunday belongs to the week before", v1alpha1.Retention{Weekly: new(int32(2))},
