@@ -310,7 +310,35 @@ type searched struct {
 	broken, way []string
 }
 
-func (s *succession) search() searched {
+// searchable is a world of which a search takes every way.
+type searchable[S any] interface {
+	identity() identity
+	// ways are all moves, with the world after each.
+	ways() []oneWay[S]
+	done() bool
+	broken() []string
+}
+
+// oneWay is one move from a state.
+type oneWay[S any] struct {
+	words string
+	free  bool
+	after S
+}
+
+// ways implements searchable.
+func (s *succession) ways() (list []oneWay[*succession]) {
+	for _, m := range s.moves() {
+		list = append(list, oneWay[*succession]{m.words, m.free, s.after(m)})
+	}
+	return list
+}
+
+func (s *succession) broken() []string { return s.w.Oracle.Broken }
+
+func (s *succession) search() searched { return searchAll(s) }
+
+func searchAll[S searchable[S]](first S) searched {
 	type state struct {
 		from  int
 		words string
@@ -319,7 +347,7 @@ func (s *succession) search() searched {
 	}
 	var all []state
 	known := map[identity]int{}
-	frontier := map[int]*succession{}
+	frontier := map[int]S{}
 	way := func(i int) (words []string) {
 		for ; i > 0; i = all[i].from {
 			words = append(words, all[i].words)
@@ -327,7 +355,7 @@ func (s *succession) search() searched {
 		slices.Reverse(words)
 		return words
 	}
-	visit := func(next *succession, from int, words string) int {
+	visit := func(next S, from int, words string) int {
 		id := next.identity()
 		if i, seen := known[id]; seen {
 			return i
@@ -338,18 +366,17 @@ func (s *succession) search() searched {
 		frontier[i] = next
 		return i
 	}
-	visit(s, 0, "")
+	visit(first, 0, "")
 	f := searched{}
 	for i := 0; i < len(all); i++ {
 		here := frontier[i]
 		delete(frontier, i)
-		for _, m := range here.moves() {
-			next := here.after(m)
+		for _, m := range here.ways() {
 			f.moves++
-			if broken := next.w.Oracle.Broken; len(broken) > 0 {
+			if broken := m.after.broken(); len(broken) > 0 {
 				return searched{len(all), f.moves, broken, append(way(i), m.words)}
 			}
-			to := visit(next, i, m.words)
+			to := visit(m.after, i, m.words)
 			if m.free {
 				all[i].free = append(all[i].free, to)
 			}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,9 @@ type Oracle struct {
 	Broken []string
 	// cluster is the ID of the only cluster of this epoch (S8); 0 before there is one.
 	cluster uint64
-	// epoch is the number of that.
+	// epoch is the number of that, since when it is.
 	epoch int
+	since time.Time
 	// identities are the data directories in which member IDs were first used (S10).
 	identities map[uint64]string
 	// names are the member IDs that member names have had (S9).
@@ -96,7 +98,7 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 		return
 	}
 	if o.cluster == 0 || c.Epoch > o.epoch {
-		o.cluster, o.epoch = c.ID, c.Epoch
+		o.cluster, o.epoch, o.since = c.ID, c.Epoch, w.Now
 		for _, m := range c.Members {
 			o.learned[m.ID] = true
 		}
@@ -181,11 +183,27 @@ func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object
 	if c.Finalizing {
 		return
 	}
+	if d := w.Dirs[volumeOf(live.GetUID())]; d.Member != 0 && w.keeps(d.Cluster) {
+		w.violate("S7", "the claim %s is deleted, of an epoch that may still be gone back to", key.Name)
+	}
 	for _, m := range w.Etcd.Clusters[o.cluster].Members {
 		if nameAt(m) == strings.TrimSuffix(key.Name, walSuffix) {
 			w.violate("S7", "the claim %s is deleted, whose member is in the cluster", key.Name)
 		}
 	}
+}
+
+// keeps reports whether the volumes of this cluster are to be kept: its epoch has served, and is not over for as long as the spec says.
+func (w *World) keeps(cluster uint64) bool {
+	c := w.Etcd.Clusters[cluster]
+	if c.Leader == 0 || c.Epoch >= w.Oracle.epoch {
+		return false
+	}
+	keep := w.Cluster().Spec.Recovery.KeepVolumesFor
+	if keep == nil {
+		keep = &metav1.Duration{Duration: 7 * 24 * time.Hour}
+	}
+	return w.Now.Before(w.Oracle.since.Add(keep.Duration))
 }
 
 // health is how many voters of the cluster serve and will go on serving, and how many must.

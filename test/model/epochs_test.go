@@ -1,0 +1,555 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/world"
+)
+
+// How one epoch takes over from another is searched in the world of the stories, too. It begins when a restore or a recovery has just been asked
+// for, and ends when the next epoch serves, or when the wish was taken back and the one before goes on. At no time may two epochs acknowledge
+// writes (S8), and what a survivor holds is in the epoch that it seeds.
+
+// takeover is such a world, with how much may still go wrong in it.
+type takeover struct {
+	w        *world.World
+	troubles int
+	// held is a call whose answer is under way, late one that has observed and not acted yet; nil for none.
+	held *world.Call
+	late *world.Held
+	// just are the troubles that there are, by their first word; nil for all.
+	just []string
+	// least is what the data of the last epoch must hold.
+	least uint64
+}
+
+// asked is a cluster of which something is asked that takes another epoch.
+type asked struct {
+	size int
+	what string
+	// lost are the volumes that are gone.
+	lost []string
+}
+
+const (
+	toRestore = "restore"
+	toRecover = "recover"
+	toGoBack  = "back"
+)
+
+func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
+	w := world.New()
+	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(a.size)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
+	spec.TLS.Mode = v1alpha1.TLSDisabled
+	w.CreateCluster(cluster, spec)
+	s := &takeover{w: w, troubles: troubles, just: just}
+	s.settle()
+	w.Write(5)
+	w.TakeSnapshot("s1", "s3://bucket/s1", "")
+	w.Write(3)
+	wish := &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+	switch a.what {
+	case toRestore:
+		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+	case toGoBack:
+		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+		s.settle()
+		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = &v1alpha1.Restore{ID: "back", Epoch: new(int64(1))} })
+	case toRecover:
+		w.Net.Isolated["demo-1"] = true
+		w.TickEtcd()
+		w.Write(40) // demo-1 does not get them
+		delete(w.Net.Isolated, "demo-1")
+		for _, name := range a.lost {
+			w.LoseClaim(name)
+		}
+		w.Annotate(hooks.AnnotationRecover, "FromSurvivor:1")
+		for _, claim := range w.Claims() {
+			s.least = max(s.least, w.Dirs["volume of "+string(claim.UID)].Index)
+		}
+	}
+	w.TakeLog()
+	w.Decide = decide
+	return s
+}
+
+// settle lets everything run.
+func (s *takeover) settle() {
+	for range 60 {
+		s.w.Sync(world.Crash{})
+		s.w.Pass()
+		s.w.Now = s.w.Now.Add(time.Second)
+	}
+}
+
+func (s *takeover) clone() *takeover {
+	c := *s
+	c.w = s.w.Clone()
+	return &c
+}
+
+// turn is one thing that may happen next.
+type turn struct {
+	words string
+	free  bool
+	do    func(s *takeover)
+}
+
+func (s *takeover) after(m turn) *takeover {
+	next := s.clone()
+	m.do(next)
+	if !m.free {
+		next.troubles--
+	}
+	next.w.TickEtcd()
+	next.w.Collect()
+	next.w.TickEtcd()
+	next.w.TakeLog()
+	return next
+}
+
+func (s *takeover) ways() (list []oneWay[*takeover]) {
+	for _, m := range s.turns() {
+		list = append(list, oneWay[*takeover]{m.words, m.free, s.after(m)})
+	}
+	return list
+}
+
+func (s *takeover) broken() []string { return s.w.Oracle.Broken }
+
+// turns are all that may happen.
+func (s *takeover) turns() []turn {
+	list := []turn{
+		{"sync", true, func(s *takeover) { s.w.Sync(world.Crash{}) }},
+		{"pass", true, func(s *takeover) { s.w.Pass() }},
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.w.Frozen)) {
+		list = append(list, turn{"cache thaw=" + string(kind), true, func(s *takeover) { s.w.Thaw(kind) }})
+	}
+	if s.w.Net.Down {
+		list = append(list, turn{"etcd up", true, func(s *takeover) { s.w.Net.Down = false }})
+	}
+	if s.held != nil {
+		list = append(list, turn{"apply", true, func(s *takeover) { s.w.Apply(s.held); s.held = nil }})
+	}
+	if s.late != nil {
+		list = append(list, turn{"act and apply", true, func(s *takeover) { s.w.Apply(s.w.Act(s.late)); s.late = nil }})
+	}
+	if s.quiet() {
+		list = append(list, turn{"tick 1m", true, func(s *takeover) { s.w.Now = s.w.Now.Add(time.Minute) }})
+	}
+	if s.troubles == 0 {
+		return list
+	}
+	known := func(m turn) bool { return s.just == nil || slices.Contains(s.just, strings.Fields(m.words)[0]) }
+	for _, m := range append(s.cuts(), s.mishaps()...) {
+		if known(m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// mishaps are what may go wrong, what people do, and calls that overlap.
+func (s *takeover) mishaps() []turn {
+	list := []turn{
+		{"two-syncs", false, func(s *takeover) {
+			first, second := s.w.BeginTwo()
+			s.w.Apply(second)
+			s.w.Apply(first)
+		}},
+		{"status wipe", false, func(s *takeover) { s.w.WipeStatus() }},
+	}
+	mishap := func(words, name string, do func(w *world.World, name string)) {
+		list = append(list, turn{words + name, false, func(s *takeover) { do(s.w, name) }})
+	}
+	if s.held == nil && s.late == nil {
+		list = append(list, turn{"call", false, func(s *takeover) { s.held = s.w.Begin(world.Crash{}) }},
+			turn{"look", false, func(s *takeover) { s.late = s.w.Look() }})
+	}
+	if !s.w.Net.Down {
+		list = append(list, turn{"etcd down", false, func(s *takeover) { s.w.Net.Down = true }})
+	}
+	if s.w.Cluster().Spec.Restore != nil {
+		list = append(list, turn{"edit restore=none", false, func(s *takeover) {
+			s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = nil })
+		}})
+	}
+	for _, kind := range []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind} {
+		if _, frozen := s.w.Frozen[kind]; !frozen {
+			mishap("freeze cache of ", string(kind), func(w *world.World, name string) { w.Freeze(world.Kind(name)) })
+		}
+	}
+	for _, pod := range s.w.Pods() {
+		mishap("kill pod=", pod.Name, (*world.World).KillPod)
+		mishap("kubelet pod=", pod.Name, (*world.World).Kubelet)
+	}
+	for _, claim := range s.w.Claims() {
+		if !s.begun() && claim.Annotations[hooks.AnnotationEpoch] != "" && claim.Annotations[hooks.AnnotationQuarantined] == "" { // of the next epoch
+			mishap("lose claim=", claim.Name, (*world.World).LoseClaim)
+		}
+	}
+	return list
+}
+
+// begun reports whether the next epoch has begun: what is lost of it then is lost.
+func (s *takeover) begun() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
+		return o.GetAnnotations()[hooks.AnnotationPhase] == "began"
+	})
+}
+
+// cuts are the places at which a call may be cut off.
+func (s *takeover) cuts() []turn {
+	try := s.w.Clone()
+	call := try.Sync(world.Crash{})
+	var list []turn
+	cut := func(words string, c world.Crash) {
+		list = append(list, turn{"crash " + words, false, func(s *takeover) { s.w.Sync(c) }})
+	}
+	if call != nil && call.Outcome != nil {
+		cut("step", world.Crash{At: world.AfterStep})
+	}
+	for _, line := range try.TakeLog() {
+		words := strings.Fields(strings.TrimPrefix(line, "! "))
+		for _, backwards := range []bool{false, true} {
+			cut(fmt.Sprintf("before %s=%s backwards=%t", words[1], words[2], backwards),
+				world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.Kind(words[1]), Name: words[2]}, Backwards: backwards})
+		}
+	}
+	return list
+}
+
+// quiet reports whether nothing is left to do now.
+func (s *takeover) quiet() bool {
+	if len(s.w.Frozen) > 0 || s.w.Net.Down || s.held != nil || s.late != nil {
+		return false
+	}
+	try := s.w.Clone()
+	before := try.Changes + try.Writes
+	try.Sync(world.Crash{})
+	try.Pass()
+	return try.Changes+try.Writes == before
+}
+
+// done reports whether the cluster has what is asked for, or what it had when that was taken back.
+func (s *takeover) done() bool {
+	c := s.w.Cluster()
+	if c.Status.Phase != "Converged" || !s.quiet() {
+		return false
+	}
+	for _, e := range s.w.Etcd.Clusters {
+		if strconv.FormatUint(e.ID, 16) == c.Status.ClusterID {
+			return e.Commit >= s.least
+		}
+	}
+	return false
+}
+
+// identity of the state: worlds that differ only in numbers that count up, and in times, are one.
+func (s *takeover) identity() identity {
+	w, n := s.w, numbers{}
+	var b strings.Builder
+	c := w.Cluster()
+	fmt.Fprintln(&b, s.troubles, w.Net.Down, c.Spec.Restore != nil, c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID))
+	for _, m := range c.Status.Members {
+		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
+	}
+	for _, m := range c.Status.Conditions {
+		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available && w.Now.Sub(m.LastTransitionTime.Time) >= 5*time.Minute)
+	}
+	n.objects(&b, w, w.Objects, true)
+	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
+		fmt.Fprintln(&b, kind)
+		shown := map[world.Key]metav1.Object{}
+		for name, o := range w.Frozen[kind] {
+			shown[world.Key{Kind: kind, Name: name}] = o
+		}
+		n.objects(&b, w, shown, false)
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		e := w.Etcd.Clusters[id]
+		fmt.Fprintln(&b, e.Leader, e.Members, e.Removed, e.Commit)
+	}
+	if s.held != nil {
+		try := w.Clone()
+		try.TakeLog()
+		try.Apply(s.held)
+		fmt.Fprintln(&b, s.held.Decision.Because, try.TakeLog())
+	}
+	if s.late != nil {
+		try := w.Clone()
+		try.TakeLog()
+		late := *s.late
+		try.Apply(try.Act(&late))
+		fmt.Fprintln(&b, "late", try.TakeLog())
+	}
+	return sha256.Sum256([]byte(b.String()))
+}
+
+// objects writes down what there is to pods, claims and records.
+func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]metav1.Object, live bool) {
+	keys := slices.SortedFunc(maps.Keys(all), func(x, y world.Key) int {
+		return strings.Compare(string(x.Kind)+x.Name, string(y.Kind)+y.Name)
+	})
+	for _, key := range keys {
+		if now := w.Objects[key]; !live {
+			fmt.Fprint(b, now != nil && now.GetResourceVersion() == all[key].GetResourceVersion())
+		}
+		switch t := all[key].(type) {
+		case *corev1.Pod:
+			n.pod(b, t)
+			fmt.Fprintln(b, t.Annotations[hooks.AnnotationBegins], t.Annotations[hooks.AnnotationSucceeds], t.Annotations[hooks.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
+			if proc, runs := w.Procs[t.UID]; live {
+				fmt.Fprintln(b, runs, w.Dirs[proc.Dir].Index, w.Prepared[t.UID], w.Markers[t.UID])
+			}
+		case *corev1.PersistentVolumeClaim:
+			d := w.Dirs["volume of "+string(t.UID)]
+			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[hooks.AnnotationQuarantined] != "", t.Annotations[hooks.AnnotationEpoch], d.Cluster, d.Member, d.Index)
+		case *corev1.ConfigMap:
+			fmt.Fprintln(b, t.Name, t.Data[hooks.EpochKeyInitialCluster], t.Data[hooks.EpochKeySource], t.Data[hooks.EpochKeyRestore], t.Data[hooks.EpochKeyAfter])
+			for _, k := range slices.Sorted(maps.Keys(t.Annotations)) {
+				switch {
+				case strings.HasSuffix(k, "last-applied-configuration"):
+				case k == hooks.AnnotationStartsOn:
+					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
+						member, uid, _ := strings.Cut(pair, ":")
+						fmt.Fprint(b, member, n.of(uid))
+					}
+				default:
+					fmt.Fprintln(b, k, t.Annotations[k])
+				}
+			}
+		case *v1alpha1.EtcdCluster:
+			if !live {
+				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Phase, t.Status.Epoch)
+			}
+		}
+	}
+}
+
+// four are the volumes that a cluster of four loses: the quorum's, and with it the last writes of demo-1, but not those of demo-2.
+var four = []string{"demo-0", "demo-3"}
+
+// TestTakeovers searches all that may happen while an epoch takes over from another.
+func TestTakeovers(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		asked    asked
+		troubles int
+		just     []string
+		deep     bool
+	}{
+		{"a restore, undisturbed", asked{1, toRestore, nil}, 0, nil, false},
+		{"a restore, one trouble", asked{1, toRestore, nil}, 1, nil, false},
+		{"a recovery of one of two, one trouble", asked{2, toRecover, four[:1]}, 1, nil, true},
+		{"a recovery of two of four, undisturbed", asked{4, toRecover, four}, 0, nil, false},
+		{"back to an epoch before, one trouble", asked{1, toGoBack, nil}, 1, nil, true},
+		{"a restore, a pod is killed and caches lag", asked{1, toRestore, nil}, 2, []string{"kill", "freeze"}, false},
+		{"a restore, taken back, and calls that overlap or lag", asked{1, toRestore, nil}, 2, []string{"edit", "call", "freeze", "crash"}, true},
+		{"a restore of three, one trouble", asked{3, toRestore, nil}, 1, nil, true},
+		{"a restore, two troubles", asked{1, toRestore, nil}, 2, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.deep && !*deep {
+				t.Skip("large: make model")
+			}
+			began := time.Now()
+			f := searchAll(c.asked.world(c.troubles, nil, c.just...))
+			t.Logf("%d states, %d transitions, %s", f.states, f.moves, time.Since(began).Round(time.Millisecond))
+			if f.broken != nil {
+				t.Errorf("%s\n%s", strings.Join(f.broken, "\n"), strings.Join(f.way, "\n"))
+			}
+		})
+	}
+}
+
+// follow goes a way, and then on without troubles.
+func (s *takeover) follow(t *testing.T, way []string) (broken []string) {
+	t.Helper()
+	for _, words := range way {
+		turns := s.turns()
+		i := slices.IndexFunc(turns, func(m turn) bool { return m.words == words })
+		require.GreaterOrEqual(t, i, 0, words)
+		s = s.after(turns[i])
+		if len(s.w.Oracle.Broken) > 0 {
+			return s.w.Oracle.Broken
+		}
+	}
+	s.w.Net.Down = false
+	for _, kind := range slices.Collect(maps.Keys(s.w.Frozen)) {
+		s.w.Thaw(kind)
+	}
+	for range 150 {
+		s.w.Sync(world.Crash{})
+		s.w.Pass()
+		s.w.Now = s.w.Now.Add(time.Second)
+		if len(s.w.Oracle.Broken) > 0 {
+			return s.w.Oracle.Broken
+		}
+	}
+	if !s.done() {
+		return []string{fmt.Sprintf("liveness: the cluster ends in %s with other data than it should have", s.w.Cluster().Status.Phase)}
+	}
+	return nil
+}
+
+// TestTakeoverMutants are rules about epochs that are wrong on purpose: what happens shows it. The shipped rules live through the same.
+func TestTakeoverMutants(t *testing.T) {
+	staged := slices.Repeat([]string{"sync", "pass"}, 4)
+	for name, mutant := range map[string]struct {
+		asked  asked
+		decide func(hooks.Observation) hooks.Decision
+		way    []string
+		breaks string
+	}{
+		"the next epoch begins without waiting for the pods of the one before": {
+			asked{1, toRestore, nil}, beginsUnwaited, append(slices.Clone(staged), "sync", "sync", "sync", "sync", "sync", "kubelet pod=demo-1"), "S8: 2 etcd clusters",
+		},
+		"the record of the epoch before is not deleted": {
+			asked{1, toRestore, nil}, keepsRecord, append(slices.Clone(staged), "kill pod=demo-0", "call", "sync", "sync", "pass", "sync", "pass", "sync", "sync", "pass", "apply", "pass", "pass"), "S8: 2 etcd clusters",
+		},
+		"the gate is open while the next epoch is made ready": {asked{1, toRestore, nil}, opensEarly, nil, "S8: 2 etcd clusters"},
+		"the survivor is chosen by its name":                  {asked{4, toRecover, four}, choosesByName, nil, "liveness: the cluster ends in Converged with other data"},
+		"what an epoch leaves behind is deleted":              {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
+		"a view of pods that lags is believed": {
+			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broken := mutant.asked.world(9, mutant.decide).follow(t, mutant.way)
+			require.NotEmpty(t, broken, "it was missed")
+			assert.Contains(t, broken[0], mutant.breaks)
+			assert.Empty(t, mutant.asked.world(9, nil).follow(t, mutant.way), "the shipped rules break it too")
+		})
+	}
+}
+
+// ---- mutants
+
+// stopping is the record of the epoch that the one before is stopped for; nil for none.
+func stopping(o hooks.Observation) *corev1.ConfigMap {
+	for _, cm := range o.Children.ConfigMaps {
+		if cm.Annotations[hooks.AnnotationPhase] == "stopping" {
+			return cm
+		}
+	}
+	return nil
+}
+
+// former are the members before those of the record's epoch.
+func former(record *corev1.ConfigMap, name string) bool {
+	first, err := strconv.Atoi(record.Data[hooks.EpochKeyFirst])
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(name, cluster+"-"))
+	return err == nil && n < first
+}
+
+// beginsUnwaited takes no notice of the pods that still end.
+func beginsUnwaited(o hooks.Observation) hooks.Decision {
+	if record := stopping(o); record != nil {
+		o.Children.Pods = maps.Clone(o.Children.Pods)
+		maps.DeleteFunc(o.Children.Pods, func(name string, _ *corev1.Pod) bool { return former(record, name) })
+	}
+	return hooks.Decide(o)
+}
+
+// keepsRecord lets the record of the epoch before stay, and goes on.
+func keepsRecord(o hooks.Observation) hooks.Decision {
+	first := o.Children.ConfigMaps[hooks.EpochName(cluster, 1)]
+	second := o.Children.ConfigMaps[hooks.EpochName(cluster, 2)]
+	if first == nil || second == nil || second.Annotations[hooks.AnnotationPhase] == "" {
+		return hooks.Decide(o)
+	}
+	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
+	delete(o.Children.ConfigMaps, first.Name)
+	d := hooks.Decide(o)
+	d.Children.ConfigMaps = append(slices.Clone(d.Children.ConfigMaps), first)
+	return d
+}
+
+// opensEarly lets members begin as soon as they are filled.
+func opensEarly(o hooks.Observation) hooks.Decision {
+	d := hooks.Decide(o)
+	for i, pod := range d.Children.Pods {
+		begins := *pod
+		begins.Annotations = maps.Clone(pod.Annotations)
+		begins.Annotations[hooks.AnnotationBegins] = "yes"
+		d.Children.Pods[i] = &begins
+	}
+	return d
+}
+
+// choosesByName takes all logs for equally long.
+func choosesByName(o hooks.Observation) hooks.Decision {
+	o.Children.Pods = maps.Clone(o.Children.Pods)
+	for name, pod := range o.Children.Pods {
+		if !strings.HasSuffix(name, "-survey") || len(pod.Status.ContainerStatuses) == 0 {
+			continue
+		}
+		equal := pod.DeepCopy()
+		raw, err := json.Marshal(hooks.SurveyReport{LastTerm: 1, LastIndex: 1})
+		if err != nil {
+			panic(err)
+		}
+		equal.Status.ContainerStatuses[0].State.Terminated.Message = string(raw)
+		o.Children.Pods[name] = equal
+	}
+	return hooks.Decide(o)
+}
+
+// leavesNothing drops the claims in quarantine.
+func leavesNothing(o hooks.Observation) hooks.Decision {
+	d := hooks.Decide(o)
+	if stopping(o) == nil {
+		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
+			return c.Annotations[hooks.AnnotationQuarantined] != ""
+		})
+	}
+	return d
+}
+
+// believesPods takes every view of pods for one that shows all, and puts no mark on them.
+func believesPods(o hooks.Observation) hooks.Decision {
+	record := stopping(o)
+	if record == nil {
+		return hooks.Decide(o)
+	}
+	marked := func(pod *corev1.Pod, mark string) *corev1.Pod {
+		m := *pod
+		m.Annotations = maps.Clone(pod.Annotations)
+		if m.Annotations[hooks.AnnotationSucceeds] = mark; mark == "" {
+			delete(m.Annotations, hooks.AnnotationSucceeds)
+		}
+		return &m
+	}
+	o.Children.Pods = maps.Clone(o.Children.Pods)
+	for name, pod := range o.Children.Pods {
+		if !former(record, name) {
+			o.Children.Pods[name] = marked(pod, "yes")
+		}
+	}
+	d := hooks.Decide(o)
+	for i, pod := range d.Children.Pods {
+		d.Children.Pods[i] = marked(pod, "")
+	}
+	return d
+}
