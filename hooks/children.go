@@ -338,6 +338,7 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
 		case !v.epoch.quorate() && v.mayBegin(name) && !v.mayNotBegin():
 			pods = append(pods, v.bootstrapPod(name))
+		case !v.epoch.began(): // nobody resumes in an epoch that is to come
 		default:
 			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
 		}

@@ -56,7 +56,7 @@ func restore(v *view) *verdict {
 		return nil
 	}
 	from, why := v.wished(r)
-	if why != "" || v.growing() && !r.StopFirst {
+	if why != "" || v.growing() && !v.mayStopFirst(r) {
 		return nil // the condition Restored says it; the cluster runs on
 	}
 	return v.succeed(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.epoch.n+1, v.wordsFor(from), v.epoch.n))
@@ -110,8 +110,10 @@ func recoverQuorum(v *view) *verdict {
 	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate()) {
 		return nil
 	}
-	if wait := v.lostUntil().Sub(v.Now); wait > 0 && (!asked || len(lost) == 0) {
-		return v.mayComeBack(policy, lost, wait)
+	if !asked || len(lost) == 0 {
+		if wait := v.lostUntil().Sub(v.Now); wait > 0 {
+			return v.mayComeBack(policy, lost, wait)
+		}
 	}
 	from, why := v.wayBack(policy)
 	if why != "" {
@@ -119,6 +121,9 @@ func recoverQuorum(v *view) *verdict {
 	}
 	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
 }
+
+// recoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else after the wait.
+func (v *view) recoveryDue() bool { return len(v.quorumIsLost()) > 0 || !v.Now.Before(v.lostUntil()) }
 
 // mayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for that, and maybe did so
 // long ago, for another trouble.
@@ -452,7 +457,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		return "Waiting", or(why, "the cluster has not begun"), false, true
 	}
 	_, why := v.wished(r)
-	if why == "" && v.growing() {
+	if why == "" && v.growing() && !v.mayStopFirst(r) {
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}
 	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, or(why, "about to begin")), false, true

@@ -123,10 +123,14 @@ func (v *view) succeed(from origin, message string) *verdict {
 	if from.source == SourceSurvivor && from.member == "" {
 		size = 1 // a volume can be copied by one pod
 	}
-	record := newRecord(v.Cluster, v.nextEpoch(), v.next(), size)
+	first := v.next()
+	if v.hostPath() {
+		first++ // a call from before may be about to give the next number away, and what is left in a directory stays there (S9)
+	}
+	record := newRecord(v.Cluster, v.nextEpoch(), first, size)
 	originate(record, from)
 	record.Data[EpochKeyAfter] = strconv.Itoa(v.epoch.n)
-	record.Data[EpochKeyFirst] = strconv.Itoa(v.next())
+	record.Data[EpochKeyFirst] = strconv.Itoa(first)
 	record.Data[EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
 	if from.member != "" {
 		record.Annotations[AnnotationSurvivor] = v.running()
@@ -152,7 +156,7 @@ func (v *view) nextEpoch() int {
 // heirRecord is the record of the epoch that is to take over, with what has become known. One that is forsaken stays until nothing is seen
 // that was made for it.
 func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
-	if v.heir == nil || v.forsakes() && len(v.heir.names) == 0 {
+	if v.heir == nil || v.forsakes() && v.heir.leavesNothing() {
 		return nil
 	}
 	record := v.heir.advance(&verdict{})
@@ -245,8 +249,10 @@ func (v *view) otherwise() *verdict {
 	switch {
 	case v.forsakes() || v.unwished():
 		return v.forsake("spec.restore asks for something else")
-	case v.Etcd == nil && asked && (v.byWish() || from.source != v.heir.epoch.source):
+	case v.Etcd == nil && asked && v.recoveryDue() && (v.byWish() || from.source != v.heir.epoch.source):
 		return v.forsake(fmt.Sprintf("epoch %d is to be recovered", v.epoch.n))
+	case v.collides():
+		return v.forsake(fmt.Sprintf("a member has joined epoch %d under one of its names", v.epoch.n))
 	case v.Etcd != nil && !v.byWish():
 		return v.forsake(fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n))
 	case v.growing() && v.staging() != "" && !v.stopsFirst():
@@ -265,7 +271,7 @@ func (v *view) instead() *verdict {
 	from, asked := v.askedFor()
 	lost, old := v.heir.groundsLost(), v.heir.epoch
 	switch {
-	case asked && from.source != old.source:
+	case asked && !v.byWish() && from.source != old.source:
 		return v.succeed(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins with %s", old.n, v.nextEpoch(), v.wordsFor(from)))
 	case v.unwished():
 		from, why := v.wishedInstead()
@@ -302,7 +308,18 @@ func (v *view) wishedInstead() (origin, string) {
 // stopsFirst reports whether there is no room for two epochs beside each other.
 func (v *view) stopsFirst() bool {
 	r := v.Cluster.Spec.Restore
-	return r != nil && r.StopFirst && r.ID == v.heir.epoch.restore && !v.memory()
+	return v.mayStopFirst(r) && r.ID == v.heir.epoch.restore
+}
+
+// mayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that would take its data.
+func (v *view) mayStopFirst(r *v1alpha1.Restore) bool { return r != nil && r.StopFirst && !v.memory() }
+
+// collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not see that yet (S9).
+func (v *view) collides() bool {
+	return slices.ContainsFunc(v.members, func(m *member) bool {
+		n, ours := ordinal(v.Cluster.Name, m.name)
+		return ours && n >= v.heir.epoch.first
+	})
 }
 
 // forsake writes down that the next epoch is not to come, and then takes down what was made for it.
@@ -317,6 +334,15 @@ func (v *view) forsake(why string) *verdict {
 func (v *view) byWish() bool {
 	e := v.heir.epoch
 	return e.restore != "" && e.restore != v.epoch.restore
+}
+
+// leavesNothing reports whether no pod and no claim of the epoch's members is seen.
+func (v *view) leavesNothing() bool {
+	seen := slices.Concat(slices.Collect(maps.Keys(v.Children.Pods)), slices.Collect(maps.Keys(v.Children.Claims)))
+	return !slices.ContainsFunc(seen, func(name string) bool {
+		member, ours := standsOn(v.Cluster.Name, name)
+		return ours && v.inEpoch(member)
+	})
 }
 
 // unwished reports whether nobody asks for the next epoch any more.

@@ -568,7 +568,10 @@ func (j *judgement) trustedByAll(authority *Certificate) bool {
 // standsWell reports whether all claims that a new pod names are there and ours, and whether the record names all of them: the pod's
 // own, and one for the log when the record has one.
 func (j *judgement) standsWell(pod *corev1.Pod) (usable, recorded bool) {
-	wal, named := pod.Name+"-wal", claimsIn(pod)
+	wal, named := pod.Name+"-wal", filter(claimsIn(pod), func(claim string) bool { // others are those of a survivor, or of a store
+		member, ours := standsOn(j.o.Cluster.Name, claim)
+		return ours && member == pod.Name
+	})
 	usable = slices.Contains(named, pod.Name)
 	recorded = usable
 	for _, name := range named {
@@ -614,7 +617,9 @@ func (j *judgement) newPodOnNode(pod *corev1.Pod) {
 	j.require(own && len(claimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
 	switch podStart(pod) {
 	case StartBootstrap:
-		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.quorate() && j.o.Cluster.Status.ClusterID == ""), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
+		has := j.o.Cluster.Status
+		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.v.epoch.n) // the status tells of an epoch before
+		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.quorate() && early), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case StartJoin:
 		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner whose node is recorded", pod.Name)

@@ -108,7 +108,7 @@ func (j *judgement) records(name string) *corev1.ConfigMap {
 func (j *judgement) phases(heir *view) {
 	cm := j.records(heir.epoch.record.Name)
 	if cm == nil {
-		j.require(heir.epoch.phase == phaseForsaken && len(heir.names) == 0, "S8", "the record of epoch %d goes, and there is more of it", heir.epoch.n)
+		j.require(heir.epoch.phase == phaseForsaken && heir.leavesNothing(), "S8", "the record of epoch %d goes, and there is more of it", heir.epoch.n)
 		return
 	}
 	now := parseEpoch(heir.epoch.n, cm)

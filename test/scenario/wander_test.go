@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/world"
@@ -18,17 +20,23 @@ var wanderings = flag.Int("wanderings", 60, "how many random walks TestWander ta
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
-func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, "Persistent", "Memory") }
+func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
 
 // TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
 func TestWanderFromPlainText(t *testing.T) {
-	wanderFrom(t, v1alpha1.TLSDisabled, "Persistent", "Memory")
+	wanderFrom(t, v1alpha1.TLSDisabled, 0, "Persistent", "Memory")
 }
 
 // TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
-func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, "HostPath") }
+func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath") }
 
-func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, media ...string) {
+// TestWanderThroughEpochs are walks on which people restore and recover all the time.
+func TestWanderThroughEpochs(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSDisabled, 6, "Persistent", "Memory", "HostPath")
+}
+
+// wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
+func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...string) {
 	for seed := range uint64(*wanderings) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -45,19 +53,22 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, media ...string) {
 			s.cluster(born)
 			var told strings.Builder
 			for range 5 + r.IntN(60) {
-				if mode == v1alpha1.TLSDisabled && r.IntN(15) == 0 {
+				if mode == v1alpha1.TLSDisabled && restless == 0 && r.IntN(15) == 0 {
 					told.WriteString(s.learn(r.IntN(3) > 0))
+				}
+				if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
+					told.WriteString(s.wanderInEpochs(r))
 				}
 				told.WriteString(s.wander(r))
 			}
-			if mode == v1alpha1.TLSDisabled {
+			if mode == v1alpha1.TLSDisabled && restless == 0 {
 				told.WriteString(s.learn(false))
 			}
 			told.WriteString(s.recover())
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
 			}
-			if c := s.w.Cluster(); c.Status.Phase != "Converged" && c.Status.Phase != "QuorumLost" && s.alive() {
+			if !s.mayEnd() && s.alive() {
 				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
 			}
 		})
@@ -118,6 +129,8 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
 	case n < 86:
 		return s.wanderInData(r)
+	case n < 87 && r.IntN(2) == 0:
+		return s.wanderInEpochs(r)
 	case n < 87:
 		return do("lose reply", "", func() { s.w.Etcd.LoseReply = true })
 	case n < 88:
@@ -177,6 +190,40 @@ func (s *story) wanderInData(r *rand.Rand) string {
 	return "write\n"
 }
 
+// wanderInEpochs takes a snapshot, restores one or earlier data, takes that back, or sets what happens when the quorum is lost.
+func (s *story) wanderInEpochs(r *rand.Rand) string {
+	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
+	wish := func(restore *v1alpha1.Restore) {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = restore })
+	}
+	newest := fmt.Sprint("s", len(s.w.Artifacts))
+	switch n := r.IntN(10); {
+	case n < 3 || len(s.w.Artifacts) == 0:
+		name, flaw := fmt.Sprint("s", len(s.w.Artifacts)+1), ""
+		if r.IntN(4) == 0 {
+			flaw = "Damaged: the hash differs"
+		}
+		s.w.TakeSnapshot(name, "s3://bucket/"+name, flaw)
+		return fmt.Sprintln("snapshot", name, flaw)
+	case n < 6:
+		wish(&v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: newest}, StopFirst: r.IntN(4) == 0})
+		return fmt.Sprintln("restore", id, newest, s.w.Cluster().Spec.Restore.StopFirst)
+	case n < 7 && epoch > 1:
+		wish(&v1alpha1.Restore{ID: id, Epoch: new(1 + int64(r.IntN(int(epoch))))})
+		return fmt.Sprintln("restore", id, "epoch", *s.w.Cluster().Spec.Restore.Epoch)
+	case n < 8:
+		wish(nil)
+		return "restore nothing\n"
+	}
+	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}[r.IntN(4)]
+	if r.IntN(2) == 0 {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
+		return fmt.Sprintln("recovery", policy)
+	}
+	s.w.Annotate(hooks.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	return fmt.Sprintln("recover", policy, epoch)
+}
+
 func (s *story) names() (pods, claims []string) {
 	for _, p := range s.w.Pods() {
 		pods = append(pods, p.Name)
@@ -205,9 +252,26 @@ func (s *story) recover() string {
 	return told + "restart all\n" + s.stabilize(args{})
 }
 
-// alive reports whether a majority of the voters still has data to come back with.
+// mayEnd reports whether the cluster is as it is asked for, or waits for a person.
+func (s *story) mayEnd() bool {
+	c := s.w.Cluster()
+	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Progressing)
+	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") || strings.Contains(progress.Message, "is left to seed") || strings.Contains(progress.Message, "no volume can be used"))
+	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "Stage"}, c.Status.Phase) || unusable
+}
+
+// alive reports whether a majority of the voters of the epoch that runs still has data to come back with.
 func (s *story) alive() bool {
+	epoch := 0
 	for _, c := range s.w.Etcd.Clusters {
+		if c.Leader != 0 {
+			epoch = max(epoch, c.Epoch)
+		}
+	}
+	for _, c := range s.w.Etcd.Clusters {
+		if c.Epoch != epoch || c.Leader == 0 {
+			continue
+		}
 		var voters, held int
 		for _, m := range c.Members {
 			if m.Learner {

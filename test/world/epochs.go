@@ -127,8 +127,10 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 		w.store(c)
 	}
 	d := Dir{Cluster: c.ID, Member: self, Index: index}
-	if err := w.Oracle.takeIdentity(w, d, place); err != nil {
-		return report("Failed", err.Error())
+	if _, ran := w.Oracle.identities[self]; ran { // who has not may be filled again
+		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
+			return report("Failed", err.Error())
+		}
 	}
 	w.storeBegun(pod, place, d)
 	return ""

@@ -407,6 +407,7 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 		return "the member has been permanently removed from the cluster"
 	}
 	w.starts(pod, d)
+	w.Oracle.runs(d, place)
 	clients, peers := files.loaded()
 	w.Starts++
 	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers, TLS: listensByTLS(pod),

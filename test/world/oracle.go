@@ -148,6 +148,13 @@ func (o *Oracle) takeIdentity(w *World, d Dir, place string) error {
 	return errLogLost
 }
 
+// runs notes that a member whose directory others have filled has run.
+func (o *Oracle) runs(d Dir, place string) {
+	if _, used := o.identities[d.Member]; !used {
+		o.identities[d.Member] = place
+	}
+}
+
 // afterStep looks at what a step of ours has done to the quorum.
 func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	if w.quorate(before) && !w.quorate(w.Etcd.Clusters[before.ID]) {
