@@ -47,9 +47,9 @@ type foreigners struct {
 const nodeAddress = "172.30.0.1"
 
 // newForeigners starts three of them; with an authority they speak TLS and ask everybody for a certificate.
-func newForeigners(t *testing.T, from int, encrypted bool) *foreigners {
+func newForeigners(t *testing.T, version string, from int, encrypted bool) *foreigners {
 	t.Helper()
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: from, members: 3, procs: map[int]*exec.Cmd{}}
+	f := &foreigners{t: t, dir: t.TempDir(), version: version, from: from, members: 3, procs: map[int]*exec.Cmd{}}
 	if encrypted {
 		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
 		f.ca = &ca
@@ -112,13 +112,15 @@ func (f *foreigners) start(n int) {
 	if f.initial != "" {
 		initial, state = []string{f.initial}, "existing"
 	}
-	skip := fmt.Sprintf("--peer-skip-client-san-verification=%t", f.initial != "")
 	node := filepath.Dir(os.Getenv("QUORATE_LAB_NETNS"))
 	args := []string{"--mount=" + node + "/mnt", "--net=" + node + "/net", fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
 		fmt.Sprintf("--name=old-%d", n), fmt.Sprintf("--data-dir=%s/old-%d", f.dir, n),
 		"--listen-client-urls=" + f.clientURL(n), "--advertise-client-urls=" + f.clientURL(n),
 		"--listen-peer-urls=" + f.peerURL(n), "--initial-advertise-peer-urls=" + f.peerURL(n),
-		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir, "--initial-cluster-state=" + state, skip,
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir, "--initial-cluster-state=" + state,
+	}
+	if f.initial != "" {
+		args = append(args, "--peer-skip-client-san-verification") // of 3.6 and later
 	}
 	if f.ca != nil {
 		args = append(args, "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key", "--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
@@ -240,7 +242,7 @@ func membersOf(t *testing.T, client *clientv3.Client) []string {
 // and the application that writes all the time loses nothing.
 func TestJoinPlainAndBack(t *testing.T) {
 	t.Parallel()
-	f := newForeigners(t, 23790, false)
+	f := newForeigners(t, "3.6.16", 23790, false)
 	c := inNamespace(t)
 	w := c.writesWith(f.client(""), "key")
 	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "']}}\n")
@@ -271,7 +273,7 @@ func TestJoinPlainAndBack(t *testing.T) {
 // other's authority, and the application that writes all the time with its old certificate loses nothing.
 func TestJoinByTLSAndStay(t *testing.T) {
 	t.Parallel()
-	f := newForeigners(t, 23690, true)
+	f := newForeigners(t, "3.6.16", 23690, true)
 	f.enableAuth()
 	c := inNamespace(t)
 	cert, key := f.ca.issue("nobody", time.Now().Add(time.Hour))
@@ -353,7 +355,7 @@ func (f *foreigners) enableAuth() {
 // TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that nobody there has to be told anything.
 func TestJoinWithTheirAuthority(t *testing.T) {
 	t.Parallel()
-	f := newForeigners(t, 23590, true)
+	f := newForeigners(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
 	until := time.Now().Add(time.Hour)
 	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns + ".svc.cluster.local"}
@@ -510,4 +512,25 @@ func (f *foreigners) moveOut(c *cluster, member string) {
 		}
 		return ""
 	})
+}
+
+// TestJoinEveryMinorVersion: an etcd of each minor version hands its data over.
+func TestJoinEveryMinorVersion(t *testing.T) {
+	t.Parallel()
+	for i, version := range []string{"3.5.35", "3.7.3"} {
+		t.Run(version, func(t *testing.T) {
+			f := newForeigners(t, version, 23390+10*i, false)
+			w := (&cluster{t: t}).writesWith(f.client(""), "key")
+			c := inNamespace(t)
+			c.apply("  replicas: 3\n  version: " + version + "\n  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(1) + "']}}\n")
+			c.stage("Beside", 180*time.Second)
+			w.losesNothing()
+			c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
+			c.stage("Retired", 180*time.Second)
+			c.converges(3, 60*time.Second)
+			out, err := c.etcdctl(c.pods()[0].Name, "get", "key-first", "--print-value-only")
+			require.NoError(t, err)
+			assert.Equal(t, "value of key-first", strings.TrimSpace(out))
+		})
+	}
 }
