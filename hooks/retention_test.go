@@ -49,6 +49,12 @@ func TestRetained(t *testing.T) {
 			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
 			o.Snapshots[s.Name] = s
 		}, "orders-20251122-0200 20-23 21-10 22-02"},
+		{"monthly, and the same month of another year is another", v1alpha1.Retention{Monthly: new(int32(9))}, func(o *ScheduleObservation) {
+			run := clock("22 02:00").AddDate(-1, 0, 0)
+			s := snapshotOf(o.Schedule, run, run)
+			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
+			o.Snapshots[s.Name] = s
+		}, "orders-20251122-0200 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
 			func(o *ScheduleObservation) { o.Zone = zone(t, "America/New_York") }, "21-00 22-02"},
 		{"weekly: Sunday belongs to the week before", v1alpha1.Retention{Weekly: new(int32(2))},
@@ -376,6 +382,19 @@ func TestOutage(t *testing.T) {
 	step(6 * time.Minute)
 	if w.o.Snapshots["orders-20261102-0210"] == nil {
 		t.Errorf("the next run is not on time: %s", slices.Sorted(maps.Keys(w.o.Snapshots)))
+	}
+}
+
+// A snapshot that can't be made, as by a quota, is not taken for made, though Metacontroller writes the status all the same.
+func TestARunThatIsRefusedIsDueStill(t *testing.T) {
+	o := everyHour()
+	o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+	for range 3 {
+		d := decided(t, o)
+		if d.Because.Rule != ruleTake || !d.Status.LastScheduled.Time.Equal(clock("22 02:00")) {
+			t.Fatalf("%s, the last run was %s", d.Because.Rule, d.Status.LastScheduled)
+		}
+		o.Schedule.Status = d.Status
 	}
 }
 
