@@ -53,13 +53,23 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
 		return metav1.NewTime(t.Truncate(time.Second))
 	}
 	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
-	s.Size, s.StoredSize = resource.NewQuantity(r.Size, resource.BinarySI), resource.NewQuantity(r.StoredSize, resource.BinarySI)
+	s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)
 	s.Revision, s.Keys = r.Revision, r.Keys
 	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
 	s.Started, s.Completed, s.VerifiedAt = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
 	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
 		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
 	}
+}
+
+// legible is a size rounded up to a whole number of units, at least ten of them, so that a table shows 21Mi and not 20971552. The record of
+// the artifact has it exactly.
+func legible(n int64) *resource.Quantity {
+	unit := int64(1)
+	for n/unit >= 10<<10 {
+		unit <<= 10
+	}
+	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
 }
 
 func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus) {

@@ -165,6 +165,9 @@ func TestWordsForPeople(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 5 << 40: "5.0 TiB"} {
 		assert.Equal(t, want, bytesText(n))
 	}
+	for n, want := range map[int64]string{0: "0", 760: "760", 10239: "10239", 20512: "21Ki", 20971552: "21Mi", 1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
+		assert.Equal(t, want, legible(n).String())
+	}
 	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
 }
 

@@ -232,11 +232,11 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	URI string `json:"uri,omitempty"`
 
-	// Size of the database.
+	// Size of the database, rounded up.
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 
-	// StoredSize is that of the artifact, compressed and encrypted.
+	// StoredSize is that of the artifact, compressed and encrypted, rounded up.
 	// +optional
 	StoredSize *resource.Quantity `json:"storedSize,omitempty"`
 
