@@ -81,6 +81,10 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) e
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked after as before")
 	}
+	if e.finalizing && hooks.Leaving(e.o) {
+		e.finalizing = false
+		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or spec.bootstrap is taken out")
+	}
 	if e.finalizing {
 		e.d.Children, e.finalized = hooks.Finalize(e.o)
 		e.d.Status = e.o.Cluster.Status

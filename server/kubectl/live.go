@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -95,7 +96,7 @@ func (a *ask) open(ctx context.Context, namespace string, endpoints []hooks.Endp
 	var all sync.WaitGroup
 	for _, endpoint := range endpoints {
 		all.Go(func() {
-			address, stop, err := a.kube.forward(ctx, namespace, endpoint.Name, hooks.ClientPort)
+			address, stop, err := a.way(ctx, namespace, endpoint)
 			lock.Lock()
 			defer lock.Unlock()
 			if err != nil {
@@ -108,6 +109,17 @@ func (a *ask) open(ctx context.Context, namespace string, endpoints []hooks.Endp
 	}
 	all.Wait()
 	return w
+}
+
+// errForeign: a member of the etcd that was joined has no pod of ours.
+var errForeign = errors.New("it is not ours, and this machine has no way to it; Quorate asks it from inside of Kubernetes")
+
+// way opens one to the pod of a member.
+func (a *ask) way(ctx context.Context, namespace string, endpoint hooks.Endpoint) (address string, stop func(), err error) {
+	if endpoint.Foreign {
+		return "", nil, errForeign
+	}
+	return a.kube.forward(ctx, namespace, endpoint.Name, hooks.ClientPort)
 }
 
 func host(endpoint hooks.Endpoint) string {

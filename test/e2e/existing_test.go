@@ -534,3 +534,16 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedBesideOthers: an EtcdCluster that is deleted while its members vote elsewhere has them leave first, one by one.
+func TestDeletedBesideOthers(t *testing.T) {
+	t.Parallel()
+	f := newForeigners(t, "3.6.16", 23290, false)
+	c := inNamespace(t)
+	w := c.writesWith(f.client(""), "key")
+	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "']}}\n")
+	c.stage("Beside", 180*time.Second)
+	kube(t, "-n", c.ns, "delete", "etcdcluster", name, "--timeout=120s")
+	assert.Equal(t, []string{"old-0", "old-1", "old-2"}, membersOf(t, f.client("")))
+	w.losesNothing()
+}
