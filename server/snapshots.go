@@ -93,7 +93,7 @@ func (s *Server) snapshotHook(c *gin.Context) {
 		return
 	}
 	s.metrics.snapshotDecided(o.Snapshot, &d)
-	s.logParent("snapshot", &o.Snapshot.ObjectMeta, d.Because, d.Status.Phase == o.Snapshot.Status.Phase, began)
+	s.logParent("snapshot", &o.Snapshot.ObjectMeta, d.Because, d.Status.Phase == o.Snapshot.Status.Phase && !d.Finalized, began)
 	if d.Finalized {
 		s.saidOfOthers.forget(o.Snapshot.UID)
 	}
