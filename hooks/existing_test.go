@@ -119,6 +119,18 @@ func TestBesideForeignMembers(t *testing.T) {
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 		}), "Beside", nil, "waiting for old-1 to serve again"},
 
+		{"nothing is restored", with(besideThree(3), func(o *Observation) {
+			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "back", Epoch: new(int64(7))}
+		}), "Beside", nil, ""},
+		{"a lost quorum is not recovered by itself", with(besideThree(3), func(o *Observation) {
+			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
+			for i := range 2 {
+				lose(o, MemberName("demo", i))
+				o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: MemberName("demo", i), Role: v1alpha1.Voter})
+			}
+			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+		}), "Blind", nil, ""},
+
 		{"a follower is retired first", func() Observation { return retiring(besideThree(3)) }, "RetireForeign", Remove{ID: firstForeign + 1, Name: "old-1"}, ""},
 		{"who does not serve is retired before that", with(retiring(besideThree(3)), func(o *Observation) {
 			change(o, "old-2", func(h *Health) { *h = Health{Err: "connection refused"} })
