@@ -21,6 +21,7 @@
 //	rules.go        the ordered rules: start here; rules_before.go, rules_members.go and rules_rest.go say what each does
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
+//	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that
 //	children.go     which pods, claims and records should exist
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
@@ -55,7 +56,7 @@
 //	S5   only a learner that answered in this call, has caught up and has its volume is promoted, once an entry of the leader has reached it
 //	S6   a member is removed only when the target is smaller, its data is lost or proven corrupt, or it is dead for too long; never the last voter; the leader last
 //	S7   a claim is deleted only with a linearizable member list in hand that omits its member, and only if it is ours
-//	S8   one bootstrap per epoch; the cluster ID never changes within one
+//	S8   one bootstrap per epoch; the cluster ID never changes within one; no two epochs of a cluster can acknowledge writes
 //	S9   member names, peer URLs and IDs are never reused
 //	S10  a member whose data is lost never runs under its old identity again
 //	S11  blind: no step, no new name, no claim deleted, no running pod touched; pods are kept or brought back
