@@ -20,7 +20,7 @@ import (
 // when a quorum answered, what is visible while blind, the epoch record before there is a cluster.
 func children(v *view, said *verdict) Desired {
 	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
-		return asObserved(v.Observation)
+		return asObserved(v.ofAllEpochs())
 	}
 	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
 	d.Claims, d.Pods = v.claimsAndPods(said)
@@ -193,8 +193,8 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
 	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
-	if id := v.Cluster.Status.ClusterID; id != "" {
-		record.Annotations[AnnotationClusterID] = id
+	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == EpochName(v.Cluster.Name, int(s.Epoch))) {
+		record.Annotations[AnnotationClusterID] = s.ClusterID
 	}
 	if foreign := v.relicForeign(); foreign != "" {
 		record.Annotations[AnnotationForeign] = foreign

@@ -214,7 +214,7 @@ func succeed(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), resync: patience}
 	}
 	if !v.ending() {
-		if late := v.unended(); len(late) > 0 {
+		if late := v.longEnding(); len(late) > 0 {
 			return nil // it runs on: once it is stopped it would be waited for
 		}
 		return v.stop(fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), "")
@@ -371,16 +371,10 @@ func (v *view) lingering() string {
 	if v.epoch.record != nil {
 		left = append(left, "the record "+v.epoch.record.Name)
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal) {
-		pod := v.Children.Pods[name]
-		if _, ours := ordinal(v.Cluster.Name, name); !ours || finished(pod) {
-			continue
-		}
-		left = append(left, name)
-	}
-	switch late := v.unended(); {
+	left = append(left, v.unended()...)
+	switch late := v.longEnding(); {
 	case len(late) > 0:
-		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), v.wordsForUnended(late))
+		return fmt.Sprintf("waiting for %s; %s", strings.Join(left, ", "), v.wordsForLongEnding(late))
 	case len(left) > 0:
 		return "waiting for " + strings.Join(left, ", ")
 	}
@@ -392,15 +386,19 @@ func (v *view) lingering() string {
 	return ""
 }
 
-// unended are the pods of members that were to end long ago, and whose nodes do not say that they have.
+// unended are the pods of members that have not ended, longEnding those that were to end long ago, and whose nodes do not say that they have.
 func (v *view) unended() []string {
 	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
 		_, ours := ordinal(v.Cluster.Name, name)
-		return ours && !finished(v.Children.Pods[name]) && graceOver(v.Children.Pods[name], v.Now)
+		return ours && !finished(v.Children.Pods[name])
 	})
 }
 
-func (v *view) wordsForUnended(late []string) string {
+func (v *view) longEnding() []string {
+	return filter(v.unended(), func(name string) bool { return graceOver(v.Children.Pods[name], v.Now) })
+}
+
+func (v *view) wordsForLongEnding(late []string) string {
 	return fmt.Sprintf("the node of %s does not say that it has ended: when that node is off for good, kubectl delete pod -n %s --force --grace-period=0 %s",
 		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
 }
@@ -418,8 +416,8 @@ func (v *view) staging() string {
 	if waits := v.heir.unstaged(); waits != "" {
 		return waits
 	}
-	if late := v.unended(); len(late) > 0 {
-		return v.wordsForUnended(late)
+	if late := v.longEnding(); len(late) > 0 {
+		return v.wordsForLongEnding(late)
 	}
 	return ""
 }
@@ -530,15 +528,23 @@ func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	claim.Annotations = annotations(v.Cluster, own)
 }
 
-// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more.
+// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and none is left. Should
+// somebody delete the records then, the claims tell that this epoch is over.
 func (v *view) endedClaims() []*corev1.PersistentVolumeClaim {
 	list := v.keptClaims(v.names)
 	for _, claim := range list {
-		if v.over() {
+		if v.over() && len(v.unended()) == 0 && (v.choosing() || v.heir.seesAll()) {
 			v.leaveBehind(claim, v.epoch.n)
 		}
 	}
 	return list
+}
+
+// ofAllEpochs is the observation with the pods and claims of every epoch.
+func (v *view) ofAllEpochs() Observation {
+	o := v.Observation
+	o.Children.Pods, o.Children.Claims = v.all.Pods, v.all.Claims
+	return o
 }
 
 // expired reports whether a claim of an earlier epoch has been kept long enough.

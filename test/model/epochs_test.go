@@ -418,7 +418,7 @@ func TestTakeoverMutants(t *testing.T) {
 		breaks string
 	}{
 		"the next epoch begins without waiting for the pods of the one before": {
-			asked{1, toRestore, nil}, beginsUnwaited, append(slices.Clone(staged), "sync", "sync", "sync", "sync", "sync", "kubelet pod=demo-1"), "S8: 2 etcd clusters",
+			asked{1, toRestore, nil}, beginsUnwaited, append(slices.Clone(staged), "sync", "sync", "sync", "sync", "sync", "sync", "kubelet pod=demo-1"), "S8: 2 etcd clusters",
 		},
 		"the record of the epoch before is not deleted": {
 			asked{1, toRestore, nil}, keepsRecord, append(slices.Clone(staged), "kill pod=demo-0", "call", "sync", "sync", "pass", "sync", "pass", "sync", "sync", "pass", "apply", "pass", "pass"), "S8: 2 etcd clusters",
@@ -427,7 +427,7 @@ func TestTakeoverMutants(t *testing.T) {
 		"the survivor is chosen by its name":                  {asked{4, toRecover, four}, choosesByName, nil, "liveness: the cluster ends in Converged with other data"},
 		"what an epoch leaves behind is deleted":              {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
-			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
+			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
