@@ -244,23 +244,31 @@ func (v *view) otherwise() *verdict {
 	if v.ending() {
 		return v.instead()
 	}
-	from, asked := v.askedFor()
-	lost := v.heir.groundsLost()
-	switch {
+	switch lost, why := v.heir.groundsLost(), v.needless(); {
 	case v.forsakes() || v.unwished():
 		return v.forsake("spec.restore asks for something else")
-	case v.Etcd == nil && asked && v.recoveryDue() && (v.byWish() || from.source != v.heir.epoch.source):
-		return v.forsake(fmt.Sprintf("epoch %d is to be recovered", v.epoch.n))
-	case v.collides():
-		return v.forsake(fmt.Sprintf("a member has joined epoch %d under one of its names", v.epoch.n))
-	case v.Etcd != nil && !v.byWish():
-		return v.forsake(fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n))
-	case v.growing() && v.staging() != "" && !v.stopsFirst():
-		return v.forsake(fmt.Sprintf("epoch %d needs another member first", v.epoch.n))
+	case why != "":
+		return v.forsake(why)
 	case len(lost) > 0:
 		return v.forsake("what was made for " + strings.Join(lost, ", ") + " is lost; it is made anew")
 	}
 	return nil
+}
+
+// needless is why the next epoch is not to come, or not yet, although nothing is wrong with it; empty for nothing.
+func (v *view) needless() string {
+	from, asked := v.askedFor()
+	switch {
+	case v.Etcd == nil && asked && v.recoveryDue() && (v.byWish() || from.source != v.heir.epoch.source):
+		return fmt.Sprintf("epoch %d is to be recovered", v.epoch.n)
+	case v.collides():
+		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.epoch.n)
+	case v.Etcd != nil && !v.byWish():
+		return fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n)
+	case v.growing() && v.staging() != "" && !v.stopsFirst():
+		return fmt.Sprintf("epoch %d needs another member first", v.epoch.n)
+	}
+	return ""
 }
 
 // instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
