@@ -321,7 +321,7 @@ func TestTheStoreIsGoneForAWhile(t *testing.T) {
 // TestALostMemoryQuorumComesBackFromASurvivor: no volume can be copied, so the new members fetch what the last one has.
 func TestALostMemoryQuorumComesBackFromASurvivor(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n  recovery: {quorumLoss: FromSurvivor, after: 30s}")
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 256Mi}\n  recovery: {quorumLoss: FromSurvivor, after: 30s}")
 	c.converges(3, 60*time.Second)
 	w := c.writes()
 	w.wrote(300)
