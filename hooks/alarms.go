@@ -234,16 +234,27 @@ func (v *view) makeRoom(alarms []Alarm) *verdict {
 		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
 	case !v.run.Last.IsZero() && len(v.run.Done) == 0 && v.Now.Before(v.run.Last.Add(v.compacting(crowded))):
 		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: patience}
-	case len(crowded) > 0:
+	case len(crowded) > 0 && !v.doubtful(crowded):
 		return v.finish("no more room can be made")
 	}
-	if said := v.defragmentNext(fragmented, "making room (alarm NOSPACE)"); said != nil {
+	need := fragmented
+	if len(crowded) > 0 {
+		need = func(m *member) bool { return fragmented(m) || slices.Contains(crowded, m) }
+	}
+	if said := v.defragmentNext(need, "making room (alarm NOSPACE)"); said != nil {
 		return said
 	}
 	if len(v.full()) > 0 {
 		return v.finish("no more room can be made")
 	}
 	return v.disarm(alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
+}
+
+// doubtful reports whether members may have more room than they tell. What a compaction has freed, etcd counts as free only once something else
+// is written, and while the alarm lasts nothing is (bbolt frees the pages of a transaction in a later one). A defragmentation shows it: so
+// after a compaction they are defragmented all the same, until one of them turns out to be full indeed.
+func (v *view) doubtful(crowded []*member) bool {
+	return v.run.Compacted > 0 && !slices.ContainsFunc(crowded, func(m *member) bool { return slices.Contains(v.run.Done, m.name) })
 }
 
 // compacting is how long to wait after a compaction: for a while, longer as long as it does not show.

@@ -76,7 +76,7 @@ spec:
 				require.Equal(t, phase, found.Status.Phase, "%s: %s", found.Name, found.Status.Message)
 				return ""
 			}
-			return s.Status.Message
+			return "none of " + fmt.Sprint(len(all)) + ": " + s.Status.Message
 		})
 		late := found.CreationTimestamp.Sub(runOf(t, found.Name))
 		t.Logf("%s was made %s after its time", found.Name, late)

@@ -77,7 +77,7 @@ var verbs = map[string]func(*story, args) string{
 	"volumes": (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
 	"node":    (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"foreign": (*story).foreign,                                           // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
-	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
+	"etcd":    (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
 	"corrupt": (*story).corrupt,                                           // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"network": (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
 	"cache":   (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
@@ -493,6 +493,8 @@ func (s *story) etcd(a args) string {
 		s.w.Net.Down = true
 	case a.has("up"):
 		s.w.Net.Down = false
+	case a.has("counts-late"):
+		s.w.Etcd.CountsLate = true
 	case a.has("lose-reply"):
 		s.w.Etcd.LoseReply = true
 	case a.has("pace"):

@@ -29,6 +29,8 @@ type Etcd struct {
 	NoSpace bool
 	// DefragmentPasses is how many passes a defragmentation takes: its answer does not come in time then.
 	DefragmentPasses int
+	// CountsLate: while an alarm NOSPACE lasts, a member tells of no room in its database before it is defragmented.
+	CountsLate bool
 	// HashChecks: the leader compares the members' hashes at every pass.
 	HashChecks bool
 	// LoseReply lets the next step be carried out, and its answer be lost.

@@ -217,6 +217,9 @@ func (c *client) tellHashes(list *hooks.Membership, health map[string]hooks.Heal
 func (w *World) tellSpace(h *hooks.Health, d Dir) {
 	c := w.Etcd.Clusters[d.Cluster]
 	h.DBSize, h.DBSizeInUse, h.Revision = d.size(), d.inUse(), c.Revision
+	if w.Etcd.CountsLate && c.raised(hooks.AlarmNoSpace) {
+		h.DBSizeInUse = h.DBSize
+	}
 	if w.Etcd.DBSize != 0 {
 		h.DBSize, h.DBSizeInUse = w.Etcd.DBSize, w.Etcd.DBInUse
 	}
