@@ -107,7 +107,7 @@ func recoverQuorum(v *view) *verdict {
 	}
 	policy, asked := v.recoverBy()
 	lost := v.quorumIsLost()
-	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate()) {
+	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate() || v.mayHaveQuorum()) {
 		return nil
 	}
 	if !asked || len(lost) == 0 {
@@ -190,6 +190,12 @@ func (v *view) quorumIsLost() []string {
 	return lost
 }
 
+// mayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who voted last, may be one of
+// long ago (S14): nothing is begun by itself, and no member's memory is given up, because voters of then are gone.
+func (v *view) mayHaveQuorum() bool {
+	return len(filter(v.names, v.hasData)) >= quorum(len(v.knownVoters()))
+}
+
 // besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.
 const besideOthers = "the etcd that the members have joined has members of others, which go on; have them retired first (spec.bootstrap.existing.retireForeign)"
 
@@ -223,12 +229,12 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
 func (v *view) fromMember() (origin, string) {
-	switch known := v.knownVoters(); {
+	switch {
 	case !v.memory():
 		return origin{}, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
 	case v.running() == "":
 		return origin{}, "no member that runs answers"
-	case len(filter(v.names, v.hasData)) >= quorum(len(known)):
+	case v.mayHaveQuorum():
 		return origin{}, "so many members run that they may have a quorum, although none answers"
 	}
 	name, _, _ := strings.Cut(v.running(), ":")
