@@ -43,7 +43,8 @@ func (e *Etcd) authorize(ctx context.Context, client *clientv3.Client, step hook
 	run := &authRun{Etcd: e, client: client, want: step.Want, given: map[string]string{}}
 	run.want.Users = slices.Clone(step.Want.Users)
 	if err := run.settle(ctx); err != nil {
-		if ctx.Err() != nil {
+		// etcd knows our deadline (gRPC sends it along) and may say that it has passed before our own timer does.
+		if ctx.Err() != nil || errors.Is(err, ErrNoAnswer) {
 			err = because(ErrAuthUnfinished, err.Error())
 		}
 		return &hooks.AuthUnfinished{Passwords: run.given, Err: err}

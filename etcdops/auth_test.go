@@ -17,6 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -32,6 +33,8 @@ type authFake struct {
 	roles   map[string][]string // of users
 	// refuses is what is said to the addition of this user; hangs is that of which etcd thinks too long.
 	refuses, hangs string
+	// gaveUp is the one of which etcd says that the deadline has passed, while our own timer still runs.
+	gaveUp string
 	// forgets makes it lose every user at once.
 	forgets bool
 }
@@ -92,6 +95,8 @@ func (f *authFake) UserAdd(ctx context.Context, r *pb.AuthUserAddRequest) (*pb.A
 	case f.hangs:
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case f.gaveUp:
+		return nil, status.FromContextError(context.DeadlineExceeded).Err()
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -167,6 +172,10 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 		},
 		"out of time": {
 			wantUsers("a", "b", "c"), func(f *authFake) { f.hangs = "b" }, ErrAuthUnfinished,
+			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no answer in time",
+		},
+		"out of time by etcd's clock": {
+			wantUsers("a", "b", "c"), func(f *authFake) { f.gaveUp = "b" }, ErrAuthUnfinished,
 			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no answer in time",
 		},
 		"no password": {
