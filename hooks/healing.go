@@ -293,19 +293,28 @@ func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict)
 
 // ---- learners that come to nothing
 
-// ruleLearnerLate is the rule whose removals slow the next attempts down.
-const ruleLearnerLate = "LearnerLate"
-
 func learnerLate(v *view) *verdict {
+	l := v.late()
+	if l == nil {
+		return nil
+	}
+	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.name {
+		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), colon(v.ails(l))), resync: patience}
+	}
+	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), colon(v.ails(l))))
+}
+
+// late is the learner that has not caught up in time; nil when there is none.
+func (v *view) late() *member {
 	l := v.learner()
 	if l == nil || l.name == "" || v.mismatched(l) {
 		return nil
 	}
-	s, given := v.remembered(l), v.timeFor()
-	if s == nil || s.Joined.IsZero() || v.whileAvailable(s.Joined) < given {
+	s := v.remembered(l)
+	if s == nil || s.Joined.IsZero() || v.whileAvailable(s.Joined) < v.timeFor() {
 		return nil
 	}
-	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(given), colon(v.ails(l))))
+	return l
 }
 
 // timeFor is how long a learner has to catch up: it must get all of the leader's data.
@@ -328,29 +337,36 @@ func pauseAfter(failures int32) time.Duration {
 	return min(longestPause, firstPause<<min(max(failures, 1)-1, 16))
 }
 
-// attempts is what is remembered of learners that came to nothing. It is forgotten when one becomes a voter or none is wanted, and when the
-// spec changes: that may be what mends it.
+// attempts is what is remembered of learners that came to nothing. Each is counted before it is removed: the call that removes it has seen
+// that, and so has every call that could add the next one, however old the status is that it is shown. It is forgotten when one becomes a
+// voter or none is wanted, and when the spec changes: that may be what mends it.
 func (v *view) attempts() *v1alpha1.ReplacementStatus {
-	old, done := v.Cluster.Status.Replacement, v.Taken != nil && v.Taken.Err == ""
+	old := v.Cluster.Status.Replacement
 	if v.Etcd == nil || v.epoch == nil {
 		return old
 	}
-	if done && v.Taken.Because == ruleLearnerLate {
-		next := v1alpha1.ReplacementStatus{Failures: 1}
-		if old != nil {
-			next.Failures = old.Failures + 1
-		}
-		next.NotBefore = metav1.NewTime(v.Now.Truncate(time.Second).Add(pauseAfter(next.Failures)))
-		return &next
+	late := v.late()
+	if v.promoted() || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.counted()) >= v.wanted() {
+		old = nil
 	}
-	promoted := false
-	if done {
-		_, promoted = v.Taken.Step.(Promote)
+	if late == nil || old != nil && old.Learner == late.name {
+		return old
 	}
-	if old == nil || promoted || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.counted()) >= v.wanted() {
-		return nil
+	next := v1alpha1.ReplacementStatus{Failures: 1, Learner: late.name}
+	if old != nil {
+		next.Failures = old.Failures + 1
 	}
-	return old
+	next.NotBefore = metav1.NewTime(v.Now.Truncate(time.Second).Add(pauseAfter(next.Failures)))
+	return &next
+}
+
+// promoted reports whether this call has made a learner a voter.
+func (v *view) promoted() bool {
+	if v.Taken == nil || v.Taken.Err != "" {
+		return false
+	}
+	_, is := v.Taken.Step.(Promote)
+	return is
 }
 
 // restsBefore says why no learner is added now; nil when one may be.

@@ -222,18 +222,22 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	late.Cluster.Status.Members[len(late.Cluster.Status.Members)-1].Joined = metav1.NewTime(now.Add(-10 * time.Minute))
 	d := Decide(late)
 	require.NoError(t, Verify(late, d))
-	assert.Equal(t, ruleLearnerLate, d.Because.Rule)
+	assert.Equal(t, "LearnerLate", d.Because.Rule)
+	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds the next one")
+	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
+
+	late.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, Learner: "demo-2"}
+	late.Cluster.Status.ObservedGeneration = late.Cluster.Generation
+	status := Decide(late).Status
+	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
+	late.Cluster.Status.Replacement = status.Replacement
+	d = Decide(late)
+	require.NoError(t, Verify(late, d))
 	assert.IsType(t, Remove{}, d.Step)
+	assert.Equal(t, status.Replacement, d.Status.Replacement, "it is counted once")
 
 	after := serve(3)
 	after.Cluster.Spec.Replicas = new(int32(5))
-	after.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2}
-	after.Taken = &Outcome{Step: d.Step, Because: ruleLearnerLate}
-	status := Decide(after).Status
-	require.NotNil(t, status.Replacement)
-	assert.EqualValues(t, 3, status.Replacement.Failures)
-	assert.Equal(t, now.Truncate(time.Second).Add(40*time.Second), status.Replacement.NotBefore.Time)
-
 	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement, after.Cluster.Generation
 	waits := Decide(after)
 	assert.Equal(t, "Grow", waits.Because.Rule)

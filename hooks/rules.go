@@ -88,7 +88,7 @@ var Rules = []Rule{
 	{"Retarget", "Another patch release is the members' version from now on; so is the minor version that they come from, while the cluster has not agreed on the new one (S18).", retarget},
 	{"LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields},
 	{"Fence", "A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while the others can do without it (S1); which pod that takes is recorded first (S2).", fence},
-	{ruleLearnerLate, "A learner that has not caught up in time is removed; the next one gets a new name, after a pause that grows from failure to failure (S9).", learnerLate},
+	{"LearnerLate", "A learner that has not caught up in time is counted, and then removed; the next one gets a new name, after a pause that grows from failure to failure (S9).", learnerLate},
 	{"Remake", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves. A voter's pod is recorded first.", remake},
 	{"Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp},
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},

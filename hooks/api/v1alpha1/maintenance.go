@@ -134,6 +134,10 @@ type ReplacementStatus struct {
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
 
+	// Learner is the last one that was counted. It is removed once that is written here.
+	// +optional
+	Learner string `json:"learner,omitempty"`
+
 	// NotBefore is when the next learner may be added.
 	// +optional
 	NotBefore metav1.Time `json:"notBefore,omitzero"`
