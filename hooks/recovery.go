@@ -192,8 +192,17 @@ func (v *view) quorumIsLost() []string {
 
 // mayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who voted last, may be one of
 // long ago (S14): nothing is begun by itself, and no member's memory is given up, because voters of then are gone.
-func (v *view) mayHaveQuorum() bool {
-	return len(filter(v.names, v.hasData)) >= quorum(len(v.knownVoters()))
+func (v *view) mayHaveQuorum() bool { return len(v.mayVote()) >= quorum(len(v.knownVoters())) }
+
+// mayVote are the members that have data and may vote. A learner whose pod is still told whom to join has never voted: none is promoted before
+// that is taken from its pod ([promote]). Nor has a member whose pod found no log: it was made, while no quorum answered, for one that has not
+// run yet.
+func (v *view) mayVote() []string {
+	return filter(v.names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		joins := pod != nil && podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != ""
+		return v.hasData(name) && !joins && !prepareRefused(pod)
+	})
 }
 
 // besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,6 +38,24 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 		}
 		d = Decide(o)
 		assert.Equal(t, "Recover", d.Because.Rule, "%s: the data of two of three is gone indeed", policy)
+		assert.NoError(t, Verify(o, d))
+
+		// A learner was about to join when the second of them was lost.
+		joining := o.Children.Pods["demo-0"].DeepCopy()
+		joining.Name, joining.UID = "demo-3", "learner"
+		joining.Annotations[AnnotationStart], joining.Annotations[AnnotationInitialCluster] = StartJoin, "demo-0=..."
+		o.Children.Pods["demo-3"] = joining
+		o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
+		o.Children.Claims["demo-3"].Name = "demo-3"
+		d = Decide(o)
+		assert.Equal(t, "Recover", d.Because.Rule, "%s: whoever never voted makes no quorum", policy)
+		assert.NoError(t, Verify(o, d))
+		delete(joining.Annotations, AnnotationInitialCluster)
+		assert.NotEqual(t, "Recover", Decide(o).Because.Rule, "%s: it may have been promoted since", policy)
+		joining.Annotations[AnnotationStart] = StartResume
+		joining.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}}}
+		d = Decide(o)
+		assert.Equal(t, "Recover", d.Because.Rule, "%s: it was to resume, and found nothing", policy)
 		assert.NoError(t, Verify(o, d))
 	}
 }

@@ -94,7 +94,7 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	}
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 	_, asked := j.v.recoverBy()
-	data := filter(j.v.names, j.v.hasData)
+	data := j.v.mayVote()
 	j.require(asked || j.v.ending() || len(data) < quorum(len(j.v.knownVoters())), "S14", "epoch %d is recorded although %v may have a quorum", e.n, data)
 }
 
