@@ -194,14 +194,14 @@ func (v *view) quorumIsLost() []string {
 // long ago (S14): nothing is begun by itself, and no member's memory is given up, because voters of then are gone.
 func (v *view) mayHaveQuorum() bool { return len(v.mayVote()) >= quorum(len(v.knownVoters())) }
 
-// mayVote are the members that have data and may vote. A learner whose pod is still told whom to join has never voted: none is promoted before
-// that is taken from its pod ([promote]). Nor has a member whose pod found no log: it was made, while no quorum answered, for one that has not
-// run yet.
+// mayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have, when that pod is still
+// told whom to join (none is promoted before that is taken from it, [promote]), or has found no log (it was made, while no quorum answered,
+// for one that has not run yet).
 func (v *view) mayVote() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		joins := pod != nil && podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != ""
-		return v.hasData(name) && !joins && !prepareRefused(pod)
+		empty := pod != nil && neverRan(pod) && (podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != "" || prepareRefused(pod))
+		return v.hasData(name) && !empty
 	})
 }
 

@@ -41,21 +41,32 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 		assert.NoError(t, Verify(o, d))
 
 		// A learner was about to join when the second of them was lost.
-		joining := o.Children.Pods["demo-0"].DeepCopy()
-		joining.Name, joining.UID = "demo-3", "learner"
-		joining.Annotations[AnnotationStart], joining.Annotations[AnnotationInitialCluster] = StartJoin, "demo-0=..."
-		o.Children.Pods["demo-3"] = joining
-		o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
-		o.Children.Claims["demo-3"].Name = "demo-3"
-		d = Decide(o)
-		assert.Equal(t, "Recover", d.Because.Rule, "%s: whoever never voted makes no quorum", policy)
-		assert.NoError(t, Verify(o, d))
-		delete(joining.Annotations, AnnotationInitialCluster)
-		assert.NotEqual(t, "Recover", Decide(o).Because.Rule, "%s: it may have been promoted since", policy)
-		joining.Annotations[AnnotationStart] = StartResume
-		joining.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}}}
-		d = Decide(o)
-		assert.Equal(t, "Recover", d.Because.Rule, "%s: it was to resume, and found nothing", policy)
-		assert.NoError(t, Verify(o, d))
+		refused := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}
+		waits := []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+		ran := []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		for reason, joins := range map[string]struct {
+			start, cluster string
+			prepare        corev1.ContainerStatus
+			etcd           []corev1.ContainerStatus
+			begins         bool
+		}{
+			"it has not run yet":                      {StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
+			"it runs, and may be a voter by now":      {StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, false},
+			"it was promoted, and its pod is new":     {StartJoin, "", corev1.ContainerStatus{}, waits, false},
+			"it was to resume, and found nothing":     {StartResume, "", corev1.ContainerStatus{State: refused}, waits, true},
+			"it found its volume when it tried again": {StartResume, "", corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
+		} {
+			pod := o.Children.Pods["demo-0"].DeepCopy()
+			pod.Name, pod.UID = "demo-3", "learner"
+			pod.Annotations[AnnotationStart], pod.Annotations[AnnotationInitialCluster] = joins.start, joins.cluster
+			joins.prepare.Name = ContainerPrepare
+			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = []corev1.ContainerStatus{joins.prepare}, joins.etcd
+			o.Children.Pods["demo-3"] = pod
+			o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
+			o.Children.Claims["demo-3"].Name = "demo-3"
+			d = Decide(o)
+			assert.Equal(t, joins.begins, d.Because.Rule == "Recover", "%s: %s: %s", policy, reason, d.Because)
+			assert.NoError(t, Verify(o, d), reason)
+		}
 	}
 }
