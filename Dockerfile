@@ -1,5 +1,6 @@
-# The image of Quorate: one static binary and nothing else. `make image` makes the same without Docker.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+# The image of Quorate: one static binary and nothing else. `make image` makes the same without Docker, and `make release` the one
+# that is published. With the version and the commit of a release as arguments the binary is that of the release, byte for byte.
+FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

@@ -3,11 +3,19 @@
 SHELL := bash
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs%,$(GOFLAGS))
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0)
-COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
+# Twelve digits of the commit in every clone: git's own choice depends on how much the clone has.
+VERSION ?= $(shell git describe --tags --always --abbrev=12 --dirty 2>/dev/null || echo v0.1.0)
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+# When the commit was made (seconds since 1970): the time of all files in an image or archive.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # The image that the manifests name. The lab loads it, so nothing is pulled.
 IMAGE := $(shell sed -n 's/^ *image: \(ghcr.*\)/\1/p' manifests/base/deployment.yaml)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+# What an image says of itself, in the Dockerfile too (a test compares them). There is no image below it.
+OF_IMAGE := -entrypoint /quorate -cmd serve -user 65532:65532 -created $(SOURCE_DATE_EPOCH) \
+  -label org.opencontainers.image.title=Quorate -label 'org.opencontainers.image.description=etcd clusters on Kubernetes' \
+  -label org.opencontainers.image.source=https://github.com/quorate-dev/quorate -label org.opencontainers.image.licenses=Apache-2.0 \
+  -label org.opencontainers.image.version=$(VERSION) -label org.opencontainers.image.revision=$(COMMIT)
 # Without gRPC's way to Google's storage, which Quorate does not take: 13 MB of 71 (docs/decisions/0018-snapshots.md).
 TAGS := disable_grpc_modules
 
@@ -15,11 +23,15 @@ LAB := go run -C test/lab .
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
 
+# What the scripts of a release are told.
+RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
+
 RUN ?= .
 FUZZTIME ?= 30s
 STEPS ?= 1000000
 FOR ?= 5m
 SEED ?= 0
+CLUSTERS ?= 100
 
 .DEFAULT_GOAL := help
 .PHONY: help
@@ -34,10 +46,18 @@ build: ## bin/quorate, static
 
 .PHONY: image
 image: build ## bin/quorate.tar, an OCI image, without Docker
-	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) -entrypoint /quorate -user 65532:65532 $(CURDIR)/bin/quorate=/quorate
+	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(CURDIR)/bin/quorate=/quorate
+
+.PHONY: release
+release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
+	@$(RELEASE) test/tools/release.sh $(CURDIR)/bin/release
+
+.PHONY: reproducible
+reproducible: ## build the release twice, from two folders, and compare every byte
+	@$(RELEASE) test/tools/reproducible.sh
 
 .PHONY: generate
-generate: bin/controller-gen bin/crd-ref-docs ## deepcopy functions, CRDs, docs/api.md
+generate: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## deepcopy functions, CRDs, docs/api.md, etcd's alerts, templates of the chart
 	test/tools/generate.sh
 
 .PHONY: clean
@@ -53,9 +73,12 @@ test: bin/steps ## everything that needs Go alone: lint, generated files, all te
 	  "generated files: $(MAKE) -s generate-check" \
 	  "etcd binaries: $(MAKE) -s etcd-binaries" \
 	  "servers of stores: $(MAKE) -s store-servers" \
+	  "helm: $(MAKE) -s bin/helm" \
 	  "tests: QUORATE_VERIFY=1 go test -json ./..." \
 	  "manifests: go test -C test/manifests -json ./..." \
-	  "lab: go test -C test/lab -json -short ./..."
+	  "monitoring: go test -C test/monitoring -json ./..." \
+	  "lab: go test -C test/lab -json -short ./..." \
+	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: unit
 unit: ## the decisions alone, in seconds
@@ -83,11 +106,15 @@ store-servers: ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/lab test/manifests test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/lab test/manifests test/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: generate-check
-generate-check: bin/controller-gen bin/crd-ref-docs ## fail if `make generate` would change anything
+generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything
 	test/tools/generate.sh --check
+
+.PHONY: alerts
+alerts: bin/promtool bin/steps ## the alert rules by Prometheus' own tool: when each fires, and when it must not; builds it, once
+	@bin/steps "alert rules: test/monitoring/promtool.sh check" "alert cases: test/monitoring/promtool.sh play"
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (30s)
@@ -121,6 +148,24 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
 	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 55m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
 
+.PHONY: e2e-upgrade
+e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
+	$(LAB) load $(CURDIR)/bin/quorate.tar
+	$(LAB) metacontroller
+	$(IN_LAB) kubectl apply --server-side --force-conflicts -f manifests/metacontroller/rbac.yaml
+	@$(IN_LAB) V=1 bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
+
+# A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
+.PHONY: e2e-install
+e2e-install: export QUORATE_LAB_NAME := quorate-install
+e2e-install: export QUORATE_LAB_RUN := /tmp/quorate-lab-install
+e2e-install: export QUORATE_LAB_API_PORT := 7443
+e2e-install: export NODES := 1
+e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
+	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
+	  $(IN_LAB) kubectl apply --server-side --force-conflicts -f manifests/metacontroller/rbac.yaml && \
+	  V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e ./test/install/"
+
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
 	@$(IN_LAB) V=1 bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
@@ -133,24 +178,56 @@ bench: install ## what a decision, a call and a cluster cost, as a table (docs/p
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
 	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate | grep '^|'; done
 
+.PHONY: bench-scale
+bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores
+	@test/bench/scale.sh
+
+.PHONY: bench-fleet
+bench-fleet: install ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/scale.md)
+	@$(IN_LAB) QUORATE_FLEET=$(CLUSTERS) go test -count=1 -timeout 40m -tags e2e -v -run '^TestFleet$$' ./test/e2e/
+
+.PHONY: recording
+recording: install ## play create, kill, upgrade and restore in the lab, and write docs/recording.txt
+	@$(IN_LAB) test/demo/record.sh
+
+.PHONY: dashboard
+dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Prometheus in the lab: six minutes and a build, with npm and chromium
+	@$(IN_LAB) test/dashboard/dashboard.sh
+
 # Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e chaos: export NODES ?= 3
+e2e e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
 e2e: export CERT_MANAGER ?= 1
 e2e: export EXPANDABLE ?= 1
-e2e: s3
+e2e e2e-upgrade: s3
 
 .PHONY: s3
 s3: ## an S3 server for the stories of snapshots, once
 	@$(LAB) build s3
 
 # The tools have modules of their own, so that the product's go.mod holds nothing but the product's.
-bin/controller-gen bin/crd-ref-docs bin/kustomize &: test/tools/go.mod test/tools/go.sum
-	go build -C test/tools -o $(CURDIR)/bin/ sigs.k8s.io/controller-tools/cmd/controller-gen github.com/elastic/crd-ref-docs sigs.k8s.io/kustomize/kustomize/v5
-	@touch bin/controller-gen bin/crd-ref-docs bin/kustomize
+bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: test/tools/go.mod test/tools/go.sum
+	go build -C test/tools -o $(CURDIR)/bin/ sigs.k8s.io/controller-tools/cmd/controller-gen github.com/elastic/crd-ref-docs github.com/google/go-jsonnet/cmd/jsonnet sigs.k8s.io/kustomize/kustomize/v5
+	@touch bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
 
 bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod
 	@go build -C test/tools -o $(CURDIR)/bin/steps ./steps
 	@touch bin/steps
+
+# Both without the clouds' ways to find targets, and their SDKs.
+bin/promtool: test/monitoring/go.mod test/monitoring/go.sum
+	@echo "building promtool: two minutes, once" >&2
+	@go build -C test/monitoring -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	@touch bin/promtool
+
+bin/prometheus: test/monitoring/go.mod test/monitoring/go.sum
+	go build -C test/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
+	@touch bin/prometheus
+
+# Its go.mod has the versions of test/manifests where both have a module: half of it is compiled for the tests there anyway.
+bin/helm: test/tools/helm/go.mod test/tools/helm/go.sum
+	@echo "building helm: a minute or two, once" >&2
+	@go build -C test/tools/helm -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
+	@touch bin/helm
 
 bin/golangci-lint: test/tools/lint/go.mod test/tools/lint/go.sum
 	@echo "building golangci-lint: two minutes, once" >&2

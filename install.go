@@ -37,13 +37,17 @@ const (
 	mounted   = "/etc/quorate"    // where the server finds the first
 )
 
+// defaultNamespace is where the manifests have Quorate.
+const defaultNamespace = "quorate-system"
+
 // validity of the certificate of the hooks. Nobody renews it: installing again makes another.
 const validity = 10 * 365 * 24 * time.Hour
 
 // installation is what the flags of quorate install say.
 type installation struct {
 	namespace, metacontrollerNamespace string
-	image                              string // empty: the manifests'
+	images                             images
+	scope                              scope
 	caller                             caller
 	credentials                        credentials
 	certManager                        bool
@@ -56,10 +60,11 @@ func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var version, keep string
 	flags := flag.NewFlagSet("quorate install", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&i.namespace, "namespace", "quorate-system", "`namespace` of Quorate itself")
+	flags.StringVar(&i.namespace, "namespace", defaultNamespace, "`namespace` of Quorate itself; with --name it is quorate- and that name")
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller and of its service account, metacontroller")
 	flags.StringVar(&version, "metacontroller", "4.16", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md)")
-	flags.StringVar(&i.image, "image", "", "`image` of Quorate; empty for the one of this release")
+	i.images.flags(flags)
+	i.scope.flags(flags)
 	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
 	flags.StringVar(&keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
 	if err := parse(flags, args, func(string) string { return "" }); err != nil {
@@ -68,6 +73,15 @@ func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var err error
 	if i.caller, err = callerOf(version); err != nil {
 		return err
+	}
+	if err := i.images.check(); err != nil {
+		return err
+	}
+	if err := i.scope.check(i.caller); err != nil {
+		return err
+	}
+	if i.scope.name != "" && i.namespace == defaultNamespace {
+		i.namespace = "quorate-" + i.scope.name
 	}
 	if keep == "" {
 		i.credentials, err = newCredentials(i.host(), time.Now())
@@ -84,7 +98,20 @@ func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if i.caller == oldToken || i.caller == noToken {
 		fmt.Fprintf(stderr, "quorate: %s\n", strings.ReplaceAll(i.caller.advice(), "NAMESPACE", i.metacontrollerNamespace))
 	}
+	fmt.Fprintf(stderr, "quorate: when all of it has been applied, `quorate check%s` says whether it fits together\n", i.where())
 	return printAll(stdout, objects)
+}
+
+// where are the flags that lead others to this installation; none for the usual one.
+func (i *installation) where() string {
+	flags := ""
+	if i.namespace != "quorate-system" {
+		flags += " --namespace=" + i.namespace
+	}
+	if i.metacontrollerNamespace != "metacontroller" {
+		flags += " --metacontroller-namespace=" + i.metacontrollerNamespace
+	}
+	return flags
 }
 
 // host is the name under which Metacontroller reaches the hooks.
@@ -250,8 +277,13 @@ func (i *installation) objects() ([]object, error) {
 			return nil, err
 		}
 	}
+	scoped := i.scope.added(objects, i.metacontrollerNamespace)
 	for _, o := range objects {
 		i.adapt(o)
+	}
+	objects = append(objects, scoped...)
+	for _, o := range objects {
+		i.scope.rename(o)
 	}
 	secrets := append([]object{i.serverReads()}, i.callerReads()...)
 	for _, o := range secrets {
@@ -283,7 +315,10 @@ func (i *installation) adapt(o object) {
 	case "NetworkPolicy":
 		from := at(o, "spec")["ingress"].([]any)[0].(object)["from"].([]any)[0].(object)
 		at(from, "namespaceSelector", "matchLabels")["kubernetes.io/metadata.name"] = i.metacontrollerNamespace
+	case "ClusterRole":
+		i.scope.restrict(o)
 	case "CompositeController":
+		i.scope.selectParents(at(o, "spec", "parentResource"))
 		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
 		sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
 		at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
@@ -300,13 +335,14 @@ func (i *installation) adaptPods(template object) {
 	at(template, "metadata")["annotations"] = object{"quorate.dev/certificate": fmt.Sprintf("%x", sum[:8])}
 	spec := at(template, "spec")
 	c := spec["containers"].([]any)[0].(object)
-	if i.image != "" {
-		c["image"] = i.image
-	}
+	c["image"] = i.images.ofQuorate(c["image"].(string))
 	env := c["env"].([]any)
 	for _, e := range env {
-		if e := e.(object); e["name"] == "QUORATE_IMAGE" {
+		switch e := e.(object); e["name"] {
+		case "QUORATE_IMAGE":
 			e["value"] = c["image"]
+		case "QUORATE_ETCD_REPOSITORY":
+			e["value"] = i.images.ofEtcd(e["value"].(string))
 		}
 	}
 	set := func(name, file string) { env = append(env, object{"name": name, "value": mounted + "/" + file}) }
@@ -315,7 +351,7 @@ func (i *installation) adaptPods(template object) {
 	if i.caller != noToken {
 		set("QUORATE_TOKEN_FILE", "tokens")
 	}
-	c["env"] = env
+	c["env"] = append(env, i.scope.env()...)
 	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
 	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}
 	at(spec, "securityContext")["fsGroup"] = at(spec, "securityContext")["runAsGroup"]

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// installed are the objects that quorate install prints, by "Kind/name".
+// installed are the objects that quorate install prints, by "Kind/name"; Metacontroller's roles in namespaces by "Role/name in namespace".
 func installed(t *testing.T, args ...string) (objects map[string]string, stderr string) {
 	t.Helper()
 	var out, errors bytes.Buffer
@@ -30,13 +31,16 @@ func installed(t *testing.T, args ...string) (objects map[string]string, stderr 
 	for document := range strings.SplitSeq(strings.TrimPrefix(out.String(), "---\n"), "\n---\n") {
 		var o struct {
 			Kind     string
-			Metadata struct{ Name string }
+			Metadata struct{ Name, Namespace string }
 		}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &o))
-		if o.Kind != "" {
-			require.NotContains(t, objects, o.Kind+"/"+o.Metadata.Name, "twice")
-			objects[o.Kind+"/"+o.Metadata.Name] = strings.TrimSpace(document)
+		name := o.Kind + "/" + o.Metadata.Name
+		if strings.HasPrefix(name, "Role") && o.Metadata.Name != "quorate-caller" { // there may be one in each of several namespaces
+			name += " in " + o.Metadata.Namespace
 		}
+		require.NotEqual(t, "/", name)
+		require.NotContains(t, objects, name, "twice")
+		objects[name] = strings.TrimSpace(document)
 	}
 	return objects, errors.String()
 }
@@ -96,8 +100,9 @@ func TestInstalledPartsFit(t *testing.T) {
 			secret := readSecret(t, objects["Secret/quorate-hooks"])
 			token := strings.TrimSpace(string(secret["tokens"]))
 			require.Len(t, token, 43, "256 bits")
+			require.Contains(t, stderr, "`quorate check --namespace=etcd-ops --metacontroller-namespace=mc` says whether it fits together")
 			if c.warns == "" {
-				require.Empty(t, stderr)
+				require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 			} else {
 				require.Contains(t, stderr, c.warns)
 				require.Contains(t, stderr, "ConfigMap mc/quorate-hook-ca")
@@ -269,4 +274,62 @@ func TestInstallImage(t *testing.T) {
 	objects, _ := installed(t, "--image=example.com/quorate:v9")
 	require.Equal(t, 2, strings.Count(objects["Deployment/quorate"], "example.com/quorate:v9"))
 	require.NotContains(t, objects["Deployment/quorate"], "ghcr.io")
+}
+
+// TestInstallFromAMirror: one flag changes where every image comes from, and those that are named by themselves stay so.
+func TestInstallFromAMirror(t *testing.T) {
+	for args, want := range map[string][2]string{
+		"": {"ghcr.io/quorate-dev/quorate:v0.1.0", "gcr.io/etcd-development/etcd"},
+		"--registry=registry.example:5000/mirror":                               {"registry.example:5000/mirror/quorate-dev/quorate:v0.1.0", "registry.example:5000/mirror/etcd-development/etcd"},
+		"--registry=registry.example --etcd-repository=example.com/etcd":        {"registry.example/quorate-dev/quorate:v0.1.0", "example.com/etcd"},
+		"--registry=registry.example --image=example.com/q@sha256:0123456789ab": {"example.com/q@sha256:0123456789ab", "registry.example/etcd-development/etcd"},
+	} {
+		objects, _ := installed(t, strings.Fields(args)...)
+		var d appsv1.Deployment
+		require.NoError(t, yaml.UnmarshalStrict([]byte(objects["Deployment/quorate"]), &d))
+		c := d.Spec.Template.Spec.Containers[0]
+		env := map[string]string{}
+		for _, e := range c.Env {
+			env[e.Name] = e.Value
+		}
+		require.Equal(t, want[0], c.Image, args)
+		require.Equal(t, want[0], env["QUORATE_IMAGE"], args)
+		require.Equal(t, want[1], env["QUORATE_ETCD_REPOSITORY"], args)
+		if strings.HasPrefix(args, "--registry") {
+			for name, document := range objects {
+				require.NotContains(t, document, "ghcr.io/", name)
+				require.NotRegexp(t, `(image|value): gcr\.io/`, document, name)
+			}
+		}
+	}
+	for args, says := range map[string]string{
+		"--registry=https://registry.example":    "no https://",
+		"--registry=registry.example/":           "no slash at its end",
+		"--etcd-repository=example.com/etcd:v3":  "takes no tag",
+		"--etcd-repository=example.com/e@sha256": "takes no tag",
+	} {
+		require.ErrorContains(t, install([]string{args}, nil, io.Discard, io.Discard), says)
+		require.ErrorContains(t, listImages([]string{args}, io.Discard, io.Discard), says)
+	}
+	require.NoError(t, (&images{etcd: "registry.example:5000/etcd"}).check(), "a port is no tag")
+}
+
+// TestImages: what is printed is what is pulled, and what a mirror must hold for --registry.
+func TestImages(t *testing.T) {
+	lines := func(args ...string) []string {
+		var out bytes.Buffer
+		require.Zero(t, run(t.Context(), append([]string{"images"}, args...), os.Getenv, &out, io.Discard))
+		return strings.Split(strings.TrimSpace(out.String()), "\n")
+	}
+	all := lines()
+	require.Equal(t, []string{
+		"ghcr.io/quorate-dev/quorate:v0.1.0",
+		"gcr.io/etcd-development/etcd:v3.5.35", "gcr.io/etcd-development/etcd:v3.6.16", "gcr.io/etcd-development/etcd:v3.7.3",
+		"docker.io/metacontrollerio/metacontroller:v1.5.20",
+	}, all)
+	for n, image := range lines("--registry=registry.example/mirror") {
+		_, path, _ := strings.Cut(all[n], "/")
+		require.Equal(t, "registry.example/mirror/"+path, image)
+	}
+	require.Contains(t, lines("--etcd-repository=example.com/etcd"), "example.com/etcd:v3.6.16")
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	_ "time/tzdata" // the zones of schedules: the image has no files
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
@@ -28,16 +28,12 @@ import (
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
-// Set by the linker: -X main.version=v1.2.3 -X main.commit=0123abc.
-var (
-	version = "devel"
-	commit  = "unknown"
-)
-
 const usage = `Quorate runs etcd clusters on Kubernetes.
 
 Usage:
   quorate install [flags]   print all that a cluster needs, for kubectl apply --server-side -f -
+  quorate check [flags]     say whether Kubernetes, Metacontroller and Quorate fit together, and what to do; nothing is changed (docs/check.md)
+  quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
@@ -47,7 +43,7 @@ Usage:
   quorate restore [flags]   fill a data directory from a snapshot, or from that of another member (an init container, in etcd's image)
   quorate survey [flags]    say how much the data directory of a member that does not run holds
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
-  quorate version           print the version
+  quorate version           print the version, the commit, and what it was built with
 
 "quorate <command> -h" lists the flags. A flag of serve may also be set in the environment: --call-timeout is
 QUORATE_CALL_TIMEOUT.
@@ -65,10 +61,11 @@ func main() {
 	os.Exit(run(ctx, arguments(os.Args), os.Getenv, os.Stdout, os.Stderr))
 }
 
-// arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the plugin.
+// arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the plugin; quorate check is
+// one of the plugin's commands, too, for those who have not put that name on their PATH.
 func arguments(line []string) []string {
 	name := strings.TrimSuffix(filepath.Base(line[0]), ".exe")
-	if name == "kubectl-quorate" {
+	if name == "kubectl-quorate" || len(line) > 1 && line[1] == "check" {
 		return append([]string{"kubectl"}, line[1:]...)
 	}
 	return line[1:]
@@ -81,8 +78,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		command, args = args[0], args[1:]
 	}
 	switch command {
-	case "install":
-		return exitCode(install(args, os.Stdin, stdout, stderr), stderr)
+	case "install", "images":
+		return exitCode(prints(command, args, stdout, stderr), stderr)
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
@@ -102,7 +99,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "kubectl":
 		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
 	case "version":
-		fmt.Fprintf(stdout, "quorate %s (commit %s, %s)\n", version, commit, runtime.Version())
+		fmt.Fprint(stdout, versionLine())
 		return 0
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
@@ -113,6 +110,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintf(stderr, "quorate: there is no command %q\n\n%s", command, usage)
 	}
 	return exitUsage
+}
+
+// prints carries out the commands that print what is to be applied, and what is pulled then.
+func prints(command string, args []string, stdout, stderr io.Writer) error {
+	if command == "images" {
+		return listImages(args, stdout, stderr)
+	}
+	return install(args, os.Stdin, stdout, stderr)
 }
 
 // errUsage is a mistake in the flags that the flag package has already explained.
@@ -129,42 +134,64 @@ func exitCode(err error, stderr io.Writer) int {
 	return exitFailed
 }
 
-// serve answers hooks until ctx ends. Logs go to stderr as JSON.
-func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
-	var (
-		o        server.Options
-		callers  server.CallerFiles
-		listen   string
-		pages    string
-		policy   string
-		logLevel slog.Level
-	)
+// serving is what the flags of quorate serve say.
+type serving struct {
+	options  server.Options
+	callers  server.CallerFiles
+	listen   string
+	pages    string
+	policy   string
+	only     string
+	selector string
+	logLevel slog.Level
+}
+
+func (v *serving) flags() *flag.FlagSet {
+	o, callers := &v.options, &v.callers
 	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&listen, "listen", ":8080", "`address` of the hooks")
-	flags.StringVar(&pages, "metrics-listen", ":8081", "`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
+	flags.StringVar(&v.listen, "listen", ":8080", "`address` of the hooks")
+	flags.StringVar(&v.pages, "metrics-listen", ":8081", "`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
 	flags.StringVar(&callers.Cert, "tls-cert", "", "`file` with the certificate of the hooks, PEM, with its chain; makes them HTTPS. Files are read again when they change")
 	flags.StringVar(&callers.Key, "tls-key", "", "`file` with its private key, PEM")
 	flags.StringVar(&callers.ClientCA, "client-ca", "", "`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
 	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
+	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository, "`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the image of every member of theirs, one after the other")
 	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
-	flags.StringVar(&policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
+	flags.StringVar(&v.only, "only-namespaces", "", "`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty for all")
+	flags.StringVar(&v.selector, "selector", "", "label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are refused. Empty for all")
+	flags.StringVar(&v.policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
 	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
 	flags.DurationVar(&o.CallTimeout, "call-timeout", 8*time.Second, "how `long` one call may take; keep it below the webhook's timeout in the CompositeController")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 2*time.Second, "how `long` /readyz fails before the server stops listening at shutdown; negative for not at all")
+	flags.IntVar(&o.ClusterMetrics, "cluster-metrics", 1000, "how `many` clusters have gauges of their own at most, some 25 series each; negative for none")
 	flags.BoolVar(&o.Verify, "verify", false, "check every decision against the rules of safety before it counts")
-	flags.TextVar(&logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
-	if err := parse(flags, args, getenv); err != nil {
-		return err
-	}
+	flags.TextVar(&v.logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
+	return flags
+}
+
+// check finds what can't be served by.
+func (v *serving) check() error {
+	o := &v.options
 	if o.Settings.Image == "" {
 		return errors.New("the image of Quorate is not set: pass --image or QUORATE_IMAGE, such as the image of this very container")
 	}
-	switch o.Settings.ImagePullPolicy = corev1.PullPolicy(policy); o.Settings.ImagePullPolicy {
+	if err := (&images{quorate: o.Settings.Image, etcd: o.Settings.EtcdRepository}).check(); err != nil {
+		return err
+	}
+	var err error
+	if o.Scope.Namespaces, err = namespacesIn(v.only); err != nil {
+		return err
+	}
+	if v.selector != "" {
+		if o.Scope.Selector, err = labels.Parse(v.selector); err != nil {
+			return fmt.Errorf("--selector: %w", err)
+		}
+	}
+	switch o.Settings.ImagePullPolicy = corev1.PullPolicy(v.policy); o.Settings.ImagePullPolicy {
 	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
-		return fmt.Errorf("--image-pull-policy must be Always, IfNotPresent or Never, not %q", policy)
+		return fmt.Errorf("--image-pull-policy must be Always, IfNotPresent or Never, not %q", v.policy)
 	}
 	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
 		return errors.New("--max-body and --call-timeout must be more than 0")
@@ -172,17 +199,33 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if o.CallTimeout > hooks.CallsEnd/2 {
 		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no call from before can be left", hooks.CallsEnd/2, hooks.CallsEnd)
 	}
+	return nil
+}
+
+// serve answers hooks until ctx ends. Logs go to stderr as JSON.
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	var v serving
+	flags := v.flags()
+	flags.SetOutput(stderr)
+	if err := parse(flags, args, getenv); err != nil {
+		return err
+	}
+	if err := v.check(); err != nil {
+		return err
+	}
 	tuneMemory(getenv)
-	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: logLevel}))
+	o := v.options
+	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)
 	o.Metrics = server.NewMetrics(version, commit)
+	o.Settings.Since = time.Now()
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
 	var err error
-	if o.Callers, err = server.NewCallers(callers, o.Log); err != nil {
+	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
 		return err
 	}
 	o.Log.Info("quorate", "version", version, "commit", commit, "image", o.Settings.Image, "verify", o.Verify)
-	return listenAndServe(ctx, server.New(o), listen, pages)
+	return listenAndServe(ctx, server.New(o), v.listen, v.pages)
 }
 
 // listenAndServe serves hooks and pages at their addresses.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/check"
 )
 
 // root is the repository, seen from here.
@@ -32,6 +33,17 @@ func TestRuleTable(t *testing.T) {
 	}
 	if got := table(t, "concepts.md", "The rules"); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("docs/concepts.md: the table under \"The rules\" is not hooks.Rules. It should be:\n\n| Name | Why |\n| --- | --- |\n%s", rows(want))
+	}
+}
+
+// TestCheckTable: the table in check.md is the list of checks, in its order.
+func TestCheckTable(t *testing.T) {
+	var want [][]string
+	for _, c := range check.Checks {
+		want = append(want, []string{"`" + c.Name + "`", c.Looks})
+	}
+	if got := table(t, "check.md", "What it looks at"); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("docs/check.md: the table under \"What it looks at\" is not check.Checks. It should be:\n\n| Name | What it says when it is well |\n| --- | --- |\n%s", rows(want))
 	}
 }
 
@@ -50,6 +62,19 @@ func TestEveryStatusIsExplained(t *testing.T) {
 		if !slices.Contains(anchors(t, filepath.Join(root, m[2])), strings.ToLower(m[1])) {
 			t.Errorf("a message of hooks sends people to %s in %s, which has no such heading", m[1], m[2])
 		}
+	}
+}
+
+// TestTheRecordingInTheREADME: what it shows was recorded, and nobody has written on it.
+func TestTheRecordingInTheREADME(t *testing.T) {
+	readme, recording := readAll(t, "README.md"), readAll(t, "docs/recording.txt")
+	_, part, found := strings.Cut(readme, "<!-- recording: begin -->\n```text\n")
+	part, _, ended := strings.Cut(part, "```\n<!-- recording: end -->")
+	if !found || !ended || part == "" {
+		t.Fatal("README.md: there is no recording between \"recording: begin\" and \"recording: end\"; `make recording` writes it")
+	}
+	if !strings.Contains(recording, part) {
+		t.Error("README.md: what is between the marks of the recording is not a part of docs/recording.txt; `make recording` writes both")
 	}
 }
 
@@ -114,24 +139,29 @@ func fields(of reflect.Type, prefix string) []string {
 // TestSettingsAndMetrics: the tables are the server's flags and metrics, no more and no fewer.
 func TestSettingsAndMetrics(t *testing.T) {
 	serve, _, _ := strings.Cut(readAll(t, "main.go"), "func parse(")
-	for _, c := range []struct{ heading, source, pattern, prefix string }{
-		{"Settings of the server", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`, "--"},
-		{"Metrics", readAll(t, "server/*.go"), `"(quorate_\w+)"`, ""},
+	for _, c := range []struct{ page, told, source, pattern string }{
+		{"docs/operations.md", "(?m)^\\| `--([a-z-]+)` \\|", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`},
+		{"docs/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/*.go"), `"(quorate_\w+)"`},
 	} {
-		var want, got []string
-		for _, m := range regexp.MustCompile(c.pattern).FindAllStringSubmatch(c.source, -1) {
-			want = append(want, c.prefix+m[1])
+		page := readAll(t, c.page)
+		if _, after, is := strings.Cut(page, "# Settings of the server\n"); is {
+			page, _, _ = strings.Cut(after, "\n## ")
 		}
-		for _, row := range table(t, "operations.md", c.heading) {
-			got = append(got, strings.Trim(row[0], "`"))
-		}
-		slices.Sort(want)
-		want = slices.Compact(want)
-		slices.Sort(got)
+		want, got := found(c.pattern, c.source), found(c.told, page)
 		if !slices.Equal(got, want) {
-			t.Errorf("docs/operations.md, %q: the table has\n\t%v\nand the code\n\t%v", c.heading, got, want)
+			t.Errorf("%s: the tables have\n\t%v\nand the code\n\t%v", c.page, got, want)
 		}
 	}
+}
+
+// found is what a pattern finds, sorted, each once.
+func found(pattern, text string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 var (

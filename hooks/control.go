@@ -103,6 +103,9 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 	return remaining, !owned
 }
 
+// AsObserved are the children as they are, all of them: the answer that changes nothing.
+func AsObserved(o Observation) Desired { return asObserved(o) }
+
 // ToldOwners are the owners that a claim of an answer is told: none, but on the way of [Finalize].
 func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 	if claim.Annotations[AnnotationRetained] == "" {

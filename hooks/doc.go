@@ -22,14 +22,16 @@
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
 //	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that
-//	children.go     which pods, claims and records should exist
+//	bootstrap.go    initial members that do not come to their first quorum: what is said of them, and how it is begun anew
+//	children.go     what should exist; pods.go which pods, claims.go which claims, record.go what the record of the epoch says
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
 //	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
-//	existing.go     members that join a running etcd, beside its own or in their place
+//	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
+//	                existing_trust.go the authority and Secrets of those
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
@@ -42,7 +44,8 @@
 //	wal.go          members with a volume of their own for the write-ahead log
 //	status.go       what people see
 //	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
-//	verify.go       the safety rules as an oracle
+//	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
+//	                answer holds, verify_epochs.go the record, and verify_certificates.go, verify_maintenance.go and verify_existing.go the rest
 //	sync.go         one call, with the interface to etcd
 //
 // # Safety rules

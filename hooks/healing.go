@@ -209,16 +209,23 @@ func (v *view) crashes(m *member) string {
 	if m.pod == nil {
 		return ""
 	}
-	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
-		t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated)
-		if t == nil || t.ExitCode == 0 {
-			continue
-		}
+	for _, t := range failures(m.pod) {
 		if r := v.remembered(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
 			return fmt.Sprintf("it crashes: exit %d", t.ExitCode)
 		}
 	}
 	return ""
+}
+
+// failures are the last ends of the pod's containers that ended with an error.
+func failures(pod *corev1.Pod) []*corev1.ContainerStateTerminated {
+	var ends []*corev1.ContainerStateTerminated
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated); t != nil && t.ExitCode != 0 {
+			ends = append(ends, t)
+		}
+	}
+	return ends
 }
 
 // complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
@@ -412,6 +419,8 @@ func (v *view) strange(m *member) string {
 // troubleWord is the reason of the condition Degraded.
 func (v *view) troubleWord() string {
 	switch {
+	case v.Etcd == nil && !v.epoch.quorate():
+		return "BootstrapStalled"
 	case v.Etcd == nil:
 	case v.mismatchedPods() > 0:
 		return "MemberMismatch"

@@ -327,7 +327,7 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 		}
 		return nil
 	}
-	voters := replicas(&v1alpha1.EtcdCluster{Spec: *s})
+	voters := Replicas(&v1alpha1.EtcdCluster{Spec: *s})
 	switch {
 	case h == nil:
 		return fmt.Errorf("spec.storage.medium HostPath needs spec.storage.hostPath: a path, and the nodes")

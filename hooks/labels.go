@@ -86,7 +86,7 @@ const (
 	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss of epoch 1.
 	AnnotationRecover = domain + "recover"
 	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none of ours, by their IDs with
-	// their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes with the last of them. See existing.go.
+	// their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes with the last of them. See existing_foreign.go.
 	AnnotationForeign = domain + "foreign"
 	// AnnotationForeignSince is since when these are the foreign members.
 	AnnotationForeignSince = domain + "foreign-since"

@@ -43,6 +43,10 @@ type Settings struct {
 	ImagePullPolicy corev1.PullPolicy
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
 	Namespace string
+	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for [DefaultEtcdRepository].
+	EtcdRepository string
+	// Since is when this server began to answer: others may answer beside it that are about to go, and have other settings. Zero is long ago.
+	Since time.Time
 }
 
 // Children are the observed objects by name.

@@ -24,12 +24,14 @@ const (
 	volumeState        = "state"
 	stateMount         = "/var/run/quorate"
 	volumeCertificates = "certificates"
-	defaultEtcdRepo    = "gcr.io/etcd-development/etcd"
 )
 
-// image of etcd.
-func image(s *v1alpha1.EtcdClusterSpec, version string) string {
-	return or(s.Image.Repository, defaultEtcdRepo) + ":v" + version
+// DefaultEtcdRepository is where etcd's own project publishes its image.
+const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
+
+// image of etcd: the cluster's own repository goes before that of the installation.
+func (s Settings) image(spec *v1alpha1.EtcdClusterSpec, version string) string {
+	return or(spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)) + ":v" + version
 }
 
 // newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how etcd is to
@@ -70,7 +72,7 @@ func podSpec(o Observation, name, version string, volume resource.Quantity, peer
 		TopologySpreadConstraints:     spread(o.Cluster),
 		PriorityClassName:             s.PriorityClassName,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
-		Containers:                    []corev1.Container{etcdContainer(o.Cluster, name, version, volume, peersTLS)},
+		Containers:                    []corev1.Container{etcdContainer(o, name, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
 			dataVolume(s, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
@@ -142,11 +144,12 @@ func prepareContainer(o Observation) corev1.Container {
 	}
 }
 
-func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
+func etcdContainer(o Observation, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
+	c := o.Cluster
 	s := &c.Spec
 	return corev1.Container{
 		Name:            ContainerEtcd,
-		Image:           image(s, version),
+		Image:           o.Settings.image(s, version),
 		ImagePullPolicy: s.Image.PullPolicy,
 		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume, peersTLS)...),
 		Env:             environment(c),
@@ -164,12 +167,7 @@ func etcdContainer(c *v1alpha1.EtcdCluster, name, version string, volume resourc
 			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(MetricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
-		// Never /livez: it blocks while etcd defragments, and a restart then makes an outage of it. Not the peers' port: etcd logs
-		// every connection there that does not shake hands.
-		LivenessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(MetricsPort)}},
-			PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 6,
-		},
+		// No liveness probe: docs/decisions/0002-probes.md.
 	}
 }
 

@@ -53,6 +53,18 @@ func TestDefaultsAreForProduction(t *testing.T) {
 	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
 }
 
+// TestEtcdsRepository: the cluster's own goes before that of the installation, and that before etcd's.
+func TestEtcdsRepository(t *testing.T) {
+	for _, c := range []struct{ cluster, installation, want string }{
+		{"", "", "gcr.io/etcd-development/etcd:v3.6.16"},
+		{"", "registry.example/etcd", "registry.example/etcd:v3.6.16"},
+		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
+	} {
+		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
+		assert.Equal(t, c.want, Settings{EtcdRepository: c.installation}.image(s, "3.6.16"))
+	}
+}
+
 func TestEveryFieldReachesThePod(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {

@@ -192,17 +192,29 @@ func (v *view) quorumIsLost() []string {
 
 // mayHaveQuorum reports whether so many members have data that they could be a quorum. The status, which says who voted last, may be one of
 // long ago (S14): nothing is begun by itself, and no member's memory is given up, because voters of then are gone.
-func (v *view) mayHaveQuorum() bool { return len(v.mayVote()) >= quorum(len(v.knownVoters())) }
+func (v *view) mayHaveQuorum() bool {
+	data := v.mayVote()
+	joining := filter(data, func(name string) bool { return v.toldToJoin(name) && !slices.Contains(v.knownVoters(), name) })
+	// Those who are joining vote together with all others or not yet: each that votes makes the quorum larger too.
+	voters := len(v.knownVoters())
+	return len(data)-len(joining) >= quorum(voters) || len(data) >= quorum(voters+len(joining))
+}
 
 // mayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have, when that pod is still
-// told whom to join (none is promoted before that is taken from it, [promote]), or has found no log (it was made, while no quorum answered,
-// for one that has not run yet).
+// told whom to join, or has found no log (it was made, while no quorum answered, for one that has not run yet).
 func (v *view) mayVote() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		empty := pod != nil && neverRan(pod) && (podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != "" || prepareRefused(pod))
+		empty := pod != nil && neverRan(pod) && (v.toldToJoin(name) || prepareRefused(pod))
 		return v.hasData(name) && !empty
 	})
+}
+
+// toldToJoin reports whether a member's pod is still told whom to join: then it is a learner, or was one until a moment ago. None is promoted
+// before that is taken from its pod ([promote]).
+func (v *view) toldToJoin(name string) bool {
+	pod := v.Children.Pods[name]
+	return pod != nil && podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != ""
 }
 
 // besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.

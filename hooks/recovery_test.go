@@ -50,11 +50,11 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 			etcd           []corev1.ContainerStatus
 			begins         bool
 		}{
-			"it has not run yet":                      {StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
-			"it runs, and may be a voter by now":      {StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, false},
-			"it was promoted, and its pod is new":     {StartJoin, "", corev1.ContainerStatus{}, waits, false},
-			"it was to resume, and found nothing":     {StartResume, "", corev1.ContainerStatus{State: refused}, waits, true},
-			"it found its volume when it tried again": {StartResume, "", corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
+			"it has not run yet":                        {StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
+			"it runs; were it a voter, four need three": {StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, true},
+			"it was promoted, and its pod is new":       {StartJoin, "", corev1.ContainerStatus{}, waits, false},
+			"it was to resume, and found nothing":       {StartResume, "", corev1.ContainerStatus{State: refused}, waits, true},
+			"it found its volume when it tried again":   {StartResume, "", corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
 		} {
 			pod := o.Children.Pods["demo-0"].DeepCopy()
 			pod.Name, pod.UID = "demo-3", "learner"
@@ -69,4 +69,26 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 			assert.NoError(t, Verify(o, d), reason)
 		}
 	}
+}
+
+// TestALearnerThatRunsMayMakeAQuorum: of two voters one is lost while a third joins. Had that one been promoted a moment ago, two of three would be there.
+func TestALearnerThatRunsMayMakeAQuorum(t *testing.T) {
+	o := serve(2)
+	lose(&o, "demo-1")
+	silence(&o, "demo-0")
+	o.Etcd = nil
+	o.Cluster.Spec.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
+	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))})
+	assert.Equal(t, "Recover", Decide(o).Because.Rule)
+
+	pod := o.Children.Pods["demo-0"].DeepCopy()
+	pod.Name, pod.UID = "demo-2", "learner"
+	pod.Annotations[AnnotationStart], pod.Annotations[AnnotationInitialCluster] = StartJoin, "demo-0=..."
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	o.Children.Pods["demo-2"] = pod
+	o.Children.Claims["demo-2"] = o.Children.Claims["demo-0"].DeepCopy()
+	o.Children.Claims["demo-2"].Name = "demo-2"
+	d := Decide(o)
+	assert.NotEqual(t, "Recover", d.Because.Rule)
+	assert.NoError(t, Verify(o, d))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -43,7 +44,7 @@ func (v *view) findRenewal(m *member) *renewal {
 			return &renewal{reason: reason}
 		}
 	}
-	if reason, differs := v.imageDiffers(m); differs {
+	if reason, differs := v.imageDiffers(m); differs && !v.mayDiffer(m) {
 		return &renewal{reason: reason, inPlace: sameFlags(madeForVersion(m.pod), v.epoch.version)}
 	}
 	if v.peersInPlain(m) {
@@ -61,7 +62,7 @@ func (v *view) templateDiffers(m *member) (string, bool) {
 
 // imageDiffers reports whether the member is to run another image, and which.
 func (v *view) imageDiffers(m *member) (string, bool) {
-	wanted, has := image(&v.Cluster.Spec, v.epoch.version), m.pod.Annotations[AnnotationImage]
+	wanted, has := v.Settings.image(&v.Cluster.Spec, v.epoch.version), m.pod.Annotations[AnnotationImage]
 	switch {
 	case has == wanted:
 		return "", false
@@ -69,6 +70,16 @@ func (v *view) imageDiffers(m *member) (string, bool) {
 		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), or(tagOf(has), "what it runs")), true
 	}
 	return fmt.Sprintf("its image is to be %s", wanted), true
+}
+
+// rolledWithin is how long Quorate's own Deployment takes at most to be rolled when nothing is wrong, nodes' pulls of its image included.
+const rolledWithin = 5 * time.Minute
+
+// mayDiffer reports whether the member's image may be from another repository for now: from one that the spec does not name, and that a
+// replica of Quorate which is about to go has in its settings still. The two would answer by turns, and exchange the image back and forth.
+func (v *view) mayDiffer(m *member) bool {
+	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
+		m.serving() && tagOf(m.pod.Annotations[AnnotationImage]) == v.epoch.version
 }
 
 // wantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the kubelet is about to
@@ -216,7 +227,7 @@ func (v *view) given(version string) bool {
 
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func (v *view) exchange(pod *corev1.Pod) {
-	wanted := image(&v.Cluster.Spec, v.versionNow())
+	wanted := v.Settings.image(&v.Cluster.Spec, v.versionNow())
 	if made := madeForVersion(pod); made != tagOf(wanted) {
 		pod.Annotations[AnnotationFlagsFor] = made
 	}

@@ -130,10 +130,7 @@ func start(v *view) *verdict {
 	if v.Etcd != nil || v.epoch.quorate() {
 		return nil
 	}
-	if len(v.epoch.startsOn) == 0 {
-		return &verdict{message: "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md", resync: patience}
-	}
-	if why := v.unfilled(); why != "" {
+	if why := v.stalled(); why != "" {
 		return &verdict{message: why, resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
@@ -152,6 +149,9 @@ func quorumLost(v *view) *verdict {
 		message += "what is left is kept as it is, and nothing is created anew"
 	} else {
 		message += fmt.Sprintf("epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+	}
+	if !v.epoch.quorate() && v.heir == nil {
+		message += "; " + v.anew()
 	}
 	if policy := v.suggested(); v.epoch.quorate() && policy != "" && (v.heir == nil || v.byWish()) {
 		message += "; " + string(policy) + " is possible: " + v.byHand(policy)

@@ -40,6 +40,9 @@ type ScheduleDecision struct {
 	Status v1alpha1.EtcdSnapshotScheduleStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
+	// Due is when a newer snapshot should be there at the latest: the second run after the newest that counts, so that one run may fail.
+	// Zero while no snapshots are taken.
+	Due time.Time
 	// Because is the rule that fired.
 	Because Because
 }
@@ -103,6 +106,7 @@ func DecideSchedule(o ScheduleObservation) ScheduleDecision {
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Status = a.status(&d)
 	d.ResyncAfter = a.wake()
+	d.Due = a.dueAfter(&d.Status)
 	return d
 }
 
@@ -351,6 +355,22 @@ func (a *agenda) failure() *taken {
 		return nil
 	}
 	return f
+}
+
+// dueAfter is the second run after the newest snapshot that counts. Where the template wants snapshots restored on trial, only those count.
+func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
+	if a.table == nil || a.Schedule.Spec.Suspend {
+		return time.Time{}
+	}
+	newest := s.LastVerified
+	if verify := a.Schedule.Spec.Template.Verify; verify != nil && !*verify {
+		newest = s.LastSuccess
+	}
+	since := a.Schedule.CreationTimestamp.Time
+	if newest != nil {
+		since = later(since, newest.Time.Time)
+	}
+	return a.table.next(a.table.next(since))
 }
 
 // latest is until when the run that is due may begin; zero for always.

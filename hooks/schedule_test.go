@@ -335,6 +335,28 @@ func TestScheduleStatus(t *testing.T) {
 	}
 }
 
+// A newer snapshot is due two runs after the newest that counts: one run may fail.
+func TestWhenANewerSnapshotIsDue(t *testing.T) {
+	o := everyHour()
+	due := func(want time.Time, why string) {
+		t.Helper()
+		if d := decided(t, o); !d.Due.Equal(want) {
+			t.Errorf("due at %s, not %s: %s", d.Due, want, why)
+		}
+	}
+	due(clock("01 02:00"), "the second run after the schedule was created")
+	o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+	due(clock("22 03:00"), "the second run after the newest")
+	o.add("22 02:00", v1alpha1.SnapshotSucceeded).Status.VerifiedAt = metav1.Time{}
+	due(clock("22 03:00"), "what was not restored on trial does not count")
+	o.Schedule.Spec.Template.Verify = new(false)
+	due(clock("22 04:00"), "but for a schedule that does without")
+	o.Schedule.Spec.Suspend = true
+	due(time.Time{}, "nothing is due while no snapshots are taken")
+	o.Schedule.Spec.Suspend, o.Schedule.Spec.Schedule = false, "no cron"
+	due(time.Time{}, "nor when nobody knows when")
+}
+
 // A schedule is asked again when the next run is due, and not before.
 func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 	o := everyHour()

@@ -158,7 +158,7 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 	version := v.versionNow()
 	c := corev1.Container{
 		Name:            ContainerSeed,
-		Image:           image(&v.Cluster.Spec, version),
+		Image:           v.Settings.image(&v.Cluster.Spec, version),
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{toolsBinary},
 		Args: append([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile, "--scratch=" + ScratchDir,

@@ -89,7 +89,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            ContainerSnapshot,
-		Image:           image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
+		Image:           v.Settings.image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
 		Env:             toolsEnv(),

@@ -220,7 +220,7 @@ func security(v *view) (reason, message string, secured bool) {
 func troubles(v *view, because Because) []string {
 	var list []string
 	if v.Etcd == nil {
-		if v.replicas > 0 && v.epoch != nil && v.epoch.quorate() {
+		if v.replicas > 0 && v.epoch != nil && (v.epoch.quorate() || v.neverBegins()) {
 			list = append(list, because.Message)
 		}
 		return list

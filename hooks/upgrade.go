@@ -31,6 +31,15 @@ var versionGates = []struct {
 // newest are the newest patch releases of each minor version that were known when this Quorate was built: the waypoints of upgradePolicy Step.
 var newest = []release{{3, 5, 35}, {3, 6, 16}, {3, 7, 3}}
 
+// NewestReleases are the newest known patch releases of all minor versions that are supported, as in "3.6.16".
+func NewestReleases() []string {
+	var all []string
+	for _, r := range newest {
+		all = append(all, r.String())
+	}
+	return all
+}
+
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r.major, r.minor, r.patch) }
 
 // base is the version that etcd's own protocols speak of: without the patch release.

@@ -135,7 +135,7 @@ func TestTwoMinorVersionsNeedStep(t *testing.T) {
 	for name, h := range o.Health {
 		h.Version, h.StorageVersion = "3.5.35", ""
 		o.Health[name] = h
-		o.Children.Pods[name].Annotations[AnnotationImage] = image(&o.Cluster.Spec, "3.5.35")
+		o.Children.Pods[name].Annotations[AnnotationImage] = o.Settings.image(&o.Cluster.Spec, "3.5.35")
 	}
 	d := Decide(o)
 	assert.Equal(t, "Upgrade", d.Because.Rule)

@@ -94,8 +94,7 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	}
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 	_, asked := j.v.recoverBy()
-	data := j.v.mayVote()
-	j.require(asked || j.v.ending() || len(data) < quorum(len(j.v.knownVoters())), "S14", "epoch %d is recorded although %v may have a quorum", e.n, data)
+	j.require(asked || j.v.ending() || !j.v.mayHaveQuorum(), "S14", "epoch %d is recorded although %v may have a quorum", e.n, j.v.mayVote())
 }
 
 // records is the record of this name in the answer; nil for none.
@@ -195,5 +194,78 @@ func (j *judgement) former() {
 	for _, pod := range j.d.Children.Pods {
 		n, ours := ordinal(j.o.Cluster.Name, pod.Name)
 		j.require(!ours || n >= j.v.epoch.first, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
+	}
+}
+
+// ---- the record
+
+// record checks the epoch record and what every answer must hold.
+func (j *judgement) record() {
+	if old := j.v.epoch; old != nil && old.record != nil {
+		i := slices.IndexFunc(j.d.Children.ConfigMaps, func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
+		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
+		if i >= 0 {
+			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
+			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
+			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
+			j.foreign(old, now)
+			j.startsOn(old, now)
+			j.version(old, now)
+		}
+	} else {
+		for _, cm := range j.d.Children.ConfigMaps {
+			_, read := ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
+			bootstraps := read && cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
+			heir := cm.Data[EpochKeyAfter] != ""
+			j.require(!bootstraps || heir || old == nil && !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
+		}
+	}
+	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+}
+
+// version checks that the members go to another version in steps that etcd can take, up or down (S18).
+func (j *judgement) version(old, now *epoch) {
+	from, err := parseRelease(old.version)
+	to, err2 := parseRelease(now.version)
+	if old.version == now.version || j.beside() && !slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.quorate() && j.v.Etcd == nil || err != nil {
+		return
+	}
+	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)
+	if from.minor == to.minor || j.stillRuns(to) { // a patch release, or taken back on the way
+		return
+	}
+	all := func(is func(*member) bool) bool { return len(filter(j.v.members, is)) == len(j.v.members) }
+	switch to.minor {
+	case from.minor + 1:
+		arrived := func(m *member) bool { return m.serving() && m.health.Version == old.version }
+		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
+		j.require(known(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
+	case from.minor - 1:
+		lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
+		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
+	default:
+		j.require(false, "S18", "from %s to %s in one step", from, to)
+	}
+}
+
+// stillRuns reports whether a voter that serves runs this minor version, and no downgrade is under way.
+func (j *judgement) stillRuns(r release) bool {
+	return slices.ContainsFunc(j.v.voters, func(m *member) bool {
+		has, err := parseRelease(m.health.Version)
+		return m.serving() && err == nil && has.minor == r.minor && m.health.Downgrade == ""
+	})
+}
+
+// startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
+func (j *judgement) startsOn(old, now *epoch) {
+	for name, uid := range old.startsOn {
+		member, _ := standsOn(j.o.Cluster.Name, name)
+		gone := j.v.Etcd != nil && j.v.find(member) == nil
+		j.require(now.startsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
+	}
+	for name := range now.startsOn {
+		member, _ := standsOn(j.o.Cluster.Name, name)
+		m := j.v.find(member)
+		j.require(old.startsOn[name] != "" || !old.founded() || m != nil && m.Learner && !m.Started() && old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}
 }

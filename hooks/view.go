@@ -135,7 +135,8 @@ func (v *view) member(m Member) *member {
 	return e
 }
 
-func replicas(c *v1alpha1.EtcdCluster) int {
+// Replicas is how many voters the spec asks for.
+func Replicas(c *v1alpha1.EtcdCluster) int {
 	if c.Spec.Replicas == nil {
 		return 3
 	}

@@ -3,13 +3,16 @@ package manifests
 
 import "embed"
 
-// Files are the kinds, the base installation, and what can be added to it.
+// Files are the kinds, the base installation, what can be added to it, and Metacontroller for those who have none.
 //
-//go:embed crds/*.yaml base/*.yaml components/*/*.yaml
+//go:embed crds/*.yaml base/*.yaml components/*/*.yaml metacontroller/*.yaml
 var Files embed.FS
 
 // Folders are the kustomizations of manifests/default, in its order.
 var Folders = []string{"crds", "base"}
+
+// Metacontroller is the kustomization of the Metacontroller that the tests run with.
+const Metacontroller = "metacontroller"
 
 // CertManager is the component for clusters with cert-manager: patches that add to lists.
 const CertManager = "components/cert-manager"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // quietRule is the rule of a cluster that is as it should be.
@@ -28,6 +29,10 @@ func (s *Server) sync(c *gin.Context) {
 	}
 	if r.Finalizing {
 		s.refuse(c, bad("finalizing is true: the hook finalize must be sent to /finalize"))
+		return
+	}
+	if err := s.options.Scope.check(v1alpha1.Kind, &r.Cluster.ObjectMeta); err != nil {
+		s.refuse(c, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
@@ -66,7 +71,7 @@ func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began tim
 		return
 	}
 	s.metrics.decisions.WithLabelValues(d.Because.Rule).Inc()
-	s.metrics.expiries.note(r.Cluster, &d.Status)
+	s.metrics.clusters.note(r.Cluster, d.Because.Rule, &d.Status, d.Children)
 	s.logCall("sync", r, d.Because, d.Children, outcome, s.now().Sub(began))
 	s.said.note(r.Cluster.UID, d.Status.History)
 	reply(c, body)
@@ -76,8 +81,15 @@ func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began tim
 func (s *Server) finalize(c *gin.Context) {
 	began := s.now()
 	r, err := s.read(c)
+	if err == nil {
+		err = s.options.Scope.elsewhere(v1alpha1.Kind, &r.Cluster.ObjectMeta)
+	}
 	if err != nil {
 		s.refuse(c, err)
+		return
+	}
+	if r.Finalizing && !s.options.Scope.selects(&r.Cluster.ObjectMeta) {
+		s.letGo(c, r, began)
 		return
 	}
 	if !r.Finalizing || r.Cluster.DeletionTimestamp == nil {
@@ -109,17 +121,40 @@ func (s *Server) finalize(c *gin.Context) {
 		because.Message = "the cluster is deleted"
 	}
 	s.metrics.decisions.WithLabelValues(because.Rule).Inc()
+	s.metrics.clusters.note(r.Cluster, because.Rule, &r.Cluster.Status, children)
 	s.logCall("finalize", r, because, children, nil, s.now().Sub(began))
 	if finalized {
 		s.said.forget(r.Cluster.UID)
-		s.metrics.expiries.forget(r.Cluster.UID)
+		s.metrics.clusters.forget(r.Cluster.UID)
 	}
+	reply(c, body)
+}
+
+// letGo answers the hook finalize about a cluster that has not, or no longer, the labels that this server looks after. Metacontroller asks so
+// once the labels have changed, and it takes its finalizer away when everything is answered as it is: what happens next is up to the Quorate
+// whose labels it has. A cluster is let go whether it is being deleted or not: that other Quorate has a finalizer of its own.
+func (s *Server) letGo(c *gin.Context, r *request, began time.Time) {
+	finalized := true
+	children := hooks.AsObserved(r.observation(began, s.options.Settings))
+	body, err := encode(r, children, &r.Cluster.Status, 0, &finalized)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	because := hooks.Because{Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is"}
+	s.metrics.decisions.WithLabelValues(because.Rule).Inc()
+	s.logCall("finalize", r, because, children, nil, s.now().Sub(began))
+	s.said.forget(r.Cluster.UID)
+	s.metrics.clusters.forget(r.Cluster.UID)
 	reply(c, body)
 }
 
 // customize answers the hook customize: which Secrets and snapshots matter, besides the children.
 func (s *Server) customize(c *gin.Context) {
 	cluster, err := decodeAsked(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	if err == nil {
+		err = s.options.Scope.elsewhere(v1alpha1.Kind, &cluster.ObjectMeta)
+	}
 	if err != nil {
 		s.refuse(c, err)
 		return

@@ -154,7 +154,7 @@ func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks
 	}
 	now := s.now()
 	worth, held := s.said.worth(r.Cluster.UID, w, now)
-	s.metrics.clusters.Set(float64(s.said.clusters(now)))
+	s.said.clusters(now)
 	if !worth {
 		return
 	}

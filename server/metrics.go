@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for those of expiries.
+// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for the names of clusters and schedules.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
@@ -16,9 +16,8 @@ type Metrics struct {
 	hookDuration *prometheus.HistogramVec
 	etcdDuration *prometheus.HistogramVec
 	etcdErrors   *prometheus.CounterVec
-	clusters     prometheus.Gauge
 	violations   prometheus.Counter
-	expiries     *expiries
+	clusters     *clusterGauges
 	snapshots    *snapshotTimes
 	schedules    *scheduleTimes
 	// snapshotsEnded are counted when a decision first says so.
@@ -46,10 +45,7 @@ func NewMetrics(version, commit string) *Metrics {
 		etcdErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_etcd_call_errors_total", Help: "Calls to etcd that failed, by kind of call.",
 		}, []string{"call"}),
-		clusters: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "quorate_clusters", Help: "Clusters that this process answered for in the last 15 minutes.",
-		}),
-		expiries:  &expiries{now: time.Now},
+		clusters:  &clusterGauges{now: time.Now, most: defaultClusterMetrics},
 		snapshots: &snapshotTimes{now: time.Now},
 		schedules: &scheduleTimes{now: time.Now},
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -63,7 +59,7 @@ func NewMetrics(version, commit string) *Metrics {
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.expiries, m.snapshots, m.snapshotsEnded, m.schedules, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.snapshots, m.snapshotsEnded, m.schedules, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -22,6 +23,7 @@ type scheduleTimes struct {
 type scheduleTime struct {
 	labels [3]string // namespace, name, cluster
 	status v1alpha1.EtcdSnapshotScheduleStatus
+	due    metav1.Time
 	made   metav1.Time
 	seen   time.Time
 }
@@ -35,6 +37,10 @@ var scheduleMetrics = []struct {
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastVerified) }},
 	{scheduleMetric("quorate_schedule_success_timestamp_seconds", "Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastSuccess) }},
+	{scheduleMetric("quorate_schedule_failure_timestamp_seconds", "When the newest snapshot of a schedule that failed was taken, while none has succeeded since, in seconds since 1970."),
+		func(s *scheduleTime) metav1.Time { return referred(s.status.LastFailure) }},
+	{scheduleMetric("quorate_schedule_due_timestamp_seconds", "When a schedule should have a newer snapshot at the latest, in seconds since 1970: the second run after the newest, restored on trial if its template wants that."),
+		func(s *scheduleTime) metav1.Time { return s.due }},
 	{scheduleMetric("quorate_schedule_next_timestamp_seconds", "When a schedule next takes a snapshot, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.status.Next }},
 	{scheduleMetric("quorate_schedule_created_timestamp_seconds", "When a schedule was created, in seconds since 1970."),
@@ -52,13 +58,13 @@ func referred(r *v1alpha1.SnapshotReference) metav1.Time {
 	return r.Time
 }
 
-func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, status *v1alpha1.EtcdSnapshotScheduleStatus) {
+func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.ScheduleDecision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.schedules == nil {
 		t.schedules = map[types.UID]scheduleTime{}
 	}
-	t.schedules[s.UID] = scheduleTime{[3]string{s.Namespace, s.Name, s.Spec.Template.Cluster}, *status, s.CreationTimestamp, t.now()}
+	t.schedules[s.UID] = scheduleTime{[3]string{s.Namespace, s.Name, s.Spec.Template.Cluster}, d.Status, metav1.NewTime(d.Due), s.CreationTimestamp, t.now()}
 }
 
 func (t *scheduleTimes) forget(schedule types.UID) {

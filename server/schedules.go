@@ -1,8 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -63,6 +66,18 @@ func (s *Server) scheduleHook(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
+	if err := s.options.Scope.elsewhere(v1alpha1.KindSchedule, &o.Schedule.ObjectMeta); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	if finalizing && !s.options.Scope.selects(&o.Schedule.ObjectMeta) {
+		s.letScheduleGo(c, o)
+		return
+	}
+	if err := s.options.Scope.check(v1alpha1.KindSchedule, &o.Schedule.ObjectMeta); err != nil {
+		s.refuse(c, err)
+		return
+	}
 	deleted := o.Schedule.DeletionTimestamp != nil
 	if hook := "/schedules/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
 		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
@@ -79,13 +94,13 @@ func (s *Server) scheduleHook(c *gin.Context) {
 	} else {
 		d = hooks.DecideSchedule(o)
 	}
-	body, err := encodeParts(o.Schedule.Namespace, &d.Status, snapshotsTold(o, d), d.ResyncAfter, finalized)
+	body, err := encodeParts(o.Schedule.Namespace, &d.Status, s.snapshotsTold(o, d, o.Schedule), d.ResyncAfter, finalized)
 	if err != nil {
 		s.refuse(c, err)
 		return
 	}
 	s.metrics.decisions.WithLabelValues("Schedule" + d.Because.Rule).Inc()
-	s.metrics.schedules.note(o.Schedule, &d.Status)
+	s.metrics.schedules.note(o.Schedule, &d)
 	s.logParent("schedule", &o.Schedule.ObjectMeta, d.Because, d.Because.Message == o.Schedule.Status.Message, began)
 	if finalized != nil && *finalized {
 		s.saidOfOthers.forget(o.Schedule.UID)
@@ -94,16 +109,40 @@ func (s *Server) scheduleHook(c *gin.Context) {
 	reply(c, body)
 }
 
+// letScheduleGo answers as letGo does. Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
+func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
+	finalized := true
+	var d hooks.ScheduleDecision
+	d.Snapshots = slices.SortedFunc(maps.Values(o.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	body, err := encodeParts(o.Schedule.Namespace, &o.Schedule.Status, s.snapshotsTold(o, d, nil), 0, &finalized)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.saidOfOthers.forget(o.Schedule.UID)
+	s.metrics.schedules.forget(o.Schedule.UID)
+	reply(c, body)
+}
+
 // snapshotsTold are the snapshots of an answer. One that is kept is told what it was told when it was made, with the values that people have
-// given to that since: a template that has changed is for new ones alone.
-func snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision) []answerChild {
+// given to that since: a template that has changed is for new ones alone. The labels that say who looks after them are those of the schedule;
+// without one, they stay as they are.
+func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision, schedule *v1alpha1.EtcdSnapshotSchedule) []answerChild {
 	var list []answerChild
-	for _, s := range d.Snapshots {
-		spec := s.Spec.DeepCopy()
-		if old := o.Snapshots[s.Name]; kept(s, old) {
+	for _, snapshot := range d.Snapshots {
+		spec := snapshot.Spec.DeepCopy()
+		if old := o.Snapshots[snapshot.Name]; kept(snapshot, old) {
 			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
 		}
-		list = append(list, child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, hooks.ToldSnapshot(s), answerChild{Spec: spec}))
+		labelled := &snapshot.ObjectMeta
+		if schedule != nil {
+			labelled = &schedule.ObjectMeta
+		}
+		told := hooks.ToldSnapshot(snapshot)
+		down := s.options.Scope.handedDown(labelled)
+		maps.Copy(down, told.Labels)
+		told.Labels = down
+		list = append(list, child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, told, answerChild{Spec: spec}))
 	}
 	return list
 }

@@ -76,6 +76,7 @@ func TestScheduleIsAnswered(t *testing.T) {
 	for _, line := range []string{
 		`quorate_schedule_verified_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.795316405e+09`,
 		`quorate_schedule_success_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.795316405e+09`,
+		`quorate_schedule_due_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.7953236e+09`,
 		`quorate_schedule_next_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.79532e+09`,
 		`quorate_schedule_created_timestamp_seconds{cluster="orders",namespace="shop",schedule="orders-hourly"} 1.795264496e+09`,
 		`quorate_decisions_total{rule="ScheduleWaiting"} 1`, "quorate_clusters 0",

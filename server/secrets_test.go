@@ -87,7 +87,7 @@ func TestCertificatesFromNothing(t *testing.T) {
 
 	metrics := get(s.Pages(), "/metrics").Body.String()
 	require.Contains(t, metrics, `quorate_certificate_expiry_timestamp_seconds{certificate="server",cluster="orders",namespace="shop"} `)
-	s.metrics.expiries.now = func() time.Time { return time.Now().Add(time.Hour) }
+	s.metrics.clusters.now = func() time.Time { return time.Now().Add(time.Hour) }
 	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_certificate_expiry_timestamp_seconds", "a cluster that nobody asks about is dropped")
 
 	server, err := pki.Client(second["orders-server-tls"])

@@ -2,7 +2,7 @@
 // makes no decisions.
 //
 // Metacontroller deletes every child that an answer with status 200 omits. So a 200 is complete, and everything that
-// goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 of docs/design).
+// goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 in hooks/doc.go).
 package server
 
 import (
@@ -31,6 +31,8 @@ type Options struct {
 	Callers *Callers
 	// Settings of the installation, as decisions see them.
 	Settings hooks.Settings
+	// Scope says whose hooks are answered; the zero value is everybody's.
+	Scope Scope
 	// Metrics of the server; nil makes new ones.
 	Metrics *Metrics
 	// Log gets one line per call; nil is slog's default.
@@ -48,6 +50,8 @@ type Options struct {
 	DrainDelay time.Duration
 	// ShutdownTimeout is how long calls in flight may take to finish at shutdown; default 15 s.
 	ShutdownTimeout time.Duration
+	// ClusterMetrics is how many clusters have gauges of their own at most; default 1000, negative for none.
+	ClusterMetrics int
 	// Verify checks every decision against the rules of safety before it is carried out or answered.
 	Verify bool
 }
@@ -81,6 +85,9 @@ func New(o Options) *Server {
 	orElse(&o.ShutdownTimeout, 15*time.Second)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics("unknown", "unknown")
+	}
+	if o.ClusterMetrics != 0 {
+		o.Metrics.clusters.most = max(0, o.ClusterMetrics)
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()

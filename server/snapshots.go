@@ -3,7 +3,9 @@ package server
 import (
 	"cmp"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json/jsontext"
@@ -70,7 +72,18 @@ func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) erro
 func (s *Server) snapshotHook(c *gin.Context) {
 	began := s.now()
 	o, finalizing, err := decodeSnapshotCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	if err == nil {
+		err = s.options.Scope.elsewhere(v1alpha1.KindSnapshot, &o.Snapshot.ObjectMeta)
+	}
 	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	if finalizing && !s.options.Scope.selects(&o.Snapshot.ObjectMeta) {
+		s.letSnapshotGo(c, o)
+		return
+	}
+	if err := s.options.Scope.check(v1alpha1.KindSnapshot, &o.Snapshot.ObjectMeta); err != nil {
 		s.refuse(c, err)
 		return
 	}
@@ -86,8 +99,7 @@ func (s *Server) snapshotHook(c *gin.Context) {
 	if finalizing {
 		finalized = &d.Finalized
 	}
-	jobs := specs(o.Snapshot.Namespace, "batch/v1", "Job", d.Jobs, o.Jobs, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
-	body, err := encodeParts(o.Snapshot.Namespace, &d.Status, jobs, d.ResyncAfter, finalized)
+	body, err := encodeParts(o.Snapshot.Namespace, &d.Status, jobsTold(o, d.Jobs), d.ResyncAfter, finalized)
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -97,6 +109,23 @@ func (s *Server) snapshotHook(c *gin.Context) {
 	if d.Finalized {
 		s.saidOfOthers.forget(o.Snapshot.UID)
 	}
+	reply(c, body)
+}
+
+func jobsTold(o hooks.SnapshotObservation, jobs []*batchv1.Job) []answerChild {
+	return specs(o.Snapshot.Namespace, "batch/v1", "Job", jobs, o.Jobs, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
+}
+
+// letSnapshotGo answers as letGo does.
+func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
+	finalized := true
+	jobs := slices.SortedFunc(maps.Values(o.Jobs), func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
+	body, err := encodeParts(o.Snapshot.Namespace, &o.Snapshot.Status, jobsTold(o, jobs), 0, &finalized)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	s.saidOfOthers.forget(o.Snapshot.UID)
 	reply(c, body)
 }
 
@@ -112,6 +141,9 @@ func (s *Server) snapshotCustomize(c *gin.Context) {
 	})
 	if err == nil && parent == nil {
 		err = bad("parent is missing")
+	}
+	if err == nil {
+		err = s.options.Scope.elsewhere(v1alpha1.KindSnapshot, &parent.ObjectMeta)
 	}
 	if err != nil {
 		s.refuse(c, err)

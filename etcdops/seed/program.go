@@ -3,6 +3,7 @@ package seed
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,13 @@ import (
 // Programs are etcd's own, of the version that the member will run.
 type Programs struct {
 	Etcd, Etcdutl string
+	// EndsWithin is how long etcd may take to end when it is told to, before it is killed; 0 for 10 seconds.
+	EndsWithin time.Duration
 }
+
+// endsWithin is plenty: an etcd with nobody at its listeners ends in some milliseconds, and gives clients 7 seconds (ReqTimeout in its
+// config/config.go).
+const endsWithin = 10 * time.Second
 
 // words keeps the end of what a program says, for the case that it fails.
 type words struct{ bytes.Buffer }
@@ -103,10 +110,16 @@ func sizeOf(path string) int64 {
 
 // replay starts etcd on a data directory of a cluster of its own, waits until it has applied an entry, and ends it. Nobody else reaches
 // it, since it listens on sockets in a directory that is its own, and it reaches nobody, since it has no peers.
+//
+// An etcd that does not end is killed. One connection on which nothing was sent is enough for that: etcd waits for its first bytes before it
+// closes its database (Serve in cmux.go of soheilhy/cmux, for which Close in etcd's embed/etcd.go waits). What it has applied is in the database all
+// the same: it is written there every 100 ms.
 func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, index uint64) error {
 	client, peer := filepath.Join(dir, "c"), filepath.Join(dir, "p")
 	var said words
-	cmd := exec.Command(p.Etcd,
+	process, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	cmd := exec.CommandContext(process, p.Etcd,
 		"--name="+m.name, "--data-dir="+dataDir, "--listen-client-urls=unix://"+client, "--advertise-client-urls=http://127.0.0.1:1",
 		"--listen-peer-urls=unix://"+peer, "--initial-advertise-peer-urls="+m.peerURL, "--initial-cluster="+m.initialCluster, "--initial-cluster-token="+m.token,
 		"--initial-cluster-state=existing", "--log-level=warn",
@@ -115,6 +128,7 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 		// What is made here is copied when it is done, and made anew when the power goes.
 		"--unsafe-no-fsync")
 	cmd.Env, cmd.Stdout, cmd.Stderr = bare(), &said, &said
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, cmp.Or(p.EndsWithin, endsWithin)
 	if err := cmd.Start(); err != nil {
 		return failure(Failed, err, "etcd could not be started on the survivor's data")
 	}
@@ -128,9 +142,9 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 	case err := <-ended:
 		return failure(Failed, errors.New(said.last()), "etcd ended on the survivor's data: %v", err)
 	case err := <-applied:
-		_ = cmd.Process.Signal(syscall.SIGTERM)                            // it may have ended just now
-		if end := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
-			err = failure(Failed, errors.New(said.last()), "etcd ended badly on the survivor's data: %v", end)
+		end()
+		if last := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
+			err = failure(Failed, errors.New(said.last()), "etcd ended badly on the survivor's data: %v", last)
 		}
 		return err
 	}
@@ -138,10 +152,10 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 
 // awaitApplied asks etcd until it has applied an entry of the log. Its metrics say so to everybody; where users are enabled, Status does not.
 func awaitApplied(ctx context.Context, socket string, index uint64) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	// Without keep-alive no connection is left that nothing was sent on.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
-	defer client.CloseIdleConnections()
 	for {
 		if applied, err := appliedIndex(ctx, client); err == nil && applied >= index {
 			return nil

@@ -200,11 +200,7 @@ func (b *call) objects() map[string]map[string]any {
 
 // image is that of Quorate in the members' pods; empty when there is none.
 func (b *call) image() string {
-	for _, name := range slices.Sorted(maps.Keys(b.Children["Pod.v1"])) {
-		var pod corev1.Pod
-		if json.Unmarshal(b.Children["Pod.v1"][name], &pod) != nil {
-			continue
-		}
+	for _, pod := range b.pods() {
 		for _, c := range pod.Spec.InitContainers {
 			if c.Name == hooks.ContainerPrepare {
 				return c.Image
@@ -212,4 +208,28 @@ func (b *call) image() string {
 		}
 	}
 	return ""
+}
+
+// etcdRepository is where the image of etcd in the members' pods comes from; empty when there is none.
+func (b *call) etcdRepository() string {
+	for _, pod := range b.pods() {
+		for _, c := range pod.Spec.Containers {
+			if colon := strings.LastIndex(c.Image, ":v"); c.Name == hooks.ContainerEtcd && colon > 0 {
+				return c.Image[:colon]
+			}
+		}
+	}
+	return ""
+}
+
+// pods are those of the members that can be read, by name.
+func (b *call) pods() []corev1.Pod {
+	var all []corev1.Pod
+	for _, name := range slices.Sorted(maps.Keys(b.Children["Pod.v1"])) {
+		var pod corev1.Pod
+		if json.Unmarshal(b.Children["Pod.v1"][name], &pod) == nil {
+			all = append(all, pod)
+		}
+	}
+	return all
 }

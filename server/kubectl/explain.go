@@ -207,17 +207,10 @@ func safety(broken error) string {
 
 // settings of the installation, as its Deployment has them; else what the pods tell, with a word about it.
 func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string) {
-	out, err := a.kube.run(ctx, "get", "deployment", "quorate", "-n", a.quorate, "-o", "json")
-	var deployment struct {
-		Spec struct{ Template struct{ Spec corev1.PodSpec } }
+	if c, err := a.server(ctx); err == nil {
+		return settingsIn(c, a.quorate), ""
 	}
-	if err == nil {
-		err = json.Unmarshal(out, &deployment)
-	}
-	if err == nil && len(deployment.Spec.Template.Spec.Containers) > 0 {
-		return settingsIn(&deployment.Spec.Template.Spec.Containers[0], a.quorate), ""
-	}
-	s := hooks.Settings{Namespace: a.quorate, Image: body.image()}
+	s := hooks.Settings{Namespace: a.quorate, Image: body.image(), EtcdRepository: body.etcdRepository()}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
 }
@@ -241,6 +234,8 @@ func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
 			s.Image = e.Value
 		case "QUORATE_IMAGE_PULL_POLICY":
 			s.ImagePullPolicy = corev1.PullPolicy(e.Value)
+		case "QUORATE_ETCD_REPOSITORY":
+			s.EtcdRepository = e.Value
 		case "QUORATE_NAMESPACE":
 			s.Namespace = e.Value
 			if e.ValueFrom != nil {

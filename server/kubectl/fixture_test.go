@@ -54,8 +54,10 @@ type kube struct {
 	// closed are pods that can't be forwarded to.
 	closed []string
 	calls  []string
-	open   int
-	lock   sync.Mutex
+	// forwards are the calls that open ways to pods.
+	forwards []string
+	open     int
+	lock     sync.Mutex
 	// out and errs are what waiting prints.
 	out, errs bytes.Buffer
 }
@@ -99,7 +101,9 @@ func (k *kube) lose(title string) {
 
 func (k *kube) run(_ context.Context, args ...string) ([]byte, error) {
 	call := strings.Join(args, " ")
+	k.lock.Lock()
 	k.calls = append(k.calls, call)
+	k.lock.Unlock()
 	for prefix, said := range k.fails {
 		if strings.HasPrefix(call, prefix) {
 			return nil, &refusal{args, said, errors.New("exit status 1")}
@@ -144,7 +148,10 @@ func listOf(all ...map[string]any) []byte {
 	return raw
 }
 
-func (k *kube) forward(_ context.Context, _, pod string, _ int) (string, func(), error) {
+func (k *kube) forward(_ context.Context, namespace, pod string, _ int) (string, func(), error) {
+	k.lock.Lock()
+	k.forwards = append(k.forwards, "port-forward "+pod+" -n "+namespace)
+	k.lock.Unlock()
 	if slices.Contains(k.closed, pod) {
 		return "", nil, errors.New("there is no way to pod/" + pod)
 	}

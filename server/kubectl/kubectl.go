@@ -33,11 +33,13 @@ Usage:
   kubectl quorate defrag [NAME] [--wait]      ask for the members' databases to be defragmented
   kubectl quorate move-leader [NAME] MEMBER   let another member lead
   kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
+  kubectl quorate version [--client]          the version of this plugin, and which Quorate runs
+  kubectl quorate check [-o json]             whether Kubernetes, Metacontroller and Quorate fit together, and what to do
 
 Without NAME it is the one EtcdCluster of the namespace. All commands take kubectl's own flags -n/--namespace, --context,
 --kubeconfig, --cluster, --user, --as, --as-group and --request-timeout. "kubectl quorate COMMAND -h" lists the others.
 
-Exit codes: 0 done, 1 trouble (the message says what and where), 2 the command line is wrong.
+Exit codes: 0 done, 1 trouble (the message says what and where; for check, a finding is FAIL or unknown), 2 the command line is wrong.
 `
 
 // Program is the plugin with what it reaches the world by.
@@ -88,6 +90,8 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	switch wrong := (misuse{}); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
+	case errors.Is(err, errUnfit):
+		return exitTrouble
 	case errors.As(err, &wrong):
 		if wrong != errTold {
 			fmt.Fprintf(p.Err, "kubectl quorate: %v\n", err)
@@ -104,15 +108,12 @@ func (p *Program) run(ctx context.Context, args []string) error {
 		return errTold
 	}
 	switch name, rest := args[0], args[1:]; name {
-	case "status", "explain", "defrag", "move-leader", "report":
+	case "status", "explain", "defrag", "move-leader", "report", "version", "check":
 		a, err := p.parse(name, rest)
 		if err != nil {
 			return err
 		}
 		return a.do(ctx)
-	case "version":
-		fmt.Fprintf(p.Out, "kubectl quorate %s\n", p.Version)
-		return nil
 	case "help", "-h", "--help":
 		fmt.Fprint(p.Out, usage)
 		return nil
@@ -131,9 +132,10 @@ type ask struct {
 	member    string // of move-leader
 
 	quorate, metacontroller string // their namespaces
-	wait                    bool
+	wait, client            bool
 	timeout                 time.Duration
 	file                    string
+	format                  string // of what check prints: text or json
 }
 
 // passed are kubectl's own flags that are handed on as they are.
@@ -151,8 +153,12 @@ func (p *Program) parse(command string, args []string) (*ask, error) {
 			return nil
 		})
 	}
-	flags.StringVar(&a.namespace, "namespace", "", "`namespace` of the EtcdCluster; empty for that of kubectl's context")
-	flags.StringVar(&a.namespace, "n", "", "short for --namespace")
+	usual, where := "", "`namespace` of the EtcdCluster; empty for that of kubectl's context"
+	if command == "check" {
+		usual, where = "quorate-system", "`namespace` of Quorate itself"
+	}
+	flags.StringVar(&a.namespace, "namespace", usual, where)
+	flags.StringVar(&a.namespace, "n", usual, "short for --namespace")
 	a.ownFlags(flags)
 	var names []string
 	for {
@@ -172,13 +178,19 @@ func (p *Program) parse(command string, args []string) (*ask, error) {
 
 // ownFlags are those of the command.
 func (a *ask) ownFlags(flags *flag.FlagSet) {
-	if a.command == "explain" || a.command == "report" {
+	if a.command == "explain" || a.command == "report" || a.command == "version" {
 		flags.StringVar(&a.quorate, "quorate-namespace", "quorate-system", "`namespace` of Quorate itself")
 	}
-	switch a.command {
-	case "report":
+	if a.command == "check" || a.command == "report" {
 		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller")
+	}
+	switch a.command {
+	case "check":
+		flags.StringVar(&a.format, "o", "text", "`format`: text or json")
+	case "report":
 		flags.StringVar(&a.file, "o", "", "`file` to write; empty for one named after the cluster and the time")
+	case "version":
+		flags.BoolVar(&a.client, "client", false, "only the version of this plugin")
 	case "defrag":
 		flags.BoolVar(&a.wait, "wait", false, "show how it goes until it is done")
 		flags.DurationVar(&a.timeout, "timeout", time.Hour, "how `long` to wait at most")
@@ -194,6 +206,17 @@ func (a *ask) take(names []string) error {
 		}
 		a.member, names = names[len(names)-1], names[:len(names)-1]
 	}
+	if a.command == "version" && len(names) > 0 {
+		return misused("version takes no NAME: there is one Quorate for all clusters")
+	}
+	if a.command == "check" {
+		if len(names) > 0 {
+			return misused("check takes no NAME such as %q: it is about the whole installation", names[0])
+		}
+		if a.format != "text" && a.format != "json" {
+			return misused("-o must be text or json, not %q", a.format)
+		}
+	}
 	if len(names) > 1 {
 		return misused("%s takes one NAME, not also %q", a.command, names[1])
 	}
@@ -205,6 +228,8 @@ func (a *ask) take(names []string) error {
 
 func (a *ask) do(ctx context.Context) error {
 	switch a.command {
+	case "version":
+		return a.versions(ctx)
 	case "status":
 		return a.status(ctx)
 	case "explain":
@@ -213,6 +238,8 @@ func (a *ask) do(ctx context.Context) error {
 		return a.defrag(ctx)
 	case "move-leader":
 		return a.moveLeader(ctx)
+	case "check":
+		return a.check(ctx)
 	default:
 		return a.report(ctx)
 	}

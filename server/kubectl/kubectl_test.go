@@ -22,19 +22,38 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", exitUsage, "Usage:"},
 		{"help", 0, "Exit codes: 0 done, 1 trouble"},
-		{"version", 0, "kubectl quorate v1.2.3"},
+		{"version", 0, "kubectl quorate v1.2.3\nQuorate's image ghcr.io/quorate-dev/quorate:v0.1.0, in namespace quorate-system\n"},
+		{"version --client", 0, "kubectl quorate v1.2.3\n"},
+		{"version orders", exitUsage, "version takes no NAME"},
 		{"bogus", exitUsage, `there is no command "bogus"`},
 		{"status a b", exitUsage, `status takes one NAME, not also "b"`},
 		{"status --wait", exitUsage, "flag provided but not defined: -wait"},
 		{"status -h", 0, "-namespace"},
 		{"move-leader", exitUsage, "move-leader needs the MEMBER"},
 		{"move-leader a b c", exitUsage, `move-leader takes one NAME, not also "b"`},
+		{"check demo", exitUsage, `check takes no NAME such as "demo"`},
+		{"check -o yaml", exitUsage, `-o must be text or json, not "yaml"`},
+		{"check -h", 0, "metacontroller-namespace"},
 		{"defrag --timeout=soon", exitUsage, "invalid value"},
 	} {
 		code, out, errs := steady(t).runs(healthy(), strings.Fields(c.args)...)
 		assert.Equal(t, c.code, code, c.args)
 		assert.Contains(t, out+errs, c.says, c.args)
 	}
+}
+
+// TestVersionOfNobody: the plugin tells its own version in any case, and what keeps it from telling Quorate's.
+func TestVersionOfNobody(t *testing.T) {
+	k := steady(t)
+	k.fails = map[string]string{"get deployment quorate": `Error from server (Forbidden): deployments.apps "quorate" is forbidden`}
+	code, out, errs := k.runs(healthy(), "version")
+	assert.Equal(t, exitTrouble, code)
+	assert.Equal(t, "kubectl quorate v1.2.3\n", out)
+	assert.Contains(t, errs, "which Quorate runs can't be told")
+
+	code, out, _ = k.runs(healthy(), "version", "--client")
+	assert.Zero(t, code)
+	assert.Equal(t, "kubectl quorate v1.2.3\n", out)
 }
 
 // TestFlagsAreHandedOn: kubectl's own flags reach every call of kubectl, wherever they stood.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -233,11 +232,29 @@ func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
 	changed := maps.Clone(s["leaf"])
 	changed["tls.key"] = s["ca"]["tls.key"]
 	assert.NotEqual(t, first.Flaw, m.of(changed).Flaw)
-	for i := range mostKnown + 1 {
-		m.of(map[string][]byte{"password": fmt.Appendf(nil, "%d", i)})
-	}
-	assert.LessOrEqual(t, len(m.read), mostKnown)
 	assert.Equal(t, first, m.of(s["leaf"]))
+}
+
+// TestWhatIsRemembered: more Secrets than are remembered, read in turn, are partly known, and never more than the bound.
+func TestWhatIsRemembered(t *testing.T) {
+	const most, all, rounds = 100, 120, 50
+	var m memory
+	known := 0
+	for range rounds {
+		for i := range all {
+			key := sum(map[string][]byte{"key": {byte(i)}})
+			if m.read[key] != nil {
+				known++
+				continue
+			}
+			m.note(key, &hooks.Secret{}, most)
+			require.LessOrEqual(t, len(m.read), most)
+			require.NotNil(t, m.read[key])
+		}
+	}
+	// By arithmetic two of three are known, since something at random makes room; of the oldest, or of all at once, none would be.
+	require.Greater(t, known, rounds*all/3)
+	require.GreaterOrEqual(t, mostKnown(), 2048)
 }
 
 // BenchmarkRead reads what a cluster of the mode Auto has: an authority and four leaves.

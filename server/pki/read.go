@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -36,8 +37,12 @@ type memory struct {
 	read map[[sha256.Size]byte]*hooks.Secret
 }
 
-// mostKnown is how much is remembered; each takes some 2 KiB.
-const mostKnown = 2048
+// mostKnown is how much is remembered of what was read: a quarter of the memory that the process may use, at some 2 KiB each. A cluster has six
+// Secrets, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call grows.
+func mostKnown() int {
+	const each, least, most = 2 << 10, 2048, 1 << 18
+	return int(min(max(debug.SetMemoryLimit(-1)/4/each, least), most)) // a negative limit only asks
+}
 
 // of is what the data says, without metadata. Nobody may change it.
 func (m *memory) of(data map[string][]byte) *hooks.Secret {
@@ -49,13 +54,25 @@ func (m *memory) of(data map[string][]byte) *hooks.Secret {
 		return read
 	}
 	read = readData(data)
+	m.note(key, read, mostKnown())
+	return read
+}
+
+// note remembers what was read, in the place of something else, whatever that is, when there are so many already. All clusters are asked about in
+// turn: were the oldest forgotten, or everything, then with a few clusters too many nothing would ever be known when it is asked for again.
+func (m *memory) note(key [sha256.Size]byte, read *hooks.Secret, most int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.read == nil || len(m.read) >= mostKnown {
+	if m.read == nil {
 		m.read = map[[sha256.Size]byte]*hooks.Secret{}
 	}
+	for other := range m.read { // in an order that is another one each time
+		if len(m.read) < most {
+			break
+		}
+		delete(m.read, other)
+	}
 	m.read[key] = read
-	return read
 }
 
 // sum tells data apart.

@@ -6,12 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
@@ -105,6 +112,77 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 			learner.Wipe()
 			c.Join(learner, c.Members[0])
 			ends(t, learner, "tocommit(")
+		})
+	})
+}
+
+// TestASilentConnection keeps an etcd that speaks plain text from ending when it is told to: it waits for the connection's first bytes. So whoever
+// tells one to end does not wait for ever (replay in etcdops/seed).
+func TestASilentConnection(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		m := etcdproc.Start(t, version, "demo", 1, "--log-level=info").Members[0]
+		silent, err := net.Dial("tcp", strings.TrimPrefix(m.ClientURL, "http://"))
+		require.NoError(t, err)
+		// Connections are taken in the order in which they come: when this is answered, the silent one has been taken.
+		m.Put(1)
+		m.Terminate()
+		etcdproc.Eventually(t, "it begins to end", func(context.Context) error {
+			if !m.Said("closing etcd server") {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		assert.Never(t, func() bool { return !m.Running() }, 3*time.Second, 100*time.Millisecond)
+		require.NoError(t, silent.Close())
+		m.ExitCode(etcdproc.Patience)
+		assert.False(t, m.Running())
+	})
+}
+
+// stillbirth makes a member's data what it is when its first etcd ended after it had made the log, and before the first entries were in it.
+func stillbirth(t *testing.T, m *etcdproc.Member) {
+	t.Helper()
+	m.Kill()
+	dir := filepath.Join(m.DataDir(), "member", "wal")
+	old, err := wal.OpenForRead(zap.NewNop(), dir, &walpb.Snapshot{})
+	require.NoError(t, err)
+	whose, _, _, err := old.ReadAll()
+	require.NoError(t, err)
+	_ = old.Close() // which complains that it has no directory to close, as nothing is written
+	m.Wipe()
+	require.NoError(t, os.MkdirAll(filepath.Join(m.DataDir(), "member", "snap"), 0o700))
+	made, err := wal.Create(zap.NewNop(), dir, whose)
+	require.NoError(t, err)
+	require.NoError(t, made.Close())
+}
+
+// TestAStillbirth: an etcd whose log is empty knows no voters, and stands for no election (hooks/bootstrap.go).
+func TestAStillbirth(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		chapter(t, "alone it never elects itself, and answers nobody", func(t *testing.T) {
+			c := etcdproc.Start(t, version, "demo", 1, "--log-level=info")
+			m := c.Members[0]
+			stillbirth(t, m)
+			c.Bootstrap(m, m)
+			etcdproc.Eventually(t, "its time to stand for election has passed more than once", func(context.Context) error {
+				if !m.Said("failed to publish local member to cluster through raft") { // after 7 seconds
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			membership, health := new(etcdops.Etcd).Observe(t.Context(), c.Endpoints())
+			assert.Nil(t, membership)
+			assert.Equal(t, etcdops.ErrNoAnswer.Error(), health[m.Name].Err)
+		})
+		chapter(t, "beside one that has its entries it votes, and gets what it lacks", func(t *testing.T) {
+			c := etcdproc.Start(t, version, "demo", 3)
+			killAll(c)
+			stillbirth(t, c.Members[0])
+			stillbirth(t, c.Members[1])
+			for _, m := range c.Members {
+				c.Bootstrap(m, c.Members...)
+			}
+			c.WaitServing(c.Members...)
 		})
 	})
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,7 +88,10 @@ func TestDefragmentationOnRequest(t *testing.T) {
 	_, err = client.Compact(context.Background(), last.Header.Revision, clientv3.WithCompactPhysical())
 	require.NoError(t, err)
 
-	w := c.writes()
+	w := c.writes() // without which etcd does not count what is free
+	for _, pod := range c.pods() {
+		c.hasCompacted(pod.Name, 8<<20)
+	}
 	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/defragment=now")
 	eventually(t, 120*time.Second, "the run is done", func() string {
 		run := c.object().Status.Defragmentation
@@ -105,6 +109,25 @@ func TestDefragmentationOnRequest(t *testing.T) {
 	t.Logf("%s reclaimed in %s", run.Reclaimed, run.Finished.Sub(run.Started.Time))
 }
 
+// hasCompacted waits until less than this many bytes of a member's database are in use. Who asks for a compaction waits for that of one member:
+// the others do theirs in their own time, and defragmentation can only give back what they have done.
+func (c *cluster) hasCompacted(member string, bytes int64) {
+	c.t.Helper()
+	eventually(c.t, 60*time.Second, member+" has compacted", func() string {
+		out, err := c.etcdctl(member, "endpoint", "status", "-w", "json")
+		if err != nil {
+			return err.Error()
+		}
+		var answers []struct{ Status struct{ DBSizeInUse int64 } }
+		require.NoError(c.t, json.Unmarshal([]byte(out), &answers), out)
+		require.Len(c.t, answers, 1)
+		if n := answers[0].Status.DBSizeInUse; n == 0 || n > bytes {
+			return fmt.Sprintf("%d bytes are in use", n)
+		}
+		return ""
+	})
+}
+
 func TestACorruptMemberIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three)
@@ -116,8 +139,7 @@ func TestACorruptMemberIsReplaced(t *testing.T) {
 		require.NoError(t, err)
 	}
 	victim := c.object().Status.Leader // the hardest one: it hands over first
-	time.Sleep(time.Second)            // etcd writes to its database every 100 ms
-	c.damage(victim, value+" 17", value+" 71")
+	c.damage(victim, value+" 17", value+" 71", value+" 49")
 
 	last, err := client.Get(context.Background(), "key-00")
 	require.NoError(t, err)
@@ -144,8 +166,9 @@ func TestACorruptMemberIsReplaced(t *testing.T) {
 	}
 }
 
-// damage changes a value in a member's database, on the disk of its node, under the etcd that runs.
-func (c *cluster) damage(member, old, now string) {
+// damage changes a value in a member's database, on the disk of its node, under the etcd that runs. It waits for the last value that was
+// written: etcd writes to its database every 100 ms, and moves what it writes to.
+func (c *cluster) damage(member, old, now, last string) {
 	c.t.Helper()
 	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
 	require.True(c.t, found)
@@ -163,8 +186,16 @@ func (c *cluster) damage(member, old, now string) {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "node*", "disk", path, "data", "member", "snap", "db"))
 	require.NoError(c.t, err)
 	require.Len(c.t, files, 1, path)
-	raw, err := os.ReadFile(files[0])
-	require.NoError(c.t, err)
+	var raw []byte
+	eventually(c.t, 30*time.Second, "everything is on the disk", func() string {
+		if raw, err = os.ReadFile(files[0]); err != nil {
+			return err.Error()
+		}
+		if !bytes.Contains(raw, []byte(last)) {
+			return "the last value is not"
+		}
+		return ""
+	})
 	file, err := os.OpenFile(files[0], os.O_WRONLY, 0)
 	require.NoError(c.t, err)
 	defer func() { require.NoError(c.t, file.Close()) }()

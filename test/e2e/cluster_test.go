@@ -99,8 +99,15 @@ func (c *cluster) notConverged(n int) string {
 			return "there is no status"
 		}
 		return fmt.Sprintf("%s, %s: %s", s.Ready, p.Reason, p.Message)
-	case len(c.pods()) != n:
-		return fmt.Sprintf("%d pods", len(c.pods()))
+	}
+	pods := c.pods()
+	if len(pods) != n {
+		return fmt.Sprintf("%d pods", len(pods))
+	}
+	for _, pod := range pods { // the status may be of a moment ago
+		if pod.DeletionTimestamp != nil || !ready(&pod) {
+			return pod.Name + " is not ready"
+		}
 	}
 	return ""
 }
@@ -127,8 +134,9 @@ func (c *cluster) etcdctl(pod string, args ...string) (string, error) {
 	return kubectl("", append([]string{"-n", c.ns, "exec", pod, "-c", "etcd", "--", "etcdctl"}, args...)...)
 }
 
-// dump prints what one would look at first.
+// dump prints what one would look at first, in one piece.
 func (c *cluster) dump() {
+	var all strings.Builder
 	for _, args := range [][]string{
 		{"get", "etcdcluster,pods,pvc,cm", "-o", "wide"},
 		{"get", "etcdcluster", "-o", "yaml"},
@@ -137,7 +145,7 @@ func (c *cluster) dump() {
 		{"get", "events", "--sort-by=.lastTimestamp"},
 	} {
 		out, err := kubectl("", append([]string{"-n", c.ns}, args...)...)
-		c.t.Logf("--- %s\n%s%v", strings.Join(args, " "), out, err)
+		fmt.Fprintf(&all, "--- %s\n%s%v\n", strings.Join(args, " "), out, err)
 	}
 	out, err := kubectl("", "-n", "quorate-system", "logs", "-l", "app.kubernetes.io/name=quorate", "--prefix", "--tail=200")
 	var mine []string
@@ -146,5 +154,6 @@ func (c *cluster) dump() {
 			mine = append(mine, line)
 		}
 	}
-	c.t.Logf("--- quorate's log of this cluster\n%s%v", strings.Join(mine, ""), err)
+	fmt.Fprintf(&all, "--- quorate's log of this cluster\n%s%v", strings.Join(mine, ""), err)
+	c.t.Logf("what there is in namespace %s:\n%s", c.ns, &all)
 }

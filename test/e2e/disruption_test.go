@@ -5,13 +5,11 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // These stories disturb the whole lab, so they are told one at a time, before the parallel ones.
@@ -60,21 +58,7 @@ func TestDrainNodesOneAfterTheOther(t *testing.T) {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3, 60*time.Second)
-	// Pods become Ready and the budget counts them, and a loaded machine makes kubelets write now and then: that is Kubernetes'
-	// writing. Ours is Metacontroller's, by the field managers that the API server keeps with each object.
-	ours := func() map[string]string {
-		all := map[string]string{}
-		for _, kind := range []string{"etcdcluster", "pods", "pvc", "svc", "pdb", "cm"} {
-			for _, o := range list[metav1.PartialObjectMetadata](t, c.ns, kind) {
-				for _, f := range o.ManagedFields {
-					if strings.HasPrefix(f.Manager, "metacontroller") {
-						all[kind+"/"+o.Name+" "+f.Subresource] = f.Time.String()
-					}
-				}
-			}
-		}
-		return all
-	}
+	ours := func() map[string]string { return writesIn(t, c.ns) }
 	var before map[string]string
 	eventually(t, 60*time.Second, "the last write of ours is over", func() string {
 		last := before

@@ -64,9 +64,15 @@ func bundle(trusted ...forger) []byte {
 // puts a Secret with a certificate there, labelled for the cluster.
 func (c *cluster) puts(secret string, certificate, private, trusted []byte) {
 	c.t.Helper()
+	c.putsFor(name, secret, certificate, private, trusted)
+}
+
+// putsFor puts one there for another EtcdCluster of the namespace.
+func (c *cluster) putsFor(object, secret string, certificate, private, trusted []byte) {
+	c.t.Helper()
 	encode := base64.StdEncoding.EncodeToString
 	_, err := kubectl(fmt.Sprintf(`{apiVersion: v1, kind: Secret, type: kubernetes.io/tls, metadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}},
-  data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}`, secret, c.ns, name, encode(certificate), encode(private), encode(trusted)), "apply", "-f", "-")
+  data: {tls.crt: %s, tls.key: %s, ca.crt: %s}}`, secret, c.ns, object, encode(certificate), encode(private), encode(trusted)), "apply", "-f", "-")
 	require.NoError(c.t, err)
 }
 
@@ -104,10 +110,11 @@ func (c *cluster) putsPeer(signer forger, trusted ...forger) {
 	c.puts("mine-peer", certificate, private, bundle(trusted...))
 }
 
-// says waits until the condition Secured is false for this reason and says this.
+// says waits until the condition Secured is false for this reason and says this. With clusters of the same name in other namespaces,
+// as these tests have, Metacontroller may notice a Secret that changed at its next look only, which is up to 30 s later.
 func (c *cluster) says(reason, words string) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, words, func() string {
+	eventually(c.t, 60*time.Second, words, func() string {
 		s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
 		if s == nil || s.Reason != reason || !strings.Contains(s.Message, words) {
 			return fmt.Sprint(s)

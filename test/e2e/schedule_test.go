@@ -39,7 +39,7 @@ func (c *cluster) put(value string) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	store := store(t)
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 100Mi}")
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}")
 	store.credentials(c)
 	c.converges(1, 90*time.Second)
 	c.put("first")

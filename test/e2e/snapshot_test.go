@@ -121,7 +121,7 @@ func (s *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
 // TestSnapshot: a snapshot on a claim is taken over TLS, restored on trial, and deleted with its object.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "  version: 3.6.16\n  storage: {size: 100Mi}")
+	c := newCluster(t, "  version: 3.6.16\n  storage: {size: 128Mi}")
 	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
 	require.NoError(t, err)
 	c.converges(3, 3*time.Minute)
@@ -182,7 +182,7 @@ spec:
 func TestSnapshotS3(t *testing.T) {
 	t.Parallel()
 	bucket := store(t)
-	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 100Mi}")
+	c := newCluster(t, "  version: 3.6.16\n  replicas: 1\n  storage: {size: 128Mi}")
 	bucket.credentials(c)
 	c.converges(1, 3*time.Minute)
 	c.holds(2)

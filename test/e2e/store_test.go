@@ -38,7 +38,8 @@ var startS3 = sync.OnceValues(func() (*s3, error) { return newS3(s3Port) })
 
 // newS3 starts a server on this port.
 func newS3(port int) (*s3, error) {
-	dir, err := os.MkdirTemp("", "quorate-s3-")
+	// In the lab's own folder: what stories store there, more than 1 GB, goes with the lab.
+	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "s3-")
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		"  version: 3.4.30":                                                "3.5, 3.6 and 3.7",
 		"  version: 3.5.25":                                                "3.5.26 or later",
 		"  replicas: 10\n  version: 3.6.16":                                "less than or equal to 9",
-		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 64Mi",
+		"  version: 3.6.16\n  storage: {size: 0}":                          "at least 128Mi",
 		"  replicas: 0\n  version: 3.6.16\n  storage: {medium: Memory}":    "can't be paused",
 		"  version: 3.6.16\n  options: {electionTimeout: 400}":             "at least 5 times",
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",

@@ -18,6 +18,7 @@ import (
 type writer struct {
 	t       *testing.T
 	client  *clientv3.Client
+	word    string // with which its keys begin
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	acked   []string
@@ -41,11 +42,13 @@ func (c *cluster) writes() *writer {
 func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &writer{t: c.t, client: client, stop: stop}
-	w.put(ctx, word+"-first")
+	w := &writer{t: c.t, client: client, word: word, stop: stop}
+	w.put(ctx, w.key(1))
+	w.retried.Store(0) // the nodes may not know the Service yet, and to wait for it is no part of a story
+	w.stall.Store(0)
 	w.done.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			w.put(ctx, fmt.Sprintf("%s-%06d", word, i))
+		for n := int64(2); ctx.Err() == nil; n++ {
+			w.put(ctx, w.key(n))
 			select { // about a hundred writes in a second, as a real application has
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():
@@ -54,6 +57,14 @@ func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
 	})
 	c.t.Cleanup(func() { stop(); w.done.Wait() })
 	return w
+}
+
+// key is the nth that it writes.
+func (w *writer) key(n int64) string {
+	if n == 1 {
+		return w.word + "-first"
+	}
+	return fmt.Sprintf("%s-%06d", w.word, n-2)
 }
 
 // put writes one key until it is acknowledged.

@@ -3,14 +3,19 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // readTar returns the files of a tar, links as "-> target".
@@ -53,7 +58,7 @@ func writeTestImage(t *testing.T) string {
 		content:    []string{program + "=/bin/program", "/bin/alias->program", "tmp/", "var/lib/program/"},
 	}
 	target := filepath.Join(dir, "image.tar")
-	if err := i.write(target); err != nil {
+	if _, err := i.write(target); err != nil {
 		t.Fatal(err)
 	}
 	return target
@@ -144,11 +149,180 @@ func TestImageRepeats(t *testing.T) {
 	}
 }
 
+// TestReleaseImageRepeats: an image for several architectures is the same, whoever makes it, where and when.
+func TestReleaseImageRepeats(t *testing.T) {
+	made := func(mode os.FileMode, changed time.Time) (id string, content []byte) {
+		t.Helper()
+		dir := t.TempDir()
+		for _, arch := range []string{"amd64", "arm64"} {
+			file := filepath.Join(dir, "program-"+arch)
+			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode), os.Chtimes(file, changed, changed)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		target := filepath.Join(dir, "image.tar")
+		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch", "arm64", "-gzip", "-created", "1700000000",
+			"-label", "org.opencontainers.image.title=A program", dir + "/program-ARCH=/program"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err = i.write(out); err != nil {
+			t.Fatal(err)
+		}
+		if content, err = os.ReadFile(target); err != nil {
+			t.Fatal(err)
+		}
+		return id, content
+	}
+	id, first := made(0o755, time.Now())
+	again, second := made(0o700, time.Unix(1, 0))
+	if id != again || !bytes.Equal(first, second) {
+		t.Errorf("the same content gives %s and %s", id, again)
+	}
+
+	files, _, _ := readTar(t, first)
+	blob := func(d string) []byte { return []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")]) }
+	type described struct {
+		Digest, MediaType string
+		Platform          struct{ OS, Architecture string }
+	}
+	var layout, index struct {
+		Manifests   []described
+		Annotations map[string]string
+	}
+	decode(t, []byte(files["index.json"]), &layout)
+	if len(layout.Manifests) != 1 || layout.Manifests[0].Digest != id || layout.Manifests[0].MediaType != indexType {
+		t.Fatalf("index.json leads to %+v, not to the index %s", layout.Manifests, id)
+	}
+	decode(t, blob(id), &index)
+	var archs []string
+	for _, m := range index.Manifests {
+		archs = append(archs, m.Platform.OS+"/"+m.Platform.Architecture)
+		var manifest struct {
+			Config      described
+			Layers      []described
+			Annotations map[string]string
+		}
+		decode(t, blob(m.Digest), &manifest)
+		var config struct {
+			Created      time.Time
+			Architecture string
+			Config       struct{ Labels map[string]string }
+			RootFS       struct {
+				DiffIDs []string `json:"diff_ids"`
+			}
+		}
+		decode(t, blob(manifest.Config.Digest), &config)
+		unpack, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		layer, err := io.ReadAll(unpack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, _, _ := readTar(t, layer)
+		if content["program"] != "machine code for "+m.Platform.Architecture || config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
+			t.Errorf("%s: layer %q, config %+v", m.Platform.Architecture, content, config)
+		}
+		if config.Created.Unix() != 1700000000 {
+			t.Errorf("created %s", config.Created)
+		}
+		for _, labels := range []map[string]string{config.Config.Labels, manifest.Annotations, index.Annotations} {
+			if labels["org.opencontainers.image.title"] != "A program" {
+				t.Errorf("labels %v", labels)
+			}
+		}
+	}
+	if !slices.Equal(archs, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("platforms %v", archs)
+	}
+}
+
+// TestDockerfileAgrees: docker build and `make image` make an image with the same labels, user and command.
+func TestDockerfileAgrees(t *testing.T) {
+	dry := exec.Command("make", "-C", "../..", "-n", "image", "VERSION=v1.2.3", "COMMIT=0123abc")
+	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") }) // of a make that runs this
+	out, err := dry.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "go run -C test/lab . image ")
+	if !found {
+		t.Fatalf("make image does not call lab image:\n%s", out)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	split, err := exec.Command("bash", "-c", "printf '%s\\n' "+line).Output() // as the shell reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _, err := readImage(strings.Split(strings.TrimSuffix(string(split), "\n"), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker := readDockerfile(t, "../../Dockerfile", map[string]string{"VERSION": "v1.2.3", "COMMIT": "0123abc"})
+	if !maps.Equal(made.labels, docker.labels) {
+		t.Errorf("make image has the labels %v, the Dockerfile %v", made.labels, docker.labels)
+	}
+	if made.user != docker.user || !slices.Equal(made.entrypoint, docker.entrypoint) || !slices.Equal(made.cmd, docker.cmd) {
+		t.Errorf("make image runs %v %v as %s, the Dockerfile %v %v as %s", made.entrypoint, made.cmd, made.user, docker.entrypoint, docker.cmd, docker.user)
+	}
+	compilers := map[string]string{}
+	for file, pattern := range map[string]string{"../../Dockerfile": `golang:(\d\S+)`, "../tools/release.sh": `GOTOOLCHAIN=go(\S+)`} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s names no release of Go", file)
+		}
+		compilers[string(m[1])] = file
+	}
+	if len(compilers) != 1 {
+		t.Errorf("binaries are the same only with the same release of Go: %v", compilers)
+	}
+	if len(made.content) != 1 || !strings.HasSuffix(made.content[0], "=/quorate") {
+		t.Errorf("make image holds %v", made.content)
+	}
+}
+
+// readDockerfile reads what its last stage says of the image, with these build arguments.
+func readDockerfile(t *testing.T, path string, args map[string]string) image {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := string(text)[strings.LastIndex(string(text), "\nFROM ")+1:]
+	if !strings.HasPrefix(stage, "FROM scratch\n") {
+		t.Error("the Dockerfile's image has another one below")
+	}
+	i := image{labels: map[string]string{}}
+	for line := range strings.Lines(strings.ReplaceAll(stage, "\\\n", " ")) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest = os.Expand(rest, func(name string) string { return args[name] })
+		switch word {
+		case "USER":
+			i.user = rest
+		case "ENTRYPOINT":
+			decode(t, []byte(rest), &i.entrypoint)
+		case "CMD":
+			decode(t, []byte(rest), &i.cmd)
+		case "LABEL":
+			for _, m := range regexp.MustCompile(`(\S+)="([^"]*)"`).FindAllStringSubmatch(rest, -1) {
+				i.labels[m[1]] = m[2]
+			}
+		}
+	}
+	return i
+}
+
 func TestImageRefusesWhatItCannotRead(t *testing.T) {
 	dir := t.TempDir()
 	for _, content := range []string{"nonsense", filepath.Join(dir, "absent") + "=/bin/absent"} {
 		i := image{refs: []string{"localhost/x:y"}, content: []string{content}}
-		if err := i.write(filepath.Join(dir, "image.tar")); err == nil {
+		if _, err := i.write(filepath.Join(dir, "image.tar")); err == nil {
 			t.Errorf("%q was accepted", content)
 		}
 	}

@@ -115,7 +115,7 @@ func (l *lab) buildImage(i labImage) (written bool, err error) {
 	if l.imageUpToDate(i) {
 		return false, nil
 	}
-	if err := i.write(l.tarOf(i)); err != nil {
+	if _, err := i.write(l.tarOf(i)); err != nil {
 		return false, err
 	}
 	return true, os.WriteFile(l.tarOf(i)+".stamp", []byte(i.inputs()), 0o644)

@@ -177,7 +177,7 @@ func (s *smoke) metacontroller(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, output)
 	}
-	if err := (image{refs: []string{"localhost/lab-hook:test"}, entrypoint: []string{"/hook"}, content: []string{hook + "=/hook"}}).write(tar); err != nil {
+	if _, err := (image{refs: []string{"localhost/lab-hook:test"}, entrypoint: []string{"/hook"}, content: []string{hook + "=/hook"}}).write(tar); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.lab.loadOn(tar); err != nil {

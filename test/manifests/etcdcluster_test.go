@@ -20,10 +20,11 @@ func TestRefused(t *testing.T) {
 	k := etcdCluster(t)
 	for _, c := range []struct{ reason, name, spec, want string }{
 		{"no version", "", `{}`, "spec.version: Required"},
-		{"no size is a size of 0", "", `{version: 3.6.16, storage: {size: 0}}`, "storage.size must be at least 64Mi"},
-		{"size 0", "", `{version: 3.6.16, storage: {size: "0"}}`, "storage.size must be at least 64Mi"},
-		{"negative size", "", `{version: 3.6.16, storage: {size: -1Gi}}`, "storage.size must be at least 64Mi"},
-		{"size of megabytes in plain digits", "", `{version: 3.6.16, storage: {size: 1024}}`, "storage.size must be at least 64Mi"},
+		{"no size is a size of 0", "", `{version: 3.6.16, storage: {size: 0}}`, "storage.size must be at least 128Mi"},
+		{"size 0", "", `{version: 3.6.16, storage: {size: "0"}}`, "storage.size must be at least 128Mi"},
+		{"negative size", "", `{version: 3.6.16, storage: {size: -1Gi}}`, "storage.size must be at least 128Mi"},
+		{"size below two files of the log", "", `{version: 3.6.16, storage: {size: 127Mi}}`, "two files of 64 MB"},
+		{"size of megabytes in plain digits", "", `{version: 3.6.16, storage: {size: 1024}}`, "storage.size must be at least 128Mi"},
 		{"size that is no quantity", "", `{version: 3.6.16, storage: {size: 1GB}}`, "spec.storage.size"},
 		{"unknown medium", "", `{version: 3.6.16, storage: {medium: Disk}}`, `supported values: "Persistent", "Memory", "HostPath"`},
 		{"no nodes", "", `{version: 3.6.16, storage: {medium: HostPath}}`, "storage.hostPath belongs to the medium HostPath, and that needs it"},
@@ -105,13 +106,13 @@ func TestAdmitted(t *testing.T) {
 	for _, c := range []struct{ reason, name, spec, want string }{
 		{"a version is enough", "", `{version: 3.6.16}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}}`},
 		{"null is unset", "", `{version: 3.6.16, replicas: null, storage: {size: null}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}}`},
-		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, image: {repository: gcr.io/etcd-development/etcd, pullPolicy: IfNotPresent}}`},
+		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, image: {pullPolicy: IfNotPresent}}`},
 		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`, `{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
 		{"smallest versions", "", `{version: 3.6.4}`, ""},
 		{"3.7.0", "", `{version: 3.7.0}`, ""},
 		{"paused", "", `{version: 3.6.16, replicas: 0}`, ""},
 		{"nine", "", `{version: 3.6.16, replicas: 9}`, ""},
-		{"smallest size", "", `{version: 3.6.16, storage: {size: 64Mi}}`, ""},
+		{"smallest size", "", `{version: 3.6.16, storage: {size: 128Mi}}`, ""},
 		{"size in plain digits", "", `{version: 3.6.16, storage: {size: 1073741824}}`, ""},
 		{"quota of 95 %", "", `{version: 3.6.16, storage: {size: 1Gi}, options: {quotaBackendBytes: 1020054732}}`, ""},
 		{"exactly five heartbeats", "", `{version: 3.6.16, options: {heartbeatInterval: 200}}`, ""},
@@ -193,6 +194,32 @@ func TestChanges(t *testing.T) {
 				t.Errorf("admitted, want: %s", c.want)
 			case c.want != "" && !strings.Contains(errs.ToAggregate().Error(), c.want):
 				t.Errorf("refused with\n\t%v\nwant\n\t%s", errs.ToAggregate(), c.want)
+			}
+		})
+	}
+}
+
+// TestABoundThatIsNewer: an EtcdCluster from a release without the bound of storage.size can be edited like any other; its size can become one
+// that is allowed.
+func TestABoundThatIsNewer(t *testing.T) {
+	k := etcdCluster(t)
+	for _, c := range []struct{ change, spec, want string }{
+		{"none", `{version: 3.6.16, storage: {size: 64Mi}}`, ""},
+		{"another field", `{version: 3.6.17, replicas: 5, storage: {size: 64Mi, migration: Replace}}`, ""},
+		{"a size that is too small", `{version: 3.6.16, storage: {size: 100Mi}}`, "storage.size must be at least 128Mi"},
+		{"a size that is allowed", `{version: 3.6.16, storage: {size: 1Gi}}`, ""},
+	} {
+		t.Run(c.change, func(t *testing.T) {
+			before, after := cluster(t, "demo", `{version: 3.6.16, storage: {size: 64Mi}}`), cluster(t, "demo", c.spec)
+			if errs := k.admit(before, nil); len(errs) == 0 {
+				t.Fatal("a new one is admitted")
+			}
+			errs := k.admit(after, before)
+			switch {
+			case c.want == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs.ToAggregate())
+			case c.want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), c.want)):
+				t.Errorf("%v, want: %s", errs.ToAggregate(), c.want)
 			}
 		})
 	}

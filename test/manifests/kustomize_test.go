@@ -21,6 +21,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 const root = "../../manifests"
@@ -99,6 +100,7 @@ func TestKustomizations(t *testing.T) {
 					if errs := controller.schemaErrors(object); len(errs) > 0 {
 						t.Errorf("%s: %v", name, errs)
 					}
+				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/monitoring
 				default:
 					restricted(t, name, native(t, text))
 				}
@@ -235,5 +237,36 @@ func TestHooksReachTheServer(t *testing.T) {
 	}
 	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != "hooks" {
 		t.Errorf("the Service's port is %d -> %s", port.Port, port.TargetPort.String())
+	}
+}
+
+// TestPodMonitorsFindPods: what they select are the pods that we make, at a port that these have.
+func TestPodMonitorsFindPods(t *testing.T) {
+	quorate := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template
+	metacontroller := native(t, render(t, "metacontroller")["StatefulSet/metacontroller"]).(*appsv1.StatefulSet).Spec.Template
+	monitors := render(t, "monitoring")
+	for name, pods := range map[string]corev1.PodTemplateSpec{"quorate": quorate, "quorate-metacontroller": metacontroller} {
+		var monitor struct {
+			Spec struct {
+				Selector            struct{ MatchLabels map[string]string }
+				PodMetricsEndpoints []struct{ Port string }
+			}
+		}
+		if err := yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor); err != nil {
+			t.Fatal(err)
+		}
+		if len(monitor.Spec.Selector.MatchLabels) == 0 || len(monitor.Spec.PodMetricsEndpoints) != 1 {
+			t.Fatalf("%s selects nothing, or scrapes nothing: %+v", name, monitor)
+		}
+		for key, value := range monitor.Spec.Selector.MatchLabels {
+			if pods.Labels[key] != value {
+				t.Errorf("the PodMonitor %s selects %s=%s, the pods have %q", name, key, value, pods.Labels[key])
+			}
+		}
+		if !slices.ContainsFunc(pods.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == monitor.Spec.PodMetricsEndpoints[0].Port
+		}) {
+			t.Errorf("the PodMonitor %s scrapes the port %q, which the pods don't have", name, monitor.Spec.PodMetricsEndpoints[0].Port)
+		}
 	}
 }

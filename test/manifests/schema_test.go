@@ -12,12 +12,14 @@ import (
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"sigs.k8s.io/yaml"
 )
 
@@ -81,20 +83,24 @@ func (k kind) unknown(object map[string]any) []string {
 	return pruning.PruneWithOptions(object, k.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
-// admit defaults the object in place and says what is wrong with it; old is nil for a new object.
+// admit defaults the object in place and says what is wrong with it; old is nil for a new object. What has not changed is not judged again, as
+// by API servers since Kubernetes 1.30.
 func (k kind) admit(object, old map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, k.structural)
 	defaulting.Default(object, k.structural)
 	var before any // a nil map is not a nil object
 	var errs field.ErrorList
+	var unchanged []cel.Option
 	if old == nil {
 		errs = validation.ValidateCustomResource(nil, object, k.schema)
 	} else {
 		before = old
-		errs = validation.ValidateCustomResourceUpdate(nil, object, old, k.schema)
+		beside := common.NewCorrelatedObject(object, old, &model.Structural{Structural: k.structural})
+		unchanged = append(unchanged, cel.WithRatcheting(beside))
+		errs = validation.ValidateCustomResourceUpdate(nil, object, old, k.schema, validation.WithRatcheting(beside))
 	}
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
-	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, before, celconfig.RuntimeCELCostBudget)
+	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, before, celconfig.RuntimeCELCostBudget, unchanged...)
 	return append(errs, broken...)
 }
 

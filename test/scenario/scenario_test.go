@@ -4,12 +4,15 @@
 package scenario
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/quorate-dev/quorate/test/docs"
 )
 
 func TestStories(t *testing.T) {
@@ -45,6 +48,33 @@ func run(t *testing.T, path string) (breaches string) {
 		return out
 	})
 	return breaches
+}
+
+// TestTheExampleInContributing: whoever writes a story as CONTRIBUTING.md says gets what it shows.
+func TestTheExampleInContributing(t *testing.T) {
+	pages, err := docs.ReadPages("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, page := range pages {
+		for _, part := range page.Parts {
+			if part.Language != "story" {
+				continue
+			}
+			told++
+			s := newStory()
+			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
+				return cmp.Or(s.tell(t, d), "ok\n")
+			})
+			for _, breach := range s.breaches() {
+				t.Errorf("%s:%d: VIOLATION %s", page.Path, part.Line, breach)
+			}
+		}
+	}
+	if told == 0 {
+		t.Error("the documents tell no story")
+	}
 }
 
 // TestMutantsStories lives through what breaks the mutants of test/model, with the shipped rules: none of it breaks them.

@@ -21,11 +21,16 @@ import (
 
 // TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
 func TestSnapshotStories(t *testing.T) {
-	datadriven.Walk(t, "testdata/snapshots", func(t *testing.T, path string) {
+	tellAll(t, "testdata/snapshots", newSnapshotStory, snapshotVerbs)
+}
+
+// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
+func tellAll[S interface{ breaches() []string }](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
+	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		title(t, path)
-		s := newSnapshotStory()
+		s := begin()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			verb, known := snapshotVerbs[d.Cmd]
+			verb, known := verbs[d.Cmd]
 			if !known {
 				t.Fatalf("%s: no such verb: %s", d.Pos, d.Cmd)
 			}

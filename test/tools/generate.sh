@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/api.md.
+# Makes what is made from the Go types in hooks/api: the deepcopy functions, the CRDs and docs/api.md; etcd's own alerts from its module; and from
+# what quorate install prints and the manifests for monitoring the templates of the Helm chart.
 #   generate.sh           writes them
 #   generate.sh --check   compares them with what is there, and fails if they differ
 # The tools are in bin/: `make generate` and `make generate-check` see to that.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/api.md)
+files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/api.md
+  manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 for file in "${files[@]}"; do
@@ -18,6 +20,26 @@ bin/controller-gen object crd:allowDangerousTypes=true paths=./hooks/api/... \
 bin/crd-ref-docs --log-level=ERROR --renderer=markdown --source-path=hooks/api \
   --config=test/tools/api-docs/config.yaml --templates-dir=test/tools/api-docs --output-path="$fresh/docs/api.md"
 
+etcd=go.etcd.io/etcd/v3@v3.6.8 # the newest of its module that has contrib/mixin
+mixin=$(go mod download -json "$etcd" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/contrib/mixin
+{
+  echo "# etcd's own alerts, for the members of our clusters. Made by \`make generate\` from contrib/mixin of $etcd,"
+  echo "# Copyright the etcd authors, Apache License 2.0; test/tools/etcd-mixin.jsonnet says what is ours. docs/alerts.md has a section for each."
+  bin/jsonnet --string --jpath "$mixin" test/tools/etcd-mixin.jsonnet
+} > "$fresh/manifests/monitoring/prometheusrule-etcd.yaml"
+
+# The binary embeds the CRDs: of these, if they are to be other ones.
+binary=$PWD/bin/quorate-made
+if [[ "${1:-}" != --check ]]; then
+  for file in "$fresh"/manifests/crds/*.yaml; do
+    cmp --silent "$file" "manifests/crds/${file##*/}" || cp "$file" manifests/crds/
+  done
+fi
+go build -o "$binary" .
+cp manifests/monitoring/{podmonitor.yaml,prometheusrule.yaml,dashboard.json} "$fresh/manifests/monitoring/"
+go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart/templates"
+rm "$binary"
+
 stale=()
 for file in "${files[@]}"; do
   if [[ "${1:-}" != --check ]]; then
@@ -28,6 +50,6 @@ for file in "${files[@]}"; do
 done
 if ((${#stale[@]})); then
   echo "stale: ${stale[*]}" >&2
-  echo "The Go types in hooks/api have changed since. Run: make generate" >&2
+  echo "What they are made from has changed since. Run: make generate" >&2
   exit 1
 fi

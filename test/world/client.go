@@ -100,6 +100,9 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 		return h
 	}
 	d := c.w.Dirs[proc.Dir]
+	if d.Blank { // its listener takes connections, and nobody serves them before there is a leader
+		return hooks.Health{Err: etcdops.ErrNoAnswer.Error(), Certificate: h.Certificate, Trusts: h.Trusts}
+	}
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
 	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,

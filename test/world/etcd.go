@@ -75,6 +75,8 @@ type Dir struct {
 	Held, File int64
 	// Rot is not 0 when it holds something else than what was agreed.
 	Rot uint32
+	// Blank: its log was made, and its etcd ended before anything was in it. It stands for no election, and gets its entries from whoever leads.
+	Blank bool
 	// Apart: its log is on a volume of its own.
 	Apart bool
 }
@@ -244,8 +246,11 @@ func (w *World) elect(id uint64) {
 	able := slices.DeleteFunc(w.component(c), func(m hooks.Member) bool {
 		led := c
 		led.Leader = m.ID
-		return !w.leads(led)
+		return !w.leads(led) || w.blank(c, m)
 	})
+	if len(able) == 0 {
+		return
+	}
 	best := slices.MaxFunc(able, func(a, b hooks.Member) int {
 		if x, y := w.index(c, a), w.index(c, b); x != y {
 			return int(x) - int(y)
@@ -290,6 +295,12 @@ func (w *World) CatchUp(name string) {
 	w.replicate(d.Cluster, false)
 }
 
+// blank reports whether the member's log is an empty one.
+func (w *World) blank(c Cluster, m hooks.Member) bool {
+	pod, runs := w.running(c.ID, m.ID)
+	return runs && w.Dirs[w.Procs[pod].Dir].Blank
+}
+
 func (w *World) index(c Cluster, m hooks.Member) uint64 {
 	pod, runs := w.running(c.ID, m.ID)
 	if !runs {
@@ -316,7 +327,7 @@ func (w *World) replicate(id uint64, pace bool) {
 			if d.Index == 0 {
 				d.Snapshot, d.Rot = w.behindSnapshot(c, d), w.rotOf(c)
 			}
-			d.Index = c.Commit
+			d.Index, d.Blank = c.Commit, false
 			d = d.holding(c.Live + c.Old)
 			if d.Index-d.Snapshot >= snapshotCount {
 				d.Snapshot = d.Index

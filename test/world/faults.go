@@ -101,6 +101,15 @@ func (w *World) EmptyData(name string) {
 	w.Changes++
 }
 
+// Stillbirth ends a member's etcd for the first time before its first entries are in its log.
+func (w *World) Stillbirth(name string) {
+	place := w.placeOf(w.Pod(name))
+	d := w.Dirs[place]
+	d.Blank = true
+	w.storeDir(place, d)
+	w.Restart(name)
+}
+
 // Restart kills the member's etcd; the kubelet starts it again in the same pod.
 func (w *World) Restart(name string) { w.stop(w.Pod(name).UID) }
 

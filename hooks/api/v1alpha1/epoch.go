@@ -163,7 +163,8 @@ type Recovery struct {
 	// +default="Manual"
 	QuorumLoss QuorumLoss `json:"quorumLoss,omitempty"`
 
-	// After is how long the quorum must have been lost, with every other member accounted for, before anything is done by itself.
+	// After is how long the quorum must have been lost, with every other member accounted for, before anything is done by itself. A new
+	// cluster that has not come to its first quorum in as much time is Degraded.
 	// +optional
 	// +default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"

@@ -198,9 +198,9 @@ const (
 
 // ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
 type ImageSpec struct {
-	// Repository of the image, without a tag.
+	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository` of Quorate's), which is
+	// gcr.io/etcd-development/etcd unless somebody has set another.
 	// +optional
-	// +default="gcr.io/etcd-development/etcd"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Repository string `json:"repository,omitempty"`
@@ -251,7 +251,7 @@ type StorageSpec struct {
 	// migration Replace.
 	// +optional
 	// +default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi: etcd's write-ahead log alone takes that much"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
 	Size resource.Quantity `json:"size,omitzero"`
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep theirs, unless

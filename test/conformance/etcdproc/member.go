@@ -133,6 +133,9 @@ func (m *Member) Stop() {
 	}
 }
 
+// Terminate tells the process to end, as the kubelet does, and does not wait for that.
+func (m *Member) Terminate() { m.signal(syscall.SIGTERM) }
+
 // Kill ends the process with SIGKILL, as a node does that loses power.
 func (m *Member) Kill() {
 	if m.Running() {

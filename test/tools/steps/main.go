@@ -2,7 +2,7 @@
 // line "N passed, N failed". Each argument is a step: "NAME: COMMAND", for a shell. A command that prints `go test -json`
 // counts with its tests, any other as one. Only failures are shown in full; with V=1 everything is, as it happens.
 //
-// With STEPS_RESULTS set to a file, the counts are added to it, for the sum over several targets.
+// With STEPS_RESULTS set to a folder, the counts and the failures are added to files in it, for the end of a run over several targets.
 package main
 
 import (
@@ -19,6 +19,7 @@ type result struct {
 	name                    string
 	passed, failed, skipped int
 	took                    time.Duration
+	failures                []failure
 }
 
 func main() {
@@ -63,15 +64,13 @@ func report(results []result) bool {
 		fmt.Printf("%s  %-28s %s\n", mark, r.name, r)
 		sum.passed, sum.failed, sum.skipped = sum.passed+r.passed, sum.failed+r.failed, sum.skipped+r.skipped
 		sum.took += r.took
+		for _, f := range r.failures {
+			sum.failures = append(sum.failures, failure{r.name + ": " + f.what, f.said})
+		}
 	}
 	fmt.Printf("\n%s\n", sum)
-	if path := os.Getenv("STEPS_RESULTS"); path != "" {
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err == nil {
-			_, err = fmt.Fprintln(file, sum.passed, sum.failed, sum.skipped)
-			file.Close()
-		}
-		if err != nil {
+	if folder := os.Getenv("STEPS_RESULTS"); folder != "" {
+		if err := record(folder, sum); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return true
 		}

@@ -23,6 +23,7 @@ type testLog struct {
 	ended   map[string]string // how each test ended
 	broken  []string          // packages that failed outside of a test
 	failing map[string]bool   // packages with a failed test
+	failed  []failure
 }
 
 func newTestLog(verbose bool) *testLog {
@@ -72,6 +73,9 @@ func (l *testLog) end(key string, e event) {
 		l.ended[key] = e.Action
 		if e.Action == "fail" {
 			l.failing[e.Package] = true
+			if !l.hasFailed(key) { // what it said is its subtests' failure
+				l.failed = append(l.failed, failure{e.Test, l.said[key]})
+			}
 			l.reveal(key)
 		}
 		return
@@ -79,11 +83,15 @@ func (l *testLog) end(key string, e event) {
 	if e.Action == "fail" && !l.failing[e.Package] { // it did not build, or panicked, or ran out of time
 		l.broken = append(l.broken, e.Package)
 		if e.FailedBuild != "" {
+			l.failed = append(l.failed, failure{e.Package + " does not build", l.said[e.FailedBuild+" "]})
 			l.reveal(e.FailedBuild + " ")
+		} else {
+			l.failed = append(l.failed, failure{e.Package, l.said[key]})
 		}
 		l.reveal(key)
 		for test := range l.said {
 			if strings.HasPrefix(test, key) && test != key && l.ended[test] == "" {
+				l.failed = append(l.failed, failure{strings.TrimPrefix(test, key) + " did not end", l.said[test]})
 				l.reveal(test)
 			}
 		}
@@ -120,24 +128,31 @@ func (l *testLog) finish(err error) result {
 		r.passed++
 	case err != nil && r.failed == 0: // the command itself failed
 		r.failed++
+		l.failed = append(l.failed, failure{"the command", l.said[" "]})
 		l.reveal(" ")
 		if err.Error() != "exit status 1" {
 			show(l.to, err.Error()+"\n")
 		}
 	}
+	r.failures = l.failed
 	return r
 }
 
 // hasChildren says whether a test has subtests. A failed one with subtests that all passed counts itself.
 func (l *testLog) hasChildren(key string) bool {
-	found := false
+	return l.hasFailed(key) || l.ended[key] != "fail" && l.has(key, func(string) bool { return true })
+}
+
+// hasFailed says whether a subtest failed.
+func (l *testLog) hasFailed(key string) bool {
+	return l.has(key, func(how string) bool { return how == "fail" })
+}
+
+func (l *testLog) has(key string, ended func(how string) bool) bool {
 	for other, how := range l.ended {
-		if strings.HasPrefix(other, key+"/") {
-			found = true
-			if how == "fail" {
-				return true
-			}
+		if strings.HasPrefix(other, key+"/") && ended(how) {
+			return true
 		}
 	}
-	return found && l.ended[key] != "fail"
+	return false
 }

@@ -1,0 +1,55 @@
+//go:build unix
+
+package seed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stubborn makes this test program an etcd that has applied 7 entries, and does not end when it is told to.
+const stubborn = "QUORATE_STUBBORN_ETCD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(stubborn) == "" {
+		os.Exit(m.Run())
+	}
+	signal.Ignore(syscall.SIGTERM)
+	for _, arg := range os.Args {
+		if socket, is := strings.CutPrefix(arg, "--listen-client-urls=unix://"); is {
+			serveMetrics(socket)
+		}
+	}
+}
+
+func serveMetrics(socket string) {
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		panic(err)
+	}
+	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, appliedMetric+"7") })))
+}
+
+func TestAnEtcdThatDoesNotEnd(t *testing.T) {
+	t.Setenv(stubborn, "1")
+	p := Programs{Etcd: os.Args[0], EndsWithin: 10 * time.Millisecond}
+	t.Run("is killed when it has done what it was started for", func(t *testing.T) {
+		require.NoError(t, p.replay(t.Context(), t.TempDir(), t.TempDir(), solo, 7))
+	})
+	t.Run("and when nobody waits for that any more", func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer stop()
+		assert.ErrorContains(t, p.replay(ctx, t.TempDir(), t.TempDir(), solo, 8), "ended while etcd took up the survivor's log")
+	})
+}

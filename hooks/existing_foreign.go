@@ -1,0 +1,199 @@
+package hooks
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// foreign are the members that are none of ours, as the record has them: by ID in hexadecimal, with their client URLs.
+func (e *epoch) foreign() map[string][]string {
+	all := map[string][]string{}
+	if !e.existing() {
+		return all
+	}
+	for field := range strings.SplitSeq(e.record.Annotations[AnnotationForeign], ",") {
+		if words := strings.Fields(field); len(words) > 0 {
+			all[words[0]] = words[1:]
+		}
+	}
+	return all
+}
+
+// noteForeign is what the record should say of foreign members from now on; empty for none.
+func (v *view) noteForeign() string {
+	if !v.epoch.existing() {
+		return ""
+	}
+	if v.Etcd == nil || v.unfit() != "" && !v.epoch.quorate() {
+		return v.epoch.record.Annotations[AnnotationForeign]
+	}
+	var list []string
+	for _, m := range v.members {
+		if m.alias != "" {
+			list = append(list, strings.Join(append([]string{hex(m.ID)}, m.ClientURLs...), " "))
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// foreignSince is since when the record says this of foreign members.
+func (v *view) foreignSince(foreign string) string {
+	if since := v.epoch.record.Annotations[AnnotationForeignSince]; since != "" && foreign == v.epoch.record.Annotations[AnnotationForeign] {
+		return since
+	}
+	return v.Now.UTC().Format(time.RFC3339)
+}
+
+// relicForeign is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
+func (v *view) relicForeign() string {
+	if existing(v.Cluster) == nil {
+		return ""
+	}
+	var list []string
+	for _, m := range v.members {
+		if m.name == "" {
+			list = append(list, strings.Join(append([]string{hex(m.ID)}, m.ClientURLs...), " "))
+		}
+	}
+	for _, s := range v.Cluster.Status.Members {
+		if s.Foreign && v.Etcd == nil {
+			list = append(list, s.ID)
+		}
+	}
+	return strings.Join(list, ",")
+}
+
+// beside reports whether there are foreign members, or none were found yet. Once they are gone, whoever else turns up is a stranger.
+func (v *view) beside() bool {
+	switch {
+	case !v.epoch.existing():
+		return false
+	case v.Etcd == nil || len(v.members) == 0:
+		return !v.epoch.quorate() || len(v.epoch.foreign()) > 0
+	}
+	return slices.ContainsFunc(v.members, func(m *member) bool { return m.alias != "" })
+}
+
+// counted are the voters that are held against the number that the spec asks for: beside foreign members, ours alone.
+func (v *view) counted() []*member {
+	return filter(v.voters, func(m *member) bool { return m.alias == "" || m.name != "" })
+}
+
+// called is how the member is named in words and steps; empty for a stranger.
+func (m *member) called() string { return or(m.name, m.alias) }
+
+// meet fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
+func (v *view) meet(m *member) {
+	if !v.epoch.existing() || v.epoch.quorate() && len(v.epoch.foreign()) == 0 {
+		return
+	}
+	m.alias = or(m.Name, hex(m.ID))
+	if _, taken := ordinal(v.Cluster.Name, m.alias); taken {
+		m.alias = hex(m.ID) // its own name is one that a member of ours may have
+	}
+	m.health, m.heard = v.foreignHealth(hex(m.ID), m.ClientURLs)
+}
+
+// foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its own. False when it
+// was not asked.
+func (v *view) foreignHealth(id string, urls []string) (Health, bool) {
+	for _, at := range slices.Sorted(maps.Keys(v.Health)) {
+		if h := v.Health[at]; strings.Contains(at, "://") && h.Err == "" && hex(h.MemberID) == id {
+			return h, true
+		}
+	}
+	for _, at := range append(urls, v.epoch.foreign()[id]...) {
+		if h, asked := v.Health[at]; asked && h.Err != "" {
+			return Health{Err: fmt.Sprintf("%s: %s", at, h.Err)}, true
+		}
+	}
+	return Health{}, false
+}
+
+// told is what the member answered, for the status.
+func (m *member) told(v *view) Health {
+	if m.alias != "" {
+		return m.health
+	}
+	return v.Health[m.name]
+}
+
+// toldLast is what a member of the last known list answered while nobody can say who is a member.
+func (v *view) toldLast(m v1alpha1.MemberStatus) Health {
+	if m.Foreign && v.epoch != nil {
+		h, _ := v.foreignHealth(m.ID, nil)
+		return h
+	}
+	return v.Health[m.Name]
+}
+
+// ---- where they are asked
+
+// foreignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have advertised. They are asked as long
+// as there are any, or none were found yet.
+func foreignEndpoints(o Observation) []Endpoint {
+	spec := existing(o.Cluster)
+	e, _ := epochs(o)
+	known := e.foreign()
+	if !e.existing() || e.quorate() && len(known) == 0 {
+		return nil
+	}
+	var said, advertised []string
+	if spec != nil {
+		said = spec.Endpoints
+	}
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		advertised = append(advertised, filter(known[id], func(raw string) bool { return asks(spec, raw) })...)
+	}
+	var list []Endpoint
+	for _, raw := range slices.Concat(said, advertised) {
+		u, err := url.Parse(raw)
+		if err != nil || slices.ContainsFunc(list, func(o Endpoint) bool { return o.Name == raw }) {
+			continue
+		}
+		endpoint := Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.clusterID}
+		if u.Scheme == "https" {
+			endpoint.ServerName = u.Hostname()
+		}
+		if u.Scheme == "https" && spec != nil && spec.TLS != nil {
+			endpoint.ServerName = or(spec.TLS.ServerName, u.Hostname())
+		}
+		list = append(list, endpoint)
+	}
+	return list
+}
+
+// asks reports whether a foreign member is asked at a URL that it advertises: not at one of ourselves, nor in plain text where the spec's
+// URLs are of TLS.
+func asks(spec *v1alpha1.ExistingCluster, raw string) bool {
+	u, err := url.Parse(raw)
+	return err == nil && !loopback(u.Hostname()) && (u.Scheme == "https" || spec == nil || spec.TLS == nil)
+}
+
+// loopback reports whether a host is oneself: what a member with etcd's defaults advertises.
+func loopback(host string) bool {
+	return slices.Contains([]string{"localhost", "::1", "::", "0.0.0.0"}, host) || strings.HasPrefix(host, "127.")
+}
+
+// Located are the endpoints, with the peer URL of those of foreign members, which their answers have told: see [Endpoint].
+func Located(endpoints []Endpoint, etcd *Membership, health map[string]Health) []Endpoint {
+	list := slices.Clone(endpoints)
+	for i, e := range list {
+		h := health[e.Name]
+		if !e.Foreign || etcd == nil || h.Err != "" {
+			continue
+		}
+		for _, m := range etcd.Members {
+			if m.ID == h.MemberID && len(m.PeerURLs) > 0 {
+				list[i].PeerURL = m.PeerURLs[0]
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,125 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// openWide lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have other names in theirs.
+func openWide(pod *corev1.Pod) {
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Command = slices.DeleteFunc(pod.Spec.Containers[i].Command, func(flag string) bool { return strings.HasPrefix(flag, "--peer-cert-allowed-cn=") })
+	}
+}
+
+// opensWide reports whether a member still does that when all members are ours, and why it is to be restarted.
+func (v *view) opensWide(m *member) (string, bool) {
+	return "it takes every certificate of its authorities for a peer's, which was for the foreign members", m.speech.anyPeer && !v.beside()
+}
+
+// trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
+func trustSecret(c *v1alpha1.EtcdCluster) string {
+	e := existing(c)
+	if e == nil || e.TLS == nil || mode(c) != v1alpha1.TLSAuto {
+		return ""
+	}
+	return or(e.TLS.TrustSecretName, e.TLS.SecretName)
+}
+
+// adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
+func (v *view) adopt(ca *Secret) Recipe {
+	if !v.epoch.existing() || !usableAuthority(ca) {
+		return nil
+	}
+	var also []Certificate
+	name := trustSecret(v.Cluster)
+	if name != "" {
+		s := v.anySecret(name)
+		if s == nil || len(s.Trust) == 0 {
+			return nil // lacking says it
+		}
+		also = s.Trust
+	}
+	own := filter(ca.Trust, func(c Certificate) bool {
+		return c.ID == ca.Certificate.ID || ca.Previous != nil && c.ID == ca.Previous.ID || strings.HasPrefix(c.CommonName, v.Cluster.Namespace+"/"+v.Cluster.Name+" ")
+	})
+	others := filter(ca.Trust, func(c Certificate) bool {
+		return !slices.ContainsFunc(own, func(o Certificate) bool { return o.ID == c.ID })
+	})
+	if sameIDs(others, also) {
+		return nil
+	}
+	recipe := Adopt{From: name}
+	for _, c := range own {
+		recipe.Keep = append(recipe.Keep, c.ID)
+	}
+	return recipe
+}
+
+// sameIDs reports whether two lists hold the same certificates, in whichever order and number.
+func sameIDs(a, b []Certificate) bool {
+	ids := func(list []Certificate) []string {
+		var all []string
+		for _, c := range list {
+			all = append(all, c.ID)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return slices.Equal(ids(a), ids(b))
+}
+
+// lackingForeign says which Secret of spec.bootstrap.existing is not there or can't be used, or not trusted yet, and why.
+func (v *view) lackingForeign() []string {
+	e := existing(v.Cluster)
+	if e == nil || e.TLS == nil || !v.epoch.existing() || !v.beside() {
+		return nil
+	}
+	var list []string
+	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
+	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", LabelCluster, v.Cluster.Name)
+	for _, name := range distinct([]string{e.TLS.SecretName, or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
+		switch s := v.anySecret(name); {
+		case s == nil:
+			lacks(name, absent)
+		case len(s.Trust) == 0:
+			lacks(name, "it lacks ca.crt, the authority of the foreign members, or that can't be read")
+		case name == e.TLS.SecretName && s.has(KeyCertificate) && s.Certificate == nil:
+			lacks(name, s.Flaw)
+		}
+	}
+	if e.Auth != nil {
+		if s := v.anySecret(e.Auth.SecretName); s == nil {
+			lacks(e.Auth.SecretName, absent)
+		} else if !s.has(KeyUsername, KeyPassword) {
+			lacks(e.Auth.SecretName, "it lacks username or password")
+		}
+	}
+	if len(list) > 0 {
+		return list
+	}
+	return v.notAdopted()
+}
+
+// notAdopted says which of our Secrets do not trust the foreign members' authority yet.
+func (v *view) notAdopted() []string {
+	var list []string
+	name := trustSecret(v.Cluster)
+	if name == "" {
+		return nil
+	}
+	for _, own := range []string{CASecret(v.Cluster.Name), peerSecret(v.Cluster), serverSecret(v.Cluster)} {
+		s := v.Children.Secrets[own]
+		if s != nil && slices.ContainsFunc(v.anySecret(name).Trust, func(c Certificate) bool {
+			return !slices.ContainsFunc(s.Trust, func(o Certificate) bool { return o.ID == c.ID })
+		}) {
+			list = append(list, fmt.Sprintf("Secret %s: it does not trust the authority in Secret %s yet", own, name))
+		}
+	}
+	return list
+}

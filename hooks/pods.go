@@ -1,0 +1,256 @@
+package hooks
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ---- before there is a cluster
+
+// foundingPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
+// Until then they have not run, so making one twice does no harm; afterwards none is made again.
+func (v *view) foundingPods() []*corev1.Pod {
+	pods := v.keptPods(v.names)
+	if !v.memory() || v.Etcd != nil {
+		return pods
+	}
+	for _, name := range v.epoch.initialNames() {
+		if v.Children.Pods[name] == nil {
+			pods = append(pods, heldBack(v.bootstrapPod(name)))
+		}
+	}
+	return sortPods(pods)
+}
+
+func (v *view) bootstrapPod(name string) *corev1.Pod {
+	pod := v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
+	pod.Labels[LabelRole] = roleVoter
+	if v.hostPath() {
+		pod.Annotations[AnnotationInitialCluster] = v.epoch.record.Data[EpochKeyInitialCluster]
+	}
+	v.fill(pod)
+	v.await(pod)
+	return pod
+}
+
+// ---- blind
+
+// blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded (S11). Whether the member has ever run is not known now, so
+// a new pod insists on finding data, except where the record still allows the member to begin.
+func (v *view) blindPods(roll string) []*corev1.Pod {
+	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
+	for _, name := range v.names {
+		switch {
+		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
+		case !v.epoch.quorate() && v.mayBegin(name) && !v.mayNotBegin():
+			pods = append(pods, v.bootstrapPod(name))
+		case !v.epoch.began(): // nobody resumes in an epoch that is to come
+		default:
+			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
+		}
+	}
+	return sortPods(pods)
+}
+
+// ---- with etcd's list
+
+// listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
+// as ours.
+func (v *view) listedPods(said *verdict) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, m := range v.members {
+		switch {
+		case m.name == "" || m.name == said.roll:
+		case m.pod == nil && v.fenced(m.name) && !m.Learner:
+		case m.pod != nil:
+			pods = append(pods, v.keptListed(m, said)...)
+		case v.memory() && v.mayBeMade(m):
+			pods = append(pods, heldBack(v.podOf(m)))
+		case !v.memory() && v.grounded(m.name) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
+			pods = append(pods, v.podOf(m))
+		}
+	}
+	return sortPods(pods)
+}
+
+// joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
+func (v *view) joinsElsewhere(m *member) bool {
+	return v.onClaims() && v.startOf(m) == StartJoin && v.claimGone(m)
+}
+
+func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
+	pods := v.keptPods([]string{m.name})
+	for _, pod := range pods {
+		if m.Started() {
+			delete(pod.Annotations, AnnotationInitialCluster)
+		}
+		if role := v.roleOf(m); role != "" {
+			pod.Labels[LabelRole] = role
+		}
+		if m.name == said.spare && pod.Annotations[AnnotationSpared] == "" {
+			pod.Annotations[AnnotationSpared] = v.Now.UTC().Format(time.RFC3339)
+		}
+		if m.name == said.patch {
+			v.exchange(pod)
+		}
+	}
+	return pods
+}
+
+// podOf is a new pod for a listed member.
+func (v *view) podOf(m *member) *corev1.Pod {
+	var pod *corev1.Pod
+	switch start := v.startOf(m); start {
+	case StartJoin:
+		pod = v.pod(m.name, start, joinEnv())
+		pod.Annotations[AnnotationInitialCluster] = v.joinCluster(m)
+	case StartBootstrap:
+		pod = v.bootstrapPod(m.name)
+	default:
+		pod = v.pod(m.name, StartResume, resumeEnv())
+	}
+	if m.Learner {
+		pod.Labels[LabelRole] = roleLearner
+	}
+	if v.mismatched(m) {
+		pod.Labels[LabelRole] = roleFenced
+	}
+	return pod
+}
+
+// heldBack keeps a memory pod from running until the record holds its UID.
+func heldBack(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}}
+	return pod
+}
+
+// joinCluster is the membership as a joining member must be told it: all of the list, itself by our name for it.
+func (v *view) joinCluster(joining *member) string {
+	var fields []string
+	for _, m := range v.members {
+		name := or(m.Name, m.name)
+		if m.alias != "" {
+			name = "foreign-" + hex(m.ID) // its own may be that of one of ours
+		}
+		if m.ID == joining.ID {
+			name = joining.name
+		}
+		for _, u := range m.PeerURLs {
+			fields = append(fields, name+"="+u)
+		}
+	}
+	return strings.Join(fields, ",")
+}
+
+// ---- one pod
+
+func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
+	volume := storageSize(&v.Cluster.Spec)
+	if claim := v.Children.Claims[name]; claim != nil {
+		if size := volumeSize(claim); !size.IsZero() {
+			volume = size
+		}
+	}
+	pod := newPod(v.Observation, name, v.versionNow(), start, volume, v.peersDial(name), env)
+	if v.hasWAL(name) {
+		withWAL(pod)
+	}
+	if v.hostPath() {
+		v.onNode(pod)
+	}
+	prepare := prepareOf(pod)
+	prepare.Env = append(prepare.Env, ofEpoch(EpochName(v.Cluster.Name, v.epoch.n)))
+	if v.beside() {
+		openWide(pod)
+	}
+	pod.Annotations[AnnotationTemplate] = v.template
+	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
+	v.noteServed(pod)
+	if provided(v.Cluster) {
+		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
+	}
+	return pod
+}
+
+// noteServed puts on a pod which certificates its member is to show.
+func (v *view) noteServed(pod *corev1.Pod) {
+	if v.serves != "" {
+		pod.Annotations[AnnotationServes] = v.serves
+	}
+}
+
+// keptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory, replaced).
+func (v *view) keptPods(names []string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, name := range names {
+		if pod := v.Children.Pods[name]; pod != nil && !finished(pod) {
+			pods = append(pods, v.keptPod(pod))
+		}
+	}
+	return pods
+}
+
+// keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the gate of a
+// recorded memory pod may differ.
+func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
+	pod := *old
+	own := map[string]string{LabelMember: old.Name}
+	if r := old.Labels[LabelRole]; r != "" {
+		own[LabelRole] = r
+	}
+	pod.Labels = labels(v.Cluster, own)
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged))
+	v.noteServed(&pod)
+	if v.epoch == nil {
+		return &pod
+	}
+	v.noteSuccession(&pod, old)
+	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
+		pod.Annotations[AnnotationSpared] = since
+	}
+	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
+		pod.Spec.SchedulingGates = nil
+	}
+	wanted, idle := v.versionNow(), neverRan(old) || v.Etcd == nil && v.epoch.quorate() && !running(old)
+	if idle && old.Annotations[AnnotationImage] != v.Settings.image(&v.Cluster.Spec, wanted) && (!v.epoch.quorate() || sameFlags(madeForVersion(old), wanted)) {
+		v.exchange(&pod)
+	}
+	return &pod
+}
+
+// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin.
+func (v *view) noteSuccession(pod, old *corev1.Pod) {
+	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
+		pod.Annotations[AnnotationBegins] = "yes"
+	}
+	if old.Annotations[AnnotationSucceeds] != "" {
+		pod.Annotations[AnnotationSucceeds] = "yes"
+	}
+}
+
+// strangePods carry our labels but no member's name: not ours to delete.
+func (v *view) strangePods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
+		if _, ours := ordinal(v.Cluster.Name, name); !ours && !v.surveys(name) {
+			pods = append(pods, kept(v.Cluster, v.Children.Pods[name]))
+		}
+	}
+	return pods
+}
+
+// surveys reports whether the pod of this name looks at a member's volumes.
+func (v *view) surveys(name string) bool {
+	of, is := strings.CutSuffix(name, surveySuffix)
+	_, ours := ordinal(v.Cluster.Name, of)
+	return is && ours
+}
+
+func sortPods(pods []*corev1.Pod) []*corev1.Pod {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return byOrdinal(a.Name, b.Name) })
+	return pods
+}

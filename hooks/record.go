@@ -1,0 +1,185 @@
+package hooks
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
+func records(v *view, said *verdict) []*corev1.ConfigMap {
+	var current *corev1.ConfigMap
+	switch {
+	case v.ending():
+		// no pod of this epoch is to start any more
+	case v.epoch != nil && v.epoch.record != nil:
+		current = v.advance(said)
+	case v.epoch != nil || v.relics():
+		current = v.relicRecord()
+	case v.replicas > 0:
+		current = v.firstRecord()
+	}
+	heir := v.heirRecord(said)
+	var list []*corev1.ConfigMap
+	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
+		cm := v.Children.ConfigMaps[name]
+		if (current == nil || current.Name != name) && (heir == nil || heir.Name != name) && !v.leftover(cm) {
+			list = append(list, kept(v.Cluster, cm))
+		}
+	}
+	for _, record := range []*corev1.ConfigMap{current, heir, said.heir} {
+		if record != nil {
+			record.Labels = labels(v.Cluster, nil)
+			record.Annotations = annotations(v.Cluster, record.Annotations)
+			list = append(list, record)
+		}
+	}
+	return list
+}
+
+// firstRecord is that of a new cluster; nil while its data is not there.
+func (v *view) firstRecord() *corev1.ConfigMap {
+	from, waits := v.beginning()
+	if waits != "" {
+		return nil
+	}
+	record := newRecord(v.Cluster, 1, 0, v.replicas)
+	if from.source == SourceExisting {
+		record = joiningRecord(v.Cluster)
+	}
+	originate(record, from)
+	return record
+}
+
+// advance is the observed record with what has become known since.
+func (v *view) advance(said *verdict) *corev1.ConfigMap {
+	old := v.epoch.record
+	ann := map[string]string{}
+	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion, AnnotationPhase, AnnotationSurvivor} {
+		if value := old.Annotations[key]; value != "" {
+			ann[key] = value
+		}
+	}
+	ann[AnnotationNextMember] = strconv.Itoa(v.next())
+	if uids := v.startsOn(); uids != nil {
+		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
+	}
+	if v.Etcd != nil && v.unfit() == "" {
+		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
+	}
+	if foreign := v.noteForeign(); foreign != "" {
+		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
+	}
+	if names := v.readdressed(); len(names) > 0 {
+		ann[AnnotationReaddressed] = strings.Join(names, ",")
+	}
+	if !v.epoch.quorate() && v.Etcd == nil {
+		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+	}
+	if said.version != "" {
+		ann[AnnotationVersion] = said.version
+	}
+	if chosen := v.renewing(said); chosen != "" {
+		ann[AnnotationRenewing] = chosen
+	}
+	if log := v.nextOldLog(said).String(); log != "" {
+		ann[AnnotationOldLog] = log
+	}
+	record := kept(v.Cluster, old)
+	record.Annotations = ann
+	return record
+}
+
+// relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
+func (v *view) relicRecord() *corev1.ConfigMap {
+	record := v.lostRecord()
+	record.Annotations[AnnotationStartsOn] = startsOnNothing
+	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
+	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
+	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == EpochName(v.Cluster.Name, int(s.Epoch))) {
+		record.Annotations[AnnotationClusterID] = s.ClusterID
+	}
+	if foreign := v.relicForeign(); foreign != "" {
+		record.Annotations[AnnotationForeign] = foreign
+	}
+	return record
+}
+
+// lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and the claims tell of. That
+// one is taken to have what spec.restore asks for: nobody restores anything for want of a record.
+func (v *view) lostRecord() *corev1.ConfigMap {
+	n, first := v.lostEpoch()
+	from := origin{source: SourceEmpty}
+	if v.epoch != nil {
+		n, first = v.epoch.n, v.epoch.first
+	}
+	if n == 1 && joins(v.Cluster) {
+		return joiningRecord(v.Cluster)
+	}
+	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {
+		from.restore = r.ID
+	}
+	record := newRecord(v.Cluster, n, first, v.replicas)
+	originate(record, from)
+	if first > 0 {
+		record.Data[EpochKeyFirst] = strconv.Itoa(first)
+	}
+	return record
+}
+
+// lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch has left behind.
+func (v *view) lostEpoch() (n, first int) {
+	lowest, behind := 0, map[int]int{}
+	for name, claim := range v.all.Claims {
+		member, _ := standsOn(v.Cluster.Name, name)
+		i, ours := ordinal(v.Cluster.Name, member)
+		of := max(1, markIn(claim.Annotations[AnnotationEpoch]))
+		switch {
+		case !ours || !v.ours(claim):
+		case !quarantined(claim) && (lowest == 0 || of < lowest):
+			lowest = of
+		case quarantined(claim) && claim.Annotations[AnnotationEpoch] != "":
+			behind[of] = max(behind[of], i+1)
+		}
+	}
+	n = max(1, int(v.Cluster.Status.Epoch), lowest)
+	for of, above := range behind {
+		if of < n {
+			first = max(first, above)
+		}
+	}
+	return n, first
+}
+
+// startsOn is what the record should say that members may start on: nil until everything for the initial members is observed,
+// then that, then for each new learner what was made for it, as long as etcd lists the member.
+func (v *view) startsOn() map[string]types.UID {
+	uids := map[string]types.UID{}
+	switch {
+	case !v.epoch.founded() && v.hostPath():
+		return v.allot(v.epoch.initialNames())
+	case !v.epoch.founded():
+		for _, name := range v.epoch.initialNames() {
+			grounds := v.groundsOf(name)
+			if grounds == nil {
+				return nil
+			}
+			maps.Copy(uids, grounds)
+		}
+	case v.Etcd == nil:
+		return v.epoch.startsOn
+	default:
+		for _, m := range v.members {
+			if v.mayBeMade(m) {
+				maps.Copy(uids, v.groundsOf(m.name))
+			}
+			maps.Copy(uids, keep(v.epoch.startsOn, m.name, WALClaim(m.name)))
+		}
+	}
+	return uids
+}

@@ -1,0 +1,163 @@
+package hooks
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// step checks the one change of etcd's membership.
+func (j *judgement) step() {
+	if j.d.Step == nil {
+		return
+	}
+	j.require(j.v.Etcd != nil, "S11", "%s while blind", j.d.Step)
+	j.require(j.o.Taken == nil, "S3", "a second step in one call: %s", j.d.Step)
+	if j.v.Etcd == nil {
+		return
+	}
+	j.whileCorrupt()
+	j.stepBeside()
+	switch s := j.d.Step.(type) {
+	case Compact:
+		j.compact(s)
+	case Defragment:
+		j.defragment(s)
+	case Disarm:
+		j.disarm(s)
+	case AddLearner:
+		j.addLearner(s)
+	case Promote:
+		j.promote(s)
+	case Remove:
+		j.remove(s)
+	case Readdress:
+		j.readdress(s)
+	case MoveLeader:
+		to := j.v.byID(s.To)
+		j.require(to != nil && !to.Learner && to.serving(), "S1", "%s, which is no serving voter", s)
+	}
+}
+
+func (j *judgement) addLearner(s AddLearner) {
+	n, ours := ordinal(j.o.Cluster.Name, s.Name)
+	j.require(ours && (s.PeerURL == PeerURL(j.o.Cluster, s.Name) || s.PeerURL == peerURLOf(j.o.Cluster, s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
+	j.require(j.v.epoch != nil && n >= j.v.epoch.next, "S9", "%s: the number is below the mark", s)
+	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
+	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+	going := slices.ContainsFunc(j.v.voters, func(m *member) bool {
+		return j.claimOfGoes(m.name) || j.unlike(m)
+	})
+	held := filter(j.v.voters, func(m *member) bool { return m.name != "" || !j.beside() })
+	j.require(len(held) < j.v.replicas || going && len(held) == j.v.replicas, "S6", "%s although there are enough voters", s)
+	j.suits(s)
+}
+
+func (j *judgement) promote(s Promote) {
+	m := j.v.find(s.Name)
+	if m == nil || m.ID != s.ID {
+		j.require(false, "S5", "%s, which etcd does not list", s)
+		return
+	}
+	lead := j.leads()
+	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
+	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
+	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
+	j.require(m.pod == nil || m.pod.Annotations[AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
+	voters := j.v.voters
+	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
+}
+
+// readdress: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no other one's listener
+// differs from what is listed (two such members would not hear each other).
+func (j *judgement) readdress(s Readdress) {
+	m := j.v.find(s.Name)
+	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
+	j.require(s.PeerURL == PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
+	j.require(j.v.learner() == nil && len(j.v.departing()) == 0, "S3", "%s while members come or go", s)
+	for _, o := range j.v.voters {
+		j.require(o.serving(), "S1", "%s while %s does not serve", s, o.name)
+		j.require(o.name == "" || speaks(o.pod).certificates, "S1", "%s, whom %s can't dial then", s, o.name)
+		j.require(o.name == "" || speaks(o.pod).peers == byTLS(o.PeerURLs...), "S1", "%s before %s listens as it is listed", s, o.name)
+	}
+}
+
+func (j *judgement) remove(s Remove) {
+	m := j.v.byID(s.ID)
+	if m == nil || m.called() != s.Name {
+		j.require(false, "S6", "%s, which etcd does not list", s)
+		return
+	}
+	if n, ours := ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() && ours {
+		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
+	}
+	joined, listed := j.joined(m)
+	j.require(listed && j.o.Now.Sub(joined) >= CallsEnd, "S9", "%s: a call from before its addition may add it again", s)
+	if m.Learner {
+		return
+	}
+	voters := j.v.voters
+	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
+	_, lost := j.v.dataLost(m)
+	wrong := j.provenWrong(m)
+	if j.beside() {
+		j.removeBeside(s, m, lost || j.dead(m))
+	}
+	j.require(j.beside() || lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	j.require(len(others) > 0, "S6", "%s, the last voter", s)
+	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
+	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
+	j.require(wrong || !m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
+	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
+	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// joined is when the status first listed the member; false when it does not.
+func (j *judgement) joined(m *member) (time.Time, bool) {
+	for _, s := range j.o.Cluster.Status.Members {
+		if s.ID == hex(m.ID) {
+			return s.Joined.Time, !s.Joined.IsZero()
+		}
+	}
+	return time.Time{}, false
+}
+
+// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, and that the
+// cluster has had quorum all that time; nobody else answers in its place; and its claim, if it has one, carries the mark.
+func (j *judgement) dead(m *member) bool {
+	policy := j.o.Cluster.Spec.MemberReplacement
+	limit := policy.After.Duration
+	if limit <= 0 {
+		limit = 5 * time.Minute
+	}
+	long := func(since time.Time) bool { return !since.IsZero() && j.o.Now.Sub(since) >= limit }
+	silent := slices.ContainsFunc(j.o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.ID == hex(m.ID) && !s.Ready && long(s.Since.Time)
+	})
+	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
+	})
+	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+}
+
+// toBeKept reports whether all claims of the member are marked to be kept.
+func (j *judgement) toBeKept(m *member) bool {
+	for _, claim := range []*corev1.PersistentVolumeClaim{m.claim, j.o.Children.Claims[m.name+"-wal"]} {
+		if claim != nil && j.v.ours(claim) && claim.Annotations[AnnotationCondemned] != "true" {
+			return false
+		}
+	}
+	return true
+}
+
+// masked reports whether somebody else answered at a member's address in this call.
+func (j *judgement) masked(name string) bool {
+	h, heard := j.o.Health[name]
+	m := j.v.find(name)
+	return heard && m != nil && h.MemberID != 0 && (h.Err != "" || h.MemberID != m.ID)
+}

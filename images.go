@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/manifests"
+)
+
+// images say where the images of an installation come from. What is empty is as the manifests have it.
+type images struct {
+	registry string // before every image that is not named by itself
+	quorate  string
+	etcd     string // a repository: the tag is the version of a cluster
+}
+
+func (i *images) flags(flags *flag.FlagSet) {
+	flags.StringVar(&i.registry, "registry", "", "`registry` that has all images, such as registry.example/mirror, each under its name without its own registry")
+	flags.StringVar(&i.quorate, "image", "", "`image` of Quorate; empty for the one of this release")
+	flags.StringVar(&i.etcd, "etcd-repository", "", "`repository` of etcd's image, without a tag, for EtcdClusters that do not name one; empty for that of etcd's own project")
+}
+
+// check finds what no image could be pulled by. Members would wait for it, one after the other.
+func (i *images) check() error {
+	for name, value := range map[string]string{"registry": i.registry, "image": i.quorate, "etcd-repository": i.etcd} {
+		if strings.Contains(value, "://") || strings.ContainsAny(value, " \t\n") || strings.HasSuffix(value, "/") {
+			return fmt.Errorf("--%s must be as in the name of an image: no https://, no blanks, no slash at its end: %q", name, value)
+		}
+	}
+	if _, tag, _ := strings.Cut(i.etcd[strings.LastIndex(i.etcd, "/")+1:], ":"); tag != "" || strings.Contains(i.etcd, "@") {
+		return fmt.Errorf("--etcd-repository takes no tag: the tag is v and the version of an EtcdCluster: %q", i.etcd)
+	}
+	return nil
+}
+
+// mirrored is an image of the manifests as the registry has it: all of its name but its own registry.
+func (i *images) mirrored(image string) string {
+	if i.registry == "" {
+		return image
+	}
+	return i.registry + image[strings.Index(image, "/"):]
+}
+
+func (i *images) ofQuorate(image string) string { return cmp.Or(i.quorate, i.mirrored(image)) }
+
+func (i *images) ofEtcd(repository string) string { return cmp.Or(i.etcd, i.mirrored(repository)) }
+
+// listImages prints every image that an installation pulls, one in a line: Quorate's, etcd's in the newest release of each minor version
+// that is supported, and Metacontroller's of manifests/metacontroller.
+func listImages(args []string, stdout, stderr io.Writer) error {
+	var i images
+	flags := flag.NewFlagSet("quorate images", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	i.flags(flags)
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return err
+	}
+	if err := i.check(); err != nil {
+		return err
+	}
+	quorate, err := imageInManifests()
+	if err != nil {
+		return err
+	}
+	metacontroller, err := metacontrollerImage()
+	if err != nil {
+		return err
+	}
+	all := []string{i.ofQuorate(quorate)}
+	for _, version := range hooks.NewestReleases() {
+		all = append(all, i.ofEtcd(hooks.DefaultEtcdRepository)+":v"+version)
+	}
+	for _, image := range append(all, i.mirrored(metacontroller)) {
+		fmt.Fprintln(stdout, image)
+	}
+	return nil
+}
+
+// imageInManifests is Quorate's, of the Deployment.
+func imageInManifests() (string, error) {
+	objects, err := manifestObjects()
+	if err != nil {
+		return "", err
+	}
+	n := slices.IndexFunc(objects, func(o object) bool { return o["kind"] == "Deployment" })
+	if n < 0 {
+		return "", errors.New("the manifests have no Deployment")
+	}
+	return at(objects[n], "spec", "template", "spec")["containers"].([]any)[0].(object)["image"].(string), nil
+}
+
+// metacontrollerImage is the one that manifests/metacontroller names.
+func metacontrollerImage() (string, error) {
+	var k struct {
+		Images []struct{ Name, NewTag string }
+	}
+	text, err := fs.ReadFile(manifests.Files, manifests.Metacontroller+"/kustomization.yaml")
+	if err != nil {
+		return "", err
+	}
+	if err := yaml.Unmarshal(text, &k); err != nil || len(k.Images) != 1 {
+		return "", fmt.Errorf("manifests/%s/kustomization.yaml names %d images, not 1: %w", manifests.Metacontroller, len(k.Images), err)
+	}
+	return k.Images[0].Name + ":" + k.Images[0].NewTag, nil
+}

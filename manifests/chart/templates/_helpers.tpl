@@ -1,0 +1,80 @@
+{{/* What is added to the names that a Kubernetes has once. */}}
+{{- define "quorate.suffix" -}}
+{{- if and .Values.name (not .Values.selector) }}{{ fail "name needs selector: without it, this release and another would both answer for every EtcdCluster" }}{{ end }}
+{{- with .Values.name }}-{{ . }}{{ end }}
+{{- end }}
+
+{{/* An image: its own value, or that of the release, from the registry if there is one. */}}
+{{- define "quorate.image" -}}
+{{- if .own }}{{ .own }}{{ else if .registry }}{{ .registry }}/{{ regexReplaceAll "^[^/]*/" .default "" }}{{ else }}{{ .default }}{{ end }}
+{{- end }}
+
+{{/* The selector as the server takes it. */}}
+{{- define "quorate.selector" -}}
+{{- if ne (include "quorate.caller" .) "bearer" }}{{ fail "selector needs metacontroller.version 4.16 or later: older ones may not know spec.parentResource.labelSelector, and call the hooks for every EtcdCluster" }}{{ end }}
+{{- $all := list }}
+{{- range $key := keys .Values.selector | sortAlpha }}{{ $all = append $all (printf "%s=%s" $key (index $.Values.selector $key)) }}{{ end }}
+{{- join "," $all }}
+{{- end }}
+
+{{/* How Metacontroller proves who it is: by a bearer token, by the password in the URL, or not at all. */}}
+{{- define "quorate.caller" -}}
+{{- $version := .Values.metacontroller.version }}
+{{- if semverCompare ">=4.16.0-0" $version }}bearer{{ else if semverCompare ">=2.0.0-0" $version }}none{{ else }}basic{{ end }}
+{{- end }}
+
+{{/* The Secret that the server reads, and the one that Metacontroller 4.16 reads. */}}
+{{- define "quorate.hooksSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-hooks" }}{{- end }}
+{{- define "quorate.callerSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-caller" }}{{- end }}
+
+{{/* Certificate and token: those of the Secret that is there, or new ones. They are made once for all templates, and held among the values. */}}
+{{- define "quorate.credentials" -}}
+{{- if not (hasKey .Values "quorateCredentials") }}
+  {{- $c := dict "ca.crt" .Values.credentials.ca "tls.crt" "" "tls.key" "" "tokens" "" }}
+  {{- $found := lookup "v1" "Secret" .Release.Namespace (include "quorate.hooksSecret" .) | default dict }}
+  {{- if $found }}
+    {{- range list "ca.crt" "tls.crt" "tls.key" "tokens" }}
+      {{- $_ := set $c . (dig "data" . "" $found | b64dec) }}
+    {{- end }}
+  {{- else if not .Values.credentials.existingSecret }}
+    {{- $host := printf "quorate.%s.svc" .Release.Namespace }}
+    {{- $ca := genCAWithKey "quorate hooks" 3650 (genPrivateKey "ecdsa") }}
+    {{- $pair := genSignedCertWithKey $host nil (list $host) 3650 $ca (genPrivateKey "ecdsa") }}
+    {{- $c = dict "ca.crt" $ca.Cert "tls.crt" $pair.Cert "tls.key" $pair.Key "tokens" (printf "%s\n" (randAlphaNum 43)) }}
+  {{- end }}
+  {{- $_ := set .Values "quorateCredentials" $c }}
+{{- end }}
+{{- end }}
+
+{{/* One of them, by its key; what to do if it can't be had. */}}
+{{- define "quorate.credential" -}}
+{{- include "quorate.credentials" .root }}
+{{- $value := index .root.Values.quorateCredentials .key }}
+{{- if not $value }}{{ fail (printf "there is no %s: %s" .key .todo) }}{{ end }}
+{{- $value }}
+{{- end }}
+
+{{/* The authority that Metacontroller is to trust. */}}
+{{- define "quorate.ca" -}}
+{{- include "quorate.credential" (dict "root" . "key" "ca.crt" "todo" (printf "make the Secret %s in namespace %s first, with ca.crt, tls.crt, tls.key and tokens; or where the chart is only rendered, set credentials.ca" .Values.credentials.existingSecret .Release.Namespace)) }}
+{{- end }}
+
+{{/* The token that Metacontroller sends: the last one. */}}
+{{- define "quorate.token" -}}
+{{- include "quorate.credential" (dict "root" . "key" "tokens" "todo" (printf "make the Secret %s in namespace %s first; Metacontroller before 4.16 needs its token in the URLs" .Values.credentials.existingSecret .Release.Namespace)) | trim | splitList "\n" | last }}
+{{- end }}
+
+{{/* What comes before the host in the URLs of the hooks. */}}
+{{- define "quorate.user" -}}
+{{- if eq (include "quorate.caller" .) "basic" }}quorate:{{ include "quorate.token" . }}@{{ end }}
+{{- end }}
+
+{{/* Metacontroller reads the token again, and the server's pods are made anew, when these change. */}}
+{{- define "quorate.credentialsSum" -}}
+{{- include "quorate.credentials" . }}
+{{- printf "%s%s" (index .Values.quorateCredentials "tls.key") (index .Values.quorateCredentials "tokens") | sha256sum | trunc 16 }}
+{{- end }}
+{{- define "quorate.certificateSum" -}}
+{{- include "quorate.credentials" . }}
+{{- index .Values.quorateCredentials "tls.crt" | sha256sum | trunc 16 }}
+{{- end }}

@@ -1,0 +1,315 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// release is a version of Kubernetes, Metacontroller or Quorate.
+type release struct{ major, minor, patch int }
+
+func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r.major, r.minor, r.patch) }
+
+// before reports whether it is older than a minor version.
+func (r release) before(major, minor int) bool {
+	return cmp.Or(cmp.Compare(r.major, major), cmp.Compare(r.minor, minor)) < 0
+}
+
+var releaseForm = regexp.MustCompile(`^v?(\d+)\.(\d+)(?:\.(\d+))?`)
+
+// releaseOf reads what begins like v1.36.3, 1.5.20 or 4.16; false for anything else.
+func releaseOf(text string) (release, bool) {
+	m := releaseForm.FindStringSubmatch(text)
+	if m == nil {
+		return release{}, false
+	}
+	var numbers [3]int
+	for i := range numbers {
+		numbers[i], _ = strconv.Atoi(cmp.Or(m[i+1], "0"))
+	}
+	return release{numbers[0], numbers[1], numbers[2]}, true
+}
+
+// kubernetes: 1.29 is the first whose CEL has functions for quantities, which the kinds' validation rules use; 1.30 the first that serves
+// ValidatingAdmissionPolicies without being told to; 1.36 is what the tests run on.
+func kubernetes(s *Seen) Finding {
+	r, known := releaseOf(s.server)
+	switch {
+	case !known:
+		return warn(fmt.Sprintf("the API server says that it is %q, which is no version", s.server), "see that it is Kubernetes 1.29 or later")
+	case r.before(1, 29):
+		return fail(fmt.Sprintf("%s; Quorate's kinds need 1.29 at least", r), "upgrade Kubernetes")
+	case r.before(1, 30):
+		return warn(fmt.Sprintf("%s has no ValidatingAdmissionPolicies, so deletions of what is protected are not refused", r), "upgrade Kubernetes to 1.30 or later")
+	case !r.before(1, 37):
+		return ok("%s; newer than 1.36, which the tests run on", r)
+	}
+	return ok("%s", r)
+}
+
+// workload is a StatefulSet or a Deployment.
+type workload struct {
+	metav1.TypeMeta
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Replicas *int32                 `json:"replicas"`
+		Template corev1.PodTemplateSpec `json:"template"`
+		Selector *metav1.LabelSelector  `json:"selector"`
+	} `json:"spec"`
+	Status struct {
+		ObservedGeneration int64 `json:"observedGeneration"`
+		ReadyReplicas      int32 `json:"readyReplicas"`
+		AvailableReplicas  int32 `json:"availableReplicas"`
+		UpdatedReplicas    int32 `json:"updatedReplicas"`
+	} `json:"status"`
+}
+
+func (w workload) wanted() int32 {
+	if w.Spec.Replicas == nil {
+		return 1
+	}
+	return *w.Spec.Replicas
+}
+
+func (w workload) title() string { return w.Kind + " " + w.Metadata.Namespace + "/" + w.Metadata.Name }
+
+// runsMetacontroller tells it by its label, its service account or its image: official manifests, the Helm chart and others differ.
+func (w workload) runsMetacontroller() bool {
+	return w.Metadata.Labels[nameLabel] == "metacontroller" || w.Spec.Template.Spec.ServiceAccountName == "metacontroller" ||
+		strings.Contains(containerOf(&w).Image, "metacontroller")
+}
+
+// containerOf is the container that matters: the one whose image is Metacontroller's, or the first.
+func containerOf(w *workload) corev1.Container {
+	all := w.Spec.Template.Spec.Containers
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return strings.Contains(c.Image, "metacontroller") }); i >= 0 {
+		return all[i]
+	}
+	if len(all) == 0 {
+		return corev1.Container{}
+	}
+	return all[0]
+}
+
+// flag is the value of a flag of a container's command line: --name=value, --name value or, for true, --name. Empty when it is not there.
+func flag(c corev1.Container, name string) string {
+	line := slices.Concat(c.Command, c.Args)
+	for i, word := range line {
+		own, value, assigned := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		switch {
+		case !strings.HasPrefix(word, "-") || own != name:
+		case assigned:
+			return value
+		case i+1 < len(line) && !strings.HasPrefix(line[i+1], "-"):
+			return line[i+1]
+		default:
+			return "true"
+		}
+	}
+	return ""
+}
+
+// metacontroller is the workload in its namespace; nil when there is none.
+func (s *Seen) metacontroller() *workload {
+	i := slices.IndexFunc(s.inNamespace, workload.runsMetacontroller)
+	if i < 0 {
+		return nil
+	}
+	return &s.inNamespace[i]
+}
+
+// podsOf are the pods that a workload's selector chooses, the newest first.
+func (s *Seen) podsOf(w *workload) []corev1.Pod {
+	if w == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	var all []corev1.Pod
+	for _, p := range s.pods {
+		if selector.Matches(labelSet(p.Labels)) && p.DeletionTimestamp == nil {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	return all
+}
+
+// noMetacontroller is what the checks about it say when there is none.
+func noMetacontroller() Finding {
+	return Finding{State: Unknown, Found: "not looked at: no Metacontroller was found", Do: "first do what is said above"}
+}
+
+func metacontrollerKinds(s *Seen) Finding {
+	var flaws []Finding
+	for _, name := range []string{"compositecontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io"} {
+		k, there := s.kinds[name]
+		switch {
+		case !there:
+			flaws = append(flaws, fail("there is no "+name, "install Metacontroller: `kubectl apply --server-side -k manifests/metacontroller`, or its own Helm chart"))
+		case !k.established():
+			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+" says why"))
+		}
+	}
+	return together(ok("there"), flaws)
+}
+
+func metacontrollerRuns(s *Seen) Finding {
+	w := s.metacontroller()
+	if w == nil {
+		return fail(s.elsewhere())
+	}
+	if w.Status.ReadyReplicas == 0 || w.Status.ReadyReplicas < w.wanted() {
+		return fail(fmt.Sprintf("%s: %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted()),
+			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then nobody calls Quorate, and members that fail stay down")
+	}
+	return ok("%s, %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted())
+}
+
+// elsewhere says that there is no Metacontroller where it should be, and where one is.
+func (s *Seen) elsewhere() (found, do string) {
+	found = "no Metacontroller in namespace " + s.Metacontroller
+	for _, w := range s.labelled {
+		if w.Metadata.Namespace != s.Metacontroller {
+			return found + "; there is " + w.title(), "say so: --metacontroller-namespace=" + w.Metadata.Namespace + " (for `quorate install`, too)"
+		}
+	}
+	return found, "install it: `kubectl apply --server-side -k manifests/metacontroller`, or its own Helm chart; or say with --metacontroller-namespace where it is"
+}
+
+func oneMetacontroller(s *Seen) Finding {
+	all := slices.Clone(s.labelled)
+	for _, w := range s.inNamespace {
+		if w.runsMetacontroller() && !slices.ContainsFunc(all, func(o workload) bool { return o.title() == w.title() }) {
+			all = append(all, w)
+		}
+	}
+	all = slices.DeleteFunc(all, func(w workload) bool { return w.wanted() == 0 })
+	var flaws []Finding
+	var titles []string
+	apart := true // each has controllers of its own to look after
+	for _, w := range all {
+		titles = append(titles, w.title())
+		c := containerOf(&w)
+		apart = apart && flag(c, "target-label-selector") != ""
+		if elects := flag(c, "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
+			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at once", w.title(), w.wanted()),
+				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind), w.Metadata.Name)+", or set --leader-election (Metacontroller 4)"))
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return noMetacontroller()
+	case len(all) > 1 && !apart:
+		flaws = append(flaws, fail("there are several: "+strings.Join(titles, ", "), "remove all but one; or give each its --target-label-selector, and Quorate's CompositeControllers the label of one"))
+	case len(all) > 1:
+		return together(ok("%s, each with a --target-label-selector of its own", strings.Join(titles, ", ")), flaws)
+	}
+	return together(ok("there is no other, and one replica is at work"), flaws)
+}
+
+// metacontrollerVersion is that of the image's tag or, where that tells none, of the label that the Helm chart sets.
+func (s *Seen) metacontrollerVersion() (release, bool) {
+	w := s.metacontroller()
+	if w == nil {
+		return release{}, false
+	}
+	if r, known := releaseOf(tag(containerOf(w).Image)); known {
+		return r, true
+	}
+	return releaseOf(w.Metadata.Labels["app.kubernetes.io/version"])
+}
+
+// tag of an image; empty when it has none.
+func tag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, after, found := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	if !found {
+		return ""
+	}
+	return after
+}
+
+// repository of an image, without its tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	return strings.TrimSuffix(image, ":"+tag(image))
+}
+
+// What is known: 1.5.20 by every run of the tests, which can't have another one; 4.16 and later by their documentation and sources alone. Why 2.0 to
+// 4.15 can't prove who they are: docs/decisions/0009.
+func metacontrollerVersion(s *Seen) Finding {
+	w := s.metacontroller()
+	if w == nil {
+		return noMetacontroller()
+	}
+	r, known := s.metacontrollerVersion()
+	switch {
+	case !known:
+		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 1.5.20, or 4.16 or later")
+	case r.before(1, 5):
+		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for", "upgrade Metacontroller to 4.16 or later, or install 1.5.20 (manifests/metacontroller)")
+	case r == release{1, 5, 20}:
+		return ok("%s, which the tests run with", r)
+	case r.before(2, 0):
+		return warn(r.String()+" was never tried; 1.5.20 is what the tests run with", "take 1.5.20 (manifests/metacontroller), or 4.16 or later")
+	case r.before(4, 16):
+		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/security.md)")
+	case r.before(5, 0):
+		return ok("%s has what is needed, by its documentation; the tests run with 1.5.20 alone (docs/versions.md)", r)
+	}
+	return warn(r.String()+" is newer than any that is known here", "try it where nothing depends on it first")
+}
+
+// settings of Metacontroller below which clusters wait for each other; otherwise is its own default, in 1.5.20 and in 4.x.
+var settings = []struct {
+	flag             string
+	otherwise, least float64
+}{
+	{"workers", 5, 10},
+	{"client-go-qps", 5, 50},
+	{"client-go-burst", 10, 100},
+}
+
+// longestDiscovery is how long a new kind may stay unknown to Metacontroller.
+const longestDiscovery = time.Minute
+
+func metacontrollerFlags(s *Seen) Finding {
+	w := s.metacontroller()
+	if w == nil {
+		return noMetacontroller()
+	}
+	c := containerOf(w)
+	var flaws []Finding
+	var has, want []string
+	for _, f := range settings {
+		is, err := strconv.ParseFloat(flag(c, f.flag), 64)
+		if err != nil {
+			is = f.otherwise
+		}
+		has = append(has, fmt.Sprintf("--%s=%g", f.flag, is))
+		if is < f.least {
+			want = append(want, fmt.Sprintf("--%s=%g is less than %g", f.flag, is, f.least))
+		}
+	}
+	if len(want) > 0 {
+		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other", "set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
+	}
+	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
+		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
+	}
+	if v, err := strconv.Atoi(cmp.Or(flag(c, "v"), flag(c, "zap-log-level"))); err == nil && v >= 6 && s.tokenInURL() {
+		flaws = append(flaws, warn(fmt.Sprintf("its log level %d logs URLs, and the token is in them", v), "set -v=4 in "+w.title()+", and change the token (docs/security.md)"))
+	}
+	return together(ok("%s", strings.Join(has, " ")), flaws)
+}

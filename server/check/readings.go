@@ -1,0 +1,119 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Names of the readings.
+const (
+	version        = "version"
+	kinds          = "kinds"
+	controllers    = "controllers"
+	metacontroller = "metacontroller"
+	workloads      = "workloads"
+	trusted        = "trusted"
+	rights         = "rights"
+	quorate        = "quorate"
+	secrets        = "secrets"
+	namespaces     = "namespaces"
+	clusters       = "clusters"
+	policies       = "policies"
+	classes        = "classes"
+	log            = "log"
+)
+
+// What quorate install calls its Secrets and its ConfigMap.
+const (
+	forHooks  = "quorate-hooks"
+	forCaller = "quorate-caller"
+	callerCA  = "quorate-hook-ca"
+)
+
+// nameLabel is the label by which Quorate and Metacontroller are told from others.
+const nameLabel = "app.kubernetes.io/name"
+
+// Options say where to look, and from where.
+type Options struct {
+	// Namespace is Quorate's, and Metacontroller that of Metacontroller.
+	Namespace, Metacontroller string
+	// Version of this program, such as v0.1.0.
+	Version string
+	Now     time.Time
+}
+
+// Reading is one call of kubectl, which changes nothing.
+type Reading struct {
+	Name string
+	// Right is what one must be allowed for it.
+	Right string
+	Args  []string
+}
+
+// First is the reading that tells whether there is any sense in the others.
+func (o Options) First() Reading {
+	return Reading{version, "none", []string{"version", "-o", "json"}}
+}
+
+// Readings are all others that do not depend on an answer. Each is a right of its own, so that whoever lacks one learns the rest.
+func (o Options) Readings() []Reading {
+	get := func(name, right string, args ...string) Reading {
+		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}
+	}
+	crds := []string{"customresourcedefinitions", "--ignore-not-found", "compositecontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io", certificates}
+	for _, k := range shippedKinds() {
+		crds = append(crds, k.Metadata.Name)
+	}
+	return []Reading{
+		get(kinds, "get customresourcedefinitions", crds...),
+		get(controllers, "list compositecontrollers.metacontroller.k8s.io", "compositecontrollers.metacontroller.k8s.io"),
+		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace", "statefulsets,deployments,pods", "-n", o.Metacontroller),
+		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l", nameLabel+"=metacontroller"),
+		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n", o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
+		get(rights, "list clusterroles and clusterrolebindings", "clusterroles,clusterrolebindings"),
+		get(quorate, "list deployments, services, networkpolicies and pods in Quorate's namespace", "deployments,services,networkpolicies,pods", "-n", o.Namespace, "-l", nameLabel+"=quorate"),
+		get(namespaces, "list namespaces", "namespaces"),
+		get(clusters, "list etcdclusters.etcd.quorate.dev in all namespaces", "etcdclusters.etcd.quorate.dev", "-A"),
+		get(policies, "list validatingadmissionpolicies and validatingadmissionpolicybindings", "validatingadmissionpolicies,validatingadmissionpolicybindings"),
+		get(classes, "list storageclasses", "storageclasses"),
+	}
+}
+
+// Later are the readings that depend on the answers to the others: the Secrets that are named in them, and the log of Metacontroller's pod, if
+// there is one.
+func (s *Seen) Later() []Reading {
+	names := s.secretNames()
+	all := []Reading{{secrets, "get the Secrets " + strings.Join(names, " and ") + " in Quorate's namespace",
+		slices.Concat([]string{"get", "secrets"}, names, []string{"-n", s.Namespace, "--ignore-not-found", "-o", "json"})}}
+	w := s.metacontroller()
+	if pods := s.podsOf(w); len(pods) > 0 {
+		all = append(all, Reading{log, "get pods and pods/log in Metacontroller's namespace",
+			[]string{"logs", pods[0].Name, "-n", s.Metacontroller, "-c", containerOf(w).Name, "--since=5m", "--tail=1000"}})
+	}
+	return all
+}
+
+// hooksSecret is the name of the Secret that Quorate's pods read.
+func (s *Seen) hooksSecret() string {
+	if w := s.deployment(); w != nil {
+		for _, v := range w.Spec.Template.Spec.Volumes {
+			if v.Secret != nil {
+				return v.Secret.SecretName
+			}
+		}
+	}
+	return forHooks
+}
+
+// secretNames are that one and those that the CompositeControllers take the token from. There are always two at least, so that kubectl prints
+// a list.
+func (s *Seen) secretNames() []string {
+	names := []string{s.hooksSecret(), forCaller}
+	for _, w := range s.called() {
+		if a := w.Authorization; a != nil && a.SecretRef.Namespace == s.Namespace && !slices.Contains(names, a.SecretRef.Name) {
+			names = append(names, a.SecretRef.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,41 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a release.
+func (a *ask) versions(ctx context.Context) error {
+	fmt.Fprintf(a.Out, "kubectl quorate %s\n", a.Version)
+	if a.client {
+		return nil
+	}
+	c, err := a.server(ctx)
+	if err != nil {
+		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, and --client asks for the plugin alone", err)
+	}
+	fmt.Fprintf(a.Out, "Quorate's image %s, in namespace %s\n", c.Image, a.quorate)
+	return nil
+}
+
+// server is the container of Quorate itself.
+func (a *ask) server(ctx context.Context) (*corev1.Container, error) {
+	out, err := a.kube.run(ctx, "get", "deployment", "quorate", "-n", a.quorate, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var deployment struct {
+		Spec struct{ Template struct{ Spec corev1.PodSpec } }
+	}
+	if err := json.Unmarshal(out, &deployment); err != nil {
+		return nil, fmt.Errorf("the Deployment %s/quorate can't be read: %w", a.quorate, err)
+	}
+	if len(deployment.Spec.Template.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("the Deployment %s/quorate has no containers", a.quorate)
+	}
+	return &deployment.Spec.Template.Spec.Containers[0], nil
+}

@@ -1,0 +1,76 @@
+//go:build linux
+
+package main
+
+import "sync"
+
+// A queue hands out numbers as client-go's work queue does: what is added twice before it is handed out is handed out once, and what
+// is added while somebody works on it comes back when he is done.
+type queue struct {
+	mu         sync.Mutex
+	waits      sync.Cond
+	order      []int
+	dirty      map[int]bool
+	processing map[int]bool
+	closed     bool
+}
+
+func newQueue() *queue {
+	q := &queue{dirty: map[int]bool{}, processing: map[int]bool{}}
+	q.waits.L = &q.mu
+	return q
+}
+
+func (q *queue) add(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dirty[n] || q.closed {
+		return
+	}
+	q.dirty[n] = true
+	if !q.processing[n] {
+		q.order = append(q.order, n)
+		q.waits.Signal()
+	}
+}
+
+// get waits for a number; false when the queue is closed.
+func (q *queue) get() (int, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.order) == 0 && !q.closed {
+		q.waits.Wait()
+	}
+	if q.closed {
+		return 0, false
+	}
+	n := q.order[0]
+	q.order = q.order[1:]
+	q.processing[n] = true
+	delete(q.dirty, n)
+	return n, true
+}
+
+func (q *queue) done(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.processing, n)
+	if q.dirty[n] {
+		q.order = append(q.order, n)
+		q.waits.Signal()
+	}
+}
+
+// left is how many wait or are worked on.
+func (q *queue) left() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.order) + len(q.processing)
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.waits.Broadcast()
+}

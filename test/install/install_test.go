@@ -1,0 +1,120 @@
+//go:build e2e
+
+// Package install installs, upgrades and uninstalls Quorate in a lab of its own, in ways that the stories of test/e2e do not: those share one
+// Quorate that looks after everything. `make e2e-install` brings the lab up.
+package install
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the lab runs. Metacontroller 4.x can't be had as a Go module.
+const metacontroller = "1.5.20"
+
+// command runs a program with something to read, and returns what it prints. An error holds what it said.
+func command(stdin, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func kube(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := command("", "kubectl", args...)
+	require.NoError(t, err)
+	return out
+}
+
+func apply(t *testing.T, objects string) {
+	t.Helper()
+	_, err := command(objects, "kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-")
+	require.NoError(t, err)
+}
+
+// becomes waits until kubectl prints this.
+func becomes(t *testing.T, want string, args ...string) {
+	t.Helper()
+	var got string
+	assert.Eventually(t, func() bool {
+		out, err := command("", "kubectl", args...)
+		if got = out; err != nil {
+			got = err.Error()
+		}
+		return got == want
+	}, 2*time.Minute, 300*time.Millisecond)
+	require.Equal(t, want, got, "kubectl %s", strings.Join(args, " "))
+}
+
+// inMemory is an EtcdCluster of one member that needs no claim.
+func inMemory(namespace, name string, labels ...string) string {
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: %s, labels: {%s}}\n"+
+		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 128Mi}}\n", name, namespace, strings.Join(labels, ", "))
+}
+
+func converges(t *testing.T, namespace, name, ready string) {
+	t.Helper()
+	becomes(t, ready+" Converged", "-n", namespace, "get", "etcdcluster", name, "-o", "jsonpath={.status.ready} {.status.phase}")
+}
+
+// members are the pods of a cluster, which are others after each restart: name, UID and how often etcd was started again.
+func members(t *testing.T, namespace, cluster string) string {
+	t.Helper()
+	return kube(t, "-n", namespace, "get", "pods", "-l", "etcd.quorate.dev/cluster="+cluster, "--sort-by=.metadata.name",
+		"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[0].restartCount}{"\n"}{end}`)
+}
+
+// removesQuorate takes away, when the test is over, what it has installed in namespaces of its own: the next one finds nothing of Quorate's.
+func removesQuorate(t *testing.T, namespaces ...string) {
+	t.Cleanup(func() {
+		const kinds = "compositecontrollers,clusterrolebindings,clusterroles,validatingadmissionpolicybindings,validatingadmissionpolicies"
+		for _, args := range [][]string{
+			{"etcdclusters", "--all", "--all-namespaces"}, // of a test that failed
+			{kinds, "-l", "app.kubernetes.io/part-of=quorate"},
+			{"crd", "--ignore-not-found", "etcdclusters.etcd.quorate.dev", "etcdsnapshots.etcd.quorate.dev", "etcdsnapshotschedules.etcd.quorate.dev"},
+			append([]string{"namespace", "--ignore-not-found", "--wait=false"}, namespaces...),
+		} {
+			_, err := command("", "kubectl", append([]string{"delete", "--timeout=30s"}, args...)...)
+			assert.NoError(t, err)
+		}
+	})
+}
+
+// restartMetacontroller makes it read what it trusts: 1.5.20 does so when it starts.
+func restartMetacontroller(t *testing.T) {
+	t.Helper()
+	kube(t, "-n", "metacontroller", "rollout", "restart", "statefulset/metacontroller")
+	kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller", "--timeout=2m")
+}
+
+// mayMetacontroller is what kubectl auth can-i answers.
+func mayMetacontroller(namespace, verb, resource string) string {
+	out, _ := command("", "kubectl", "-n", namespace, "auth", "can-i", verb, resource, "--as=system:serviceaccount:metacontroller:metacontroller") // no is an error
+	return strings.TrimSpace(out)
+}
+
+// fits asks quorate check.
+func fits(t *testing.T, namespace string) {
+	t.Helper()
+	out, err := command("", "../../bin/quorate", "check", "--namespace="+namespace)
+	require.NoError(t, err, out)
+}
+
+// printed is what quorate install prints.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := command("", "../../bin/quorate", append([]string{"install"}, args...)...)
+	require.NoError(t, err)
+	return out
+}

@@ -1,0 +1,284 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // stories are read alike on machines without zone files
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of one snapshot is told in
+// testdata/snapshots; here it ends as the story says.
+func TestScheduleStories(t *testing.T) {
+	tellAll(t, "testdata/schedules", newScheduleStory, scheduleVerbs)
+}
+
+// scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
+var scheduleVerbs = map[string]func(*scheduleStory, args) string{
+	"schedule": (*scheduleStory).apply,  // schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true] [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
+	"delete":   (*scheduleStory).remove, // delete snapshot=nightly-20260301-0300: kubectl delete
+	"status":   (*scheduleStory).wipe,   // status wipe
+	"write":    (*scheduleStory).write,  // clients change a key
+	"end":      (*scheduleStory).end,    // end [fails=why] [verify=false]: the snapshots that are being taken are stored, or skipped where they may be, or fail
+	"cache":    (*scheduleStory).cache,  // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"tick":     func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"sync":     func(s *scheduleStory, _ args) string { return s.sync() },
+	"live":     (*scheduleStory).live, // live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken ends
+	"check":    func(s *scheduleStory, _ args) string { return s.check() },
+}
+
+// scheduleStory is one EtcdSnapshotSchedule with its snapshots.
+type scheduleStory struct {
+	now       time.Time
+	schedule  *v1alpha1.EtcdSnapshotSchedule
+	snapshots map[string]*v1alpha1.EtcdSnapshot
+	// seen is what Metacontroller's cache shows of them while it is frozen; nil while it is not.
+	seen     map[string]*v1alpha1.EtcdSnapshot
+	revision int64
+	again    time.Duration // after which Quorate wants to be asked
+	taken    map[string]int
+	broken   []string
+}
+
+func newScheduleStory() *scheduleStory {
+	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), snapshots: map[string]*v1alpha1.EtcdSnapshot{}, revision: 7, taken: map[string]int{}}
+}
+
+func (s *scheduleStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
+
+func (s *scheduleStory) apply(a args) string {
+	if s.schedule == nil { // what the API server fills in
+		s.schedule = &v1alpha1.EtcdSnapshotSchedule{
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule", CreationTimestamp: metav1.NewTime(s.now)},
+			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
+				Concurrency: v1alpha1.ConcurrencyForbid,
+				Template:    v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+			},
+		}
+	}
+	s.schedule.Generation++
+	spec, keep := &s.schedule.Spec, &s.schedule.Spec.Retention
+	for key, value := range a {
+		switch key {
+		case "at":
+			spec.Schedule = value
+		case "zone":
+			spec.TimeZone = value
+		case "concurrency":
+			spec.Concurrency = v1alpha1.Concurrency(value)
+		case "deadline":
+			spec.StartingDeadline = &metav1.Duration{Duration: duration(value)}
+		case "skip":
+			spec.SkipUnchanged = new(value == "true")
+		case "suspend":
+			spec.Suspend = value == "true"
+		case "last":
+			keep.Last = new(int32(a.number(key, 0)))
+		case "daily":
+			keep.Daily = new(int32(a.number(key, 0)))
+		case "weekly":
+			keep.Weekly = new(int32(a.number(key, 0)))
+		case "monthly":
+			keep.Monthly = new(int32(a.number(key, 0)))
+		default:
+			return "no such word: " + key + "\n"
+		}
+	}
+	return ""
+}
+
+func (s *scheduleStory) remove(a args) string {
+	if s.snapshots[a["snapshot"]] == nil {
+		return "there is no such snapshot\n"
+	}
+	delete(s.snapshots, a["snapshot"])
+	return ""
+}
+
+func (s *scheduleStory) wipe(args) string {
+	s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
+	return ""
+}
+
+func (s *scheduleStory) write(args) string {
+	s.revision++
+	return ""
+}
+
+func (s *scheduleStory) cache(a args) string {
+	if s.seen = nil; a.has("freeze") {
+		s.seen = copied(s.snapshots)
+	}
+	return ""
+}
+
+// end is what becomes of the snapshots that are being taken.
+func (s *scheduleStory) end(a args) string {
+	for _, name := range s.unfinished() {
+		status := &s.snapshots[name].Status
+		switch {
+		case a.has("fails"):
+			status.Phase, status.Message = v1alpha1.SnapshotFailed, a["fails"]
+		case s.snapshots[name].Spec.UnlessRevision == s.revision:
+			status.Phase = v1alpha1.SnapshotSkipped
+		default:
+			status.Phase, status.Revision, status.ClusterID = v1alpha1.SnapshotSucceeded, s.revision, "2c119c3b"
+			if a["verify"] != "false" {
+				status.VerifiedAt = metav1.NewTime(s.now)
+			}
+		}
+		status.Started = metav1.NewTime(s.now)
+	}
+	return ""
+}
+
+// unfinished snapshots have not ended.
+func (s *scheduleStory) unfinished() []string {
+	return slices.DeleteFunc(sortedKeys(s.snapshots), func(name string) bool { return s.snapshots[name].Status.Phase != "" })
+}
+
+// sync is one call, and its answer applied.
+func (s *scheduleStory) sync() string {
+	o := s.observed()
+	d := hooks.DecideSchedule(o)
+	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
+	stays := map[string]bool{}
+	for _, snapshot := range d.Snapshots {
+		stays[snapshot.Name] = true
+	}
+	s.oracle(o, stays)
+	for _, name := range sortedKeys(o.Snapshots) {
+		if !stays[name] {
+			out += fmt.Sprintf("- snapshot %s\n", name)
+			delete(s.snapshots, name)
+		}
+	}
+	for _, snapshot := range d.Snapshots {
+		if o.Snapshots[snapshot.Name] != nil || s.snapshots[snapshot.Name] != nil {
+			continue // what is there already is left as it is, whatever a cache shows
+		}
+		snapshot = snapshot.DeepCopy()
+		snapshot.UID, snapshot.CreationTimestamp = types.UID("uid-"+snapshot.Name), metav1.NewTime(s.now)
+		s.snapshots[snapshot.Name] = snapshot
+		out += "+ snapshot " + snapshot.Name
+		if unless := snapshot.Spec.UnlessRevision; unless != 0 {
+			out += fmt.Sprintf(", unless the keys still have revision %d", unless)
+		}
+		out += "\n"
+		if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
+			s.broken = append(s.broken, "a second snapshot of one run: "+snapshot.Name)
+		}
+	}
+	s.schedule.Status, s.again = d.Status, d.ResyncAfter
+	if s.again > 0 {
+		out += fmt.Sprintf("again in %s\n", s.again)
+	}
+	if len(s.unfinished()) > 1 && s.schedule.Spec.Concurrency != v1alpha1.ConcurrencyAllow {
+		s.broken = append(s.broken, "two snapshots are taken at once: "+strings.Join(s.unfinished(), ", "))
+	}
+	return out
+}
+
+// observed is what Quorate is told in a call.
+func (s *scheduleStory) observed() hooks.ScheduleObservation {
+	zone, err := time.LoadLocation(s.schedule.Spec.TimeZone)
+	if err != nil {
+		zone = nil
+	}
+	snapshots := s.snapshots
+	if s.seen != nil {
+		snapshots = s.seen
+	}
+	return hooks.ScheduleObservation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Zone: zone, Now: s.now}
+}
+
+// oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was restored on trial. A
+// schedule that is held back or can't be read lets nothing go.
+func (s *scheduleStory) oracle(o hooks.ScheduleObservation, stays map[string]bool) {
+	stored, verified := "", "" // names are times, and later ones come later
+	for _, name := range sortedKeys(s.snapshots) {
+		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded {
+			stored = name
+			if !status.VerifiedAt.IsZero() {
+				verified = name
+			}
+		}
+	}
+	for name := range maps.Keys(o.Snapshots) {
+		switch {
+		case stays[name]:
+		case name == stored || name == verified:
+			s.broken = append(s.broken, "the newest snapshot is let go: "+name)
+		case s.schedule.Spec.Suspend || o.Zone == nil:
+			s.broken = append(s.broken, "held back, but this is let go: "+name)
+		}
+	}
+}
+
+// live lets time pass, from each time when Quorate wants to be asked to the next.
+func (s *scheduleStory) live(a args) string {
+	var until time.Time
+	for key := range a {
+		if key != "fails" {
+			until = s.now.Add(duration(key))
+		}
+	}
+	took, went := 0, 0
+	for s.sync(); s.again > 0 && !s.now.Add(s.again).After(until); {
+		s.now = s.now.Add(s.again)
+		s.write(nil)
+		said := s.sync()
+		took, went = took+strings.Count(said, "+ snapshot"), went+strings.Count(said, "- snapshot")
+		s.end(a)
+		went += strings.Count(s.sync(), "- snapshot") // the snapshot tells that it has ended
+	}
+	s.now = until
+	return fmt.Sprintf("%d taken, %d let go\n", took, went)
+}
+
+// check is how things are.
+func (s *scheduleStory) check() string {
+	var out strings.Builder
+	st := &s.schedule.Status
+	fmt.Fprintf(&out, "now %s\n", clock(s.now))
+	for _, c := range st.Conditions {
+		fmt.Fprintf(&out, "%s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	fmt.Fprintf(&out, "last run %s, next %s\n", clock(st.LastScheduled.Time), clock(st.Next.Time))
+	if r := st.LastSuccess; r != nil {
+		fmt.Fprintf(&out, "what was written until %s is in %s\n", clock(r.Time.Time), r.Name)
+	}
+	for _, name := range sortedKeys(s.snapshots) {
+		snapshot := s.snapshots[name]
+		fmt.Fprintf(&out, "snapshot %s", name)
+		switch status := snapshot.Status; status.Phase {
+		case "":
+			out.WriteString(" is being taken")
+		case v1alpha1.SnapshotSucceeded:
+			fmt.Fprintf(&out, " Succeeded, revision %d", status.Revision)
+			if status.VerifiedAt.IsZero() {
+				out.WriteString(", not restored on trial")
+			}
+		default:
+			fmt.Fprintf(&out, " %s", status.Phase)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "none"
+	}
+	return t.UTC().Format("Mon 2006-01-02 15:04")
+}

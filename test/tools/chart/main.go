@@ -1,0 +1,131 @@
+// Chart makes the templates of the Helm chart from what quorate install prints and the manifests for monitoring, so that they can't drift: it takes the objects and puts
+// template expressions in the places that values decide. A place that is not there is an error.
+//
+//	chart QUORATE MONITORING FOLDER
+//
+// QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER gets quorate.yaml, crds.yaml and monitoring.yaml.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// object is a Kubernetes object as its YAML has it.
+type object = map[string]any
+
+// installed are the objects of one kind of installation, in its order.
+type installed []object
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: chart QUORATE MONITORING FOLDER")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "chart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(quorate, monitoring, folder string) (err error) {
+	defer func() { // what is looked up in the objects must be there
+		p := recover()
+		if m, is := p.(missing); is {
+			err = m
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	t := &templates{}
+	if t.plain, err = install(quorate); err != nil {
+		return err
+	}
+	if t.certManager, err = install(quorate, "--cert-manager"); err != nil {
+		return err
+	}
+	if t.only, err = install(quorate, "--cert-manager", "--only-namespaces=only-this"); err != nil {
+		return err
+	}
+	if t.old, err = install(quorate, "--metacontroller=1.5.20"); err != nil {
+		return err
+	}
+	files := map[string]string{}
+	files["crds.yaml"], files["quorate.yaml"] = t.write()
+	if files["monitoring.yaml"], err = t.monitoring(monitoring); err != nil {
+		return err
+	}
+	for name, text := range files {
+		const head = "{{- /* Made by `make generate` from what quorate install prints and manifests/monitoring. Change those, or test/tools/chart. */ -}}\n"
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(head+text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install are the objects that quorate install prints for Metacontroller 4.16, unless the arguments say another version.
+func install(quorate string, args ...string) (installed, error) {
+	out, err := exec.Command(quorate, append([]string{"install"}, args...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("quorate install %s: %w", strings.Join(args, " "), err)
+	}
+	var all installed
+	for _, document := range bytes.Split(bytes.TrimPrefix(out, []byte("---\n")), []byte("\n---\n")) {
+		if bytes.Contains(document, []byte("{{")) {
+			return nil, fmt.Errorf("an object has {{ in it, which would be taken for a template: %.200s", document)
+		}
+		var o object
+		if err := yaml.Unmarshal(document, &o); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// missing is what an object was expected to have.
+type missing string
+
+func (m missing) Error() string {
+	return string(m) + " is not there: adapt test/tools/chart to what quorate install prints"
+}
+
+func (all installed) get(kind, name string) object {
+	for _, o := range all {
+		if o["kind"] == kind && at(o, "metadata")["name"] == name {
+			return o
+		}
+	}
+	panic(missing(kind + " " + name))
+}
+
+// at walks to an object within an object. Numbers are places in lists.
+func at(o any, path ...any) object {
+	for n, step := range path {
+		switch step := step.(type) {
+		case string:
+			o = o.(object)[step]
+		case int:
+			list, _ := o.([]any)
+			if step >= len(list) {
+				panic(missing(fmt.Sprint(path[:n+1]...)))
+			}
+			o = list[step]
+		}
+		if o == nil {
+			panic(missing(fmt.Sprint(path[:n+1]...)))
+		}
+	}
+	within, is := o.(object)
+	if !is {
+		panic(missing(fmt.Sprint(path...) + " as an object"))
+	}
+	return within
+}

@@ -1,0 +1,120 @@
+// release makes what lies beside the binaries of a release: for each an SBOM and the plugin kubectl-quorate in an archive, one file
+// with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/buildinfo"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// licencesFile has the licences of all modules, and of Go.
+const licencesFile = "THIRD-PARTY-LICENSES.txt"
+
+func main() {
+	version := flag.String("version", "", "`version` of the release")
+	seconds := flag.Int64("created", 0, "its time in `seconds` since 1970")
+	source := flag.String("source", ".", "`folder` with its go.mod, LICENSE and manifests/chart")
+	flag.Parse()
+	if err := release(*source, *version, time.Unix(*seconds, 0).UTC(), flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// release does all of it for binaries with names such as quorate-linux-amd64, and leaves it beside them.
+func release(source, version string, created time.Time, binaries []string) error {
+	if len(binaries) == 0 {
+		return errors.New("no binaries")
+	}
+	linked := map[string]*module{}
+	for _, file := range binaries {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, d := range info.Deps {
+			m := moduleOf(d)
+			linked[m.String()] = m
+		}
+	}
+	if err := readLicences(source, linked); err != nil {
+		return err
+	}
+	licences := listed(linked)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), licencesFile), licences, 0o644); err != nil {
+		return err
+	}
+	own, err := os.ReadFile(filepath.Join(source, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	for _, file := range binaries {
+		if err := beside(file, version, created, linked, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}}); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	packed, err := chart(filepath.Join(source, "manifests/chart"), created)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), chartFile), packed, 0o644)
+}
+
+// beside makes the SBOM and the archive of one binary.
+func beside(file, version string, created time.Time, linked map[string]*module, more []packed) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	info, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	name := strings.TrimSuffix(file, ".exe")
+	if err := os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644); err != nil {
+		return err
+	}
+	plugin := "kubectl-quorate"
+	archive := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"
+	if name != file {
+		plugin += ".exe"
+	}
+	text, err := pack(created, append([]packed{{plugin, 0o755, content}}, more...))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(file), archive), text, 0o644)
+}
+
+// packed is one file of an archive.
+type packed struct {
+	name    string
+	mode    int64
+	content []byte
+}
+
+// pack makes a .tar.gz of files that all have this time and no owner.
+func pack(created time.Time, files []packed) ([]byte, error) {
+	var b bytes.Buffer
+	zip := gzip.NewWriter(&b)
+	w := tar.NewWriter(zip)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: created}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(w.Close(), zip.Close())
+	return b.Bytes(), err
+}
