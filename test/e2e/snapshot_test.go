@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -244,7 +245,8 @@ func TestSnapshotKilled(t *testing.T) {
 		moment := time.Duration(mathrand.IntN(3000)) * time.Millisecond
 		<-time.After(moment)
 		kube(t, "-n", c.ns, "delete", "pod", running, "--force", "--grace-period=0", "--ignore-not-found")
-		t.Logf("%s was killed %s after it began", running, moment)
+		took := eventually(t, time.Minute, "its processes are gone", func() string { return strings.Join(processesOf(t, running), ", ") })
+		t.Logf("%s was killed %s after it began, and ended %.1f s later", running, moment, took.Seconds())
 		if round%2 == 0 {
 			s := c.ends(object, v1alpha1.SnapshotSucceeded, 4*time.Minute)
 			bucket.whole(c, s)
@@ -252,4 +254,19 @@ func TestSnapshotKilled(t *testing.T) {
 		c.discards(object, 4*time.Minute)
 		require.Empty(t, bucket.stored(c), "round %d", round)
 	}
+}
+
+// processesOf are what still runs in a pod, as this machine sees it. The API server forgets a pod that is deleted by force at once, its node
+// ends it after that; until then it may store what nobody will discard.
+func processesOf(t *testing.T, pod string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(t, err)
+	var list []string
+	for _, path := range all {
+		if environ, err := os.ReadFile(path); err == nil && slices.Contains(strings.Split(string(environ), "\x00"), "HOSTNAME="+pod) {
+			list = append(list, path)
+		}
+	}
+	return list
 }

@@ -20,21 +20,50 @@ const (
 	failuresShown = 3
 )
 
-// entryBegins matches the first line of what a test logs at once; its further lines are indented. Go's own lines about a test
-// (=== RUN and --- FAIL) are none of its entries.
+// entryBegins matches the first line of what a test logs at once; its further lines are indented. An assertion's first line is but
+// where it stands, and what it expected follows. Go's own lines about a test (=== RUN and --- FAIL) are none of its entries.
 var (
 	entryBegins = regexp.MustCompile(`^ *[\w-]+\.go:\d+: `)
+	asserts     = regexp.MustCompile(`^[\w-]+\.go:\d+:$`)
 	goSays      = regexp.MustCompile(`^ *(=== |--- (PASS|FAIL|SKIP)|PASS$|FAIL$|FAIL\t)`)
 )
 
-// brief is the failure in a few lines: the last of what was said, with long entries (the state of a cluster, a log) cut to their
-// beginning.
+// brief is the failure in a few lines: the assertions that did not hold, and the last of what was said, with long entries (the state
+// of a cluster, a log) cut to their beginning.
 func (f failure) brief() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "FAIL", f.what)
+	entries := f.entries()
+	for i, entry := range entries {
+		if i < len(entries)-entriesShown && !asserts.MatchString(entry[0]) {
+			continue
+		}
+		for _, line := range beginning(entry) {
+			fmt.Fprintln(&b, "  "+line)
+		}
+	}
+	return b.String()
+}
+
+// beginning is an entry without what is too much of it. The first line of a long one says what the rest is; that of an assertion does not.
+func beginning(entry []string) []string {
+	n, shown := len(entry), 1
+	if asserts.MatchString(entry[0]) {
+		shown = linesShown
+	}
+	if n <= linesShown {
+		return entry
+	}
+	return append(entry[:shown-1:shown-1], fmt.Sprintf("%s (and %d lines more)", entry[shown-1], n-shown))
+}
+
+// entries are what the failed test, or the command, logged, each in its lines.
+func (f failure) entries() [][]string {
 	var entries [][]string
 	for line := range strings.Lines(f.said) {
 		line = strings.TrimRight(line, "\n")
 		switch {
-		case goSays.MatchString(line) || strings.TrimSpace(line) == "":
+		case goSays.MatchString(line) || strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "Error Trace:"):
 			continue
 		case len(entries) == 0 || entryBegins.MatchString(line) || !strings.HasPrefix(line, " "):
 			entries = append(entries, nil)
@@ -45,17 +74,7 @@ func (f failure) brief() string {
 		}
 		entries[len(entries)-1] = append(entries[len(entries)-1], line)
 	}
-	var b strings.Builder
-	fmt.Fprintln(&b, "FAIL", f.what)
-	for _, entry := range entries[max(0, len(entries)-entriesShown):] {
-		if n := len(entry); n > linesShown {
-			entry = []string{fmt.Sprintf("%s (and %d lines more)", entry[0], n-1)}
-		}
-		for _, line := range entry {
-			fmt.Fprintln(&b, "  "+line)
-		}
-	}
-	return b.String()
+	return entries
 }
 
 // briefly tells the first failures, and names the others.

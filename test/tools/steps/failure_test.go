@@ -39,6 +39,30 @@ func TestAFailureInBrief(t *testing.T) {
 `, briefly(r.failures))
 }
 
+// What an assertion expected is shown, and the assertion also when much was said after it.
+func TestAnAssertionInBrief(t *testing.T) {
+	said := `    a_test.go:3: begun
+    a_test.go:4: ` + `
+        	Error Trace:	/a/a_test.go:4
+        	Error:      	Not equal:` + ` ` + `
+        	            	expected: []string{"old-0"}
+        	            	actual  : []string{""}
+        	            	` + `
+        	            	Diff:
+        	            	--- Expected
+        	            	+++ Actual
+        	Test:       	TestA
+` + strings.Repeat("    a_test.go:5: and so on\n", entriesShown)
+	require.Equal(t, `FAIL TestA
+  a_test.go:4:
+  Error:      	Not equal:
+  expected: []string{"old-0"}
+  actual  : []string{""}
+  Diff:
+  --- Expected (and 2 lines more)
+`+strings.Repeat("  a_test.go:5: and so on\n", entriesShown), failure{"TestA", said}.brief())
+}
+
 func TestACommandThatFails(t *testing.T) {
 	log := newTestLog(false)
 	log.to = &bytes.Buffer{}
