@@ -122,7 +122,7 @@ func newAPI() (*apiServer, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(config.Clusters[0].Cluster.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
-	return &apiServer{server: config.Clusters[0].Cluster.Server, client: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
+	return &apiServer{server: config.Clusters[0].Cluster.Server, client: &http.Client{Transport: transport, Timeout: time.Minute}}, nil
 }
 
 // eventually waits for a condition, which says what it still waits for; an empty string is success.
@@ -202,7 +202,7 @@ func quorateMetrics() (map[string]string, error) {
 		return nil, err
 	}
 	client := lab.httpClient()
-	client.Timeout = 5 * time.Second
+	client.Timeout = 30 * time.Second
 	all := map[string]string{}
 	for _, pod := range pods.Items {
 		if pod.DeletionTimestamp != nil {
