@@ -40,6 +40,19 @@ func (c *cluster) authorized(reason string) string {
 	return ""
 }
 
+// loggedIn waits until a user with a password is let in.
+func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, user+" is let in", func() string {
+		var err error
+		if client, err = c.login(user, password); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return client
+}
+
 func TestUsersAndRoles(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three)
@@ -53,18 +66,18 @@ func TestUsersAndRoles(t *testing.T) {
 	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
 	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
 	eventually(t, 60*time.Second, "applied", func() string { return c.authorized("Enabled") })
-	assert.Zero(t, w.retries(), "a client whose user has its roles notices nothing")
+	w.ends()
+	assert.Empty(t, w.refused, "a client whose user has its roles notices nothing")
+	w.losesNothing()
+	w = c.writesWith(c.client(), "later")
 
 	// A prefix, and nothing beside it.
 	shop := c.clientAs(name + "-client.shop")
-	till, err := c.login("till", string(c.secretOf(name + "-user.till")["password"]))
-	require.NoError(t, err)
-	own, err := c.login("own", "first")
-	require.NoError(t, err)
+	till := c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
+	own := c.loggedIn("own", "first")
 	for who, client := range map[string]*clientv3.Client{"shop": shop, "till": till, "own": own} {
-		_, err := client.Put(t.Context(), "/orders/1", who)
-		require.NoError(t, err, who)
-		_, err = client.Get(t.Context(), "/orders/", clientv3.WithPrefix())
+		require.NoError(t, answered(t, func(ctx context.Context) error { _, err := client.Put(ctx, "/orders/1", who); return err }), who)
+		_, err := client.Get(t.Context(), "/orders/", clientv3.WithPrefix())
 		require.NoError(t, err, who)
 		for _, key := range []string{"/order", "/orders", "/orders0", "/payments/1"} {
 			_, err := client.Get(t.Context(), key)
@@ -75,23 +88,17 @@ func TestUsersAndRoles(t *testing.T) {
 		_, err = client.UserList(t.Context())
 		require.Error(t, err, "%s is no root", who)
 	}
-	_, err = c.login("own", "wrong")
+	_, err := c.login("own", "wrong")
 	require.Error(t, err)
 
 	// Another password, by changing the Secret.
 	kube(t, "-n", c.ns, "patch", "secret", "own-password", "-p", `{"stringData":{"password":"second"}}`)
-	eventually(t, 60*time.Second, "the new password lets in", func() string {
-		if _, err := c.login("own", "second"); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
+	c.loggedIn("own", "second")
 	_, err = c.login("own", "first")
 	require.Error(t, err, "and the old one no longer")
 
 	// A token that any member accepts, also when the one that gave it is killed. Whoever logged in goes on.
-	till, err = c.login("till", string(c.secretOf(name + "-user.till")["password"]))
-	require.NoError(t, err)
+	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	for _, pod := range c.pods() {
 		kube(t, "-n", c.ns, "delete", "pod", pod.Name, "--grace-period=0", "--force", "--wait=false")
 		eventually(t, 30*time.Second, "the user with a token goes on without "+pod.Name, func() string {

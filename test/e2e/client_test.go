@@ -47,13 +47,13 @@ func (c *cluster) login(user, password string) (*clientv3.Client, error) {
 }
 
 // open is a client; with a user it has logged in.
-func (c *cluster) open(config *tls.Config, address, user, password string) (*clientv3.Client, error) {
+func (c *cluster) open(config *tls.Config, address, user, password string, further ...func(*clientv3.Config)) (*clientv3.Client, error) {
 	c.t.Helper()
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
 	}
-	client, err := clientv3.New(clientv3.Config{
+	settings := clientv3.Config{
 		Endpoints:            []string{fmt.Sprintf("%s://%s.%s.svc:2379", scheme, name, c.ns)},
 		TLS:                  config,
 		Username:             user,
@@ -65,7 +65,11 @@ func (c *cluster) open(config *tls.Config, address, user, password string) (*cli
 			return lab.DialContext(ctx, address)
 		})},
 		Logger: zap.NewNop(),
-	})
+	}
+	for _, set := range further {
+		set(&settings)
+	}
+	client, err := clientv3.New(settings)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,6 +111,64 @@ func (c *cluster) notConverged(n int) string {
 		}
 	}
 	return ""
+}
+
+// claims waits until there are so many claims, none of them on its way out, and returns them: Kubernetes lets go of one some time after its pod.
+func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	var all []corev1.PersistentVolumeClaim
+	eventually(c.t, 30*time.Second, fmt.Sprintf("%d claims", n), func() string {
+		all = list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
+		going := ""
+		for _, claim := range all {
+			if claim.DeletionTimestamp != nil {
+				going += ", " + claim.Name + " is going"
+			}
+		}
+		if len(all) != n || going != "" {
+			return fmt.Sprintf("%d claims%s", len(all), going)
+		}
+		return ""
+	})
+	return all
+}
+
+// leader waits until the status and etcd agree on who leads: the status may be as old as the last call.
+func (c *cluster) leader() string {
+	c.t.Helper()
+	var leader string
+	eventually(c.t, 60*time.Second, "the status names the leader", func() string {
+		if leader = c.object().Status.Leader; leader == "" {
+			return "nobody"
+		}
+		s, err := c.endpoint(leader)
+		if err != nil || s.Leader != s.Header.MemberID {
+			return fmt.Sprintf("%s, which does not lead: %v", leader, err)
+		}
+		return ""
+	})
+	return leader
+}
+
+// endpointStatus is what a member says of itself.
+type endpointStatus struct {
+	Header struct {
+		MemberID uint64 `json:"member_id"`
+	}
+	Leader              uint64
+	DBSize, DBSizeInUse int64
+}
+
+func (c *cluster) endpoint(member string) (endpointStatus, error) {
+	out, err := c.etcdctl(member, "endpoint", "status", "-w", "json")
+	if err != nil {
+		return endpointStatus{}, err
+	}
+	var answers []struct{ Status endpointStatus }
+	if err := json.Unmarshal([]byte(out), &answers); err != nil || len(answers) != 1 {
+		return endpointStatus{}, fmt.Errorf("%w in %s", err, out)
+	}
+	return answers[0].Status, nil
 }
 
 // ids are the member IDs by name.

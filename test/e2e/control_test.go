@@ -17,7 +17,7 @@ func TestAFencedMemberStaysAMember(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3, 60*time.Second)
 	w := c.writes()
-	ids, leader := c.ids(), c.object().Status.Leader
+	ids, leader := c.ids(), c.leader()
 
 	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
 	c.decides("Heal", leader+" stopped by the annotation", 60*time.Second)
@@ -35,15 +35,13 @@ func TestAFencedMemberStaysAMember(t *testing.T) {
 	assert.Equal(t, ids, c.ids(), "the same members")
 	w.losesNothing()
 
-	last := c.object().Status.History
-	require.NotEmpty(t, last)
-	assert.Equal(t, "Converged", last[len(last)-1].Rule)
-	assert.LessOrEqual(t, len(last), 20)
+	history := c.object().Status.History
+	assert.LessOrEqual(t, len(history), 20)
 	steps := ""
-	for _, entry := range last {
+	for _, entry := range history {
 		steps += entry.Rule + " " + entry.Step + "; "
 	}
-	assert.Contains(t, steps, "Fence move leader to", "the status remembers what was done, and by which rule")
+	assert.Regexp(t, "Fence move leader to .*; Converged ;", steps, "the status remembers what was done, and by which rule")
 }
 
 func TestAProtectedClusterIsNotDeleted(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -226,10 +228,8 @@ func (c *cluster) stage(reason string, within time.Duration) {
 // members are the names in etcd's list, sorted, as a client sees it.
 func membersOf(t *testing.T, client *clientv3.Client) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	list, err := client.MemberList(ctx)
-	require.NoError(t, err)
+	var list *clientv3.MemberListResponse
+	require.NoError(t, answered(t, func(ctx context.Context) (err error) { list, err = client.MemberList(ctx); return err }))
 	var names []string
 	for _, m := range list.Members {
 		names = append(names, m.Name)
@@ -341,26 +341,27 @@ func TestJoinByTLSAndStay(t *testing.T) {
 // enableAuth makes the users root, with a password, and app, who may do everything with keys, and turns auth on.
 func (f *foreigners) enableAuth() {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
-	defer cancel()
 	root := f.client("root")
-	for _, step := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "root"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error {
+	for _, step := range []func(ctx context.Context) error{
+		func(ctx context.Context) error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
+		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "root"); return err },
+		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
+		func(ctx context.Context) error {
 			_, err := root.UserAddWithOptions(ctx, "app", "", &clientv3.UserAddOptions{NoPassword: true})
 			return err
 		},
-		func() error { _, err := root.RoleAdd(ctx, "app"); return err },
-		func() error {
+		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "app"); return err },
+		func(ctx context.Context) error {
 			_, err := root.RoleGrantPermission(ctx, "app", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
 			return err
 		},
-		func() error { _, err := root.UserGrantRole(ctx, "app", "app"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
+		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "app", "app"); return err },
+		func(ctx context.Context) error { _, err := root.AuthEnable(ctx); return err },
 	} {
-		require.NoError(f.t, step())
+		err := answered(f.t, step)
+		if !errors.Is(err, rpctypes.ErrUserAlreadyExist) && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) { // by a request whose answer got lost
+			require.NoError(f.t, err)
+		}
 	}
 }
 
@@ -406,8 +407,12 @@ func TestJoinAStatefulSet(t *testing.T) {
 	_, err = kubectl(string(manifest), "-n", c.ns, "apply", "-f", "-")
 	require.NoError(t, err)
 	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former", "--timeout=120s")
-	_, err = kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move")
-	require.NoError(t, err)
+	eventually(t, 30*time.Second, "the former etcd serves", func() string { // its pods are ready when they listen
+		if _, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 
 	var endpoints []string // all of them: under the short names that they advertise, Quorate's namespace doesn't know them
 	for n := range 3 {
@@ -472,21 +477,33 @@ func TestMoveOut(t *testing.T) {
 // moveIn adds a member outside as a learner, starts it, promotes it, and waits until all know how to reach it.
 func (f *foreigners) moveIn(c *cluster, n int) {
 	f.t.Helper()
-	var out string
 	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d is added", n), func() string {
-		var err error
-		if out, err = c.etcdctl("demo-0", "member", "add", fmt.Sprintf("old-%d", n), "--learner", "--peer-urls="+f.peerURL(n), "--command-timeout=30s"); err != nil {
+		_, err := c.etcdctl("demo-0", "member", "add", fmt.Sprintf("old-%d", n), "--learner", "--peer-urls="+f.peerURL(n))
+		if err != nil && !strings.Contains(err.Error(), "Peer URLs already exists") { // it is added, and the answer to an earlier try was lost
 			return err.Error()
 		}
 		return ""
 	})
-	for line := range strings.Lines(out) {
-		if told, is := strings.CutPrefix(strings.TrimSpace(line), "ETCD_INITIAL_CLUSTER="); is {
-			f.initial = strings.Trim(told, `"`)
+	var list string
+	eventually(f.t, 60*time.Second, "the list of members", func() (why string) {
+		var err error
+		if list, err = c.etcdctl("demo-0", "member", "list"); err != nil {
+			return err.Error()
 		}
+		return ""
+	})
+	var id string
+	var initial []string // as etcdctl member add prints it
+	for line := range strings.Lines(list) {
+		of := strings.Split(line, ", ") // ID, status, name, peer URLs, client URLs, whether it is a learner
+		require.Len(f.t, of, 6, list)
+		if of[3] == f.peerURL(n) {
+			id, of[2] = of[0], fmt.Sprintf("old-%d", n)
+		}
+		initial = append(initial, of[2]+"="+of[3])
 	}
-	require.NotEmpty(f.t, f.initial, out)
-	id := strings.Fields(strings.TrimPrefix(out, "Member"))[0]
+	require.NotEmpty(f.t, id, list)
+	f.initial = strings.Join(initial, ",")
 	f.start(n)
 	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d votes", n), func() string {
 		_, err := c.etcdctl("demo-0", "member", "promote", id)

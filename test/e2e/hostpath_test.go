@@ -21,7 +21,7 @@ func TestMembersOnNodes(t *testing.T) {
 	c := inNamespace(t)
 	root := "/var/tmp/quorate-" + c.ns
 	t.Cleanup(func() { _ = os.RemoveAll(root) }) // the lab's nodes share this machine's disk
-	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n  memberReplacement: {after: 30s}\n", root))
+	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n", root))
 	c.converges(3, 120*time.Second)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Empty(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"))
@@ -32,11 +32,13 @@ func TestMembersOnNodes(t *testing.T) {
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Equal(t, before, c.ids(), "the same member, on its node")
 
+	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	c.spoil("demo-1", emptied)
-	c.succeeds("demo-1", 180*time.Second, func() {})
-	c.onNodes(map[string]string{"demo-0": "node3", "demo-2": "node2", "demo-3": "node1"})
+	successor := c.succeeds("demo-1", 180*time.Second, func() {})
+	c.edit(`{"memberReplacement":null}`)
+	c.onNodes(map[string]string{"demo-0": "node3", "demo-2": "node2", successor: "node1"})
 	w.losesNothing()
-	for _, member := range []string{"demo-1", "demo-3"} {
+	for _, member := range []string{"demo-1", successor} {
 		found, err := filepath.Glob(filepath.Join(root, c.ns+"-demo-*", member))
 		require.NoError(t, err)
 		assert.Len(t, found, 1, "%s has a directory of its own, which stays", member)

@@ -135,16 +135,11 @@ func TestStrangerCalls(t *testing.T) {
 
 	require.Equal(t, ids, c.ids())
 	require.Equal(t, before.Status.ClusterID, c.object().Status.ClusterID)
+	uid := c.uids()["demo-0"]
 	kube(t, "-n", c.ns, "delete", "pod", "demo-0", "--wait=false")
-	uid := ""
-	for _, pod := range c.pods() {
-		if pod.Name == "demo-0" {
-			uid = string(pod.UID)
-		}
-	}
 	eventually(t, 60*time.Second, "the deleted pod came back, so Metacontroller's calls are answered", func() string {
 		pod, found := get[corev1.Pod](t, c.ns, "pods", "demo-0")
-		if !found || string(pod.UID) == uid {
+		if !found || pod.UID == uid {
 			return "demo-0 is not back"
 		}
 		return c.notConverged(3)

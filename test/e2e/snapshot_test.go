@@ -79,10 +79,10 @@ func (c *cluster) holds(mebibytes int) {
 	for i := range mebibytes {
 		value := make([]byte, 1<<20)
 		_, _ = rand.Read(value)
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])) // a request has at most 1.5 MiB
-		cancel()
-		require.NoError(c.t, err)
+		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
+			_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])) // a request has at most 1.5 MiB
+			return err
+		}))
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // expandable is the lab's class whose volumes grow; those of its default one don't.
@@ -96,9 +95,7 @@ func TestMembersMoveToAnotherClass(t *testing.T) {
 // onVolumes insists that there are as many claims as members, and each is as it should be.
 func (c *cluster) onVolumes(size, class string, n int) {
 	c.t.Helper()
-	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
-	assert.Len(c.t, claims, n)
-	for _, claim := range claims {
+	for _, claim := range c.claims(n) {
 		assert.Equal(c.t, size, claim.Status.Capacity.Storage().String(), claim.Name)
 		assert.Equal(c.t, class, *claim.Spec.StorageClassName, claim.Name)
 	}
@@ -120,7 +117,7 @@ func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
 	c.converges(3, 120*time.Second)
-	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 6)
+	c.claims(6)
 	before := c.ids()
 	w := c.writes()
 	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
@@ -135,7 +132,7 @@ func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
 		}
 		return c.notConverged(3)
 	})
-	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 6)
+	c.claims(6)
 
 	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
 	c.converges(3, 6*time.Minute)

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,11 +36,15 @@ func TestCreateThree(t *testing.T) {
 		assert.True(t, *pod.Spec.SecurityContext.RunAsNonRoot)
 		assert.Equal(t, corev1.PodQOSBurstable, pod.Status.QOSClass)
 	}
-	table := kube(t, "-n", c.ns, "get", "etcdcluster", name)
-	assert.Contains(t, table, "3/3")
-	assert.Contains(t, table, "3.6.16")
-	assert.Contains(t, table, "Converged")
-	t.Log("\n" + table)
+	row := regexp.MustCompile(`demo .*3/3 .*3\.6\.16 .*Converged`)
+	eventually(t, 30*time.Second, "kubectl get says it in a line", func() string {
+		table := kube(t, "-n", c.ns, "get", "etcdcluster", name)
+		t.Log("\n" + table)
+		if !row.MatchString(table) {
+			return table
+		}
+		return ""
+	})
 
 	// The restricted profile of Pod Security accepts the pods.
 	out, err = kubectl("", "label", "--dry-run=server", "--overwrite", "ns", c.ns, "pod-security.kubernetes.io/enforce=restricted")
@@ -54,8 +60,8 @@ func TestEveryMinorVersion(t *testing.T) {
 			c.converges(1, 60*time.Second)
 			c.edit(`{"replicas":2}`)
 			c.converges(2, 60*time.Second)
-			for _, m := range c.object().Status.Members {
-				assert.Equal(t, version, m.Version)
+			for member, runs := range c.versions() {
+				assert.Equal(t, version, runs, member)
 			}
 			assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Advised), "two voters deserve a word")
 		})
@@ -78,7 +84,7 @@ func TestScaleUpAndDown(t *testing.T) {
 
 	status := c.object().Status
 	assert.Equal(t, clusterID, status.ClusterID)
-	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 3, "claims of removed members are gone")
+	c.claims(3) // those of removed members are gone
 	for _, m := range status.Members[1:] {
 		assert.NotContains(t, []string{"demo-1", "demo-2", "demo-3", "demo-4"}, m.Name, "a name was used twice")
 	}
@@ -123,10 +129,11 @@ func TestGrowthTakenBackUsesNoNameTwice(t *testing.T) {
 	})
 	c.edit(`{"replicas":3}`)
 	c.converges(3, 90*time.Second)
-	assert.NotContains(t, c.ids(), "demo-3")
+	gone := slices.DeleteFunc([]string{"demo-0", "demo-1", "demo-2", "demo-3"}, func(member string) bool { return c.ids()[member] != "" })
+	require.Len(t, gone, 1, "demo-3, unless it was the leader by then or others did not serve")
 	c.edit(`{"replicas":5}`)
 	c.converges(5, 120*time.Second)
-	assert.NotContains(t, c.ids(), "demo-3", "its name has been used")
+	assert.NotContains(t, c.ids(), gone[0], "its name has been used")
 }
 
 func TestPauseKeepsThePodOfAClaimThatIsBeingDeleted(t *testing.T) {
@@ -134,9 +141,10 @@ func TestPauseKeepsThePodOfAClaimThatIsBeingDeleted(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3, 60*time.Second)
 	c.writes().losesNothing()
+	c.edit(`{"suspend":true}`) // so that both are seen at once: a voter whose claim goes would be succeeded first
+	kube(t, "-n", c.ns, "wait", "--for=condition=Suspended", "etcdcluster/"+name, "--timeout=90s")
 	kube(t, "-n", c.ns, "delete", "pvc", "demo-1", "--wait=false")
-
-	c.edit(`{"replicas":0}`)
+	c.edit(`{"suspend":false,"replicas":0}`)
 	eventually(t, 60*time.Second, "all pods but demo-1 stopped", func() string {
 		if pods := c.pods(); len(pods) != 1 || pods[0].Name != "demo-1" || pods[0].DeletionTimestamp != nil {
 			return fmt.Sprintf("%d pods", len(pods))
@@ -200,15 +208,15 @@ func TestLeaderKilledUnderLoad(t *testing.T) {
 	c := newCluster(t, three)
 	c.converges(3, 60*time.Second)
 	w := c.writes()
-	leader := c.object().Status.Leader
-	require.NotEmpty(t, leader, "a converged cluster has a leader")
+	leader := c.leader()
 	kube(t, "-n", c.ns, "delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
-	eventually(t, 60*time.Second, "another leader, all serving", func() string {
-		if c.object().Status.Leader == leader {
-			return "the old leader"
+	eventually(t, 60*time.Second, "another leads", func() string {
+		if now := c.object().Status.Leader; now == leader || now == "" {
+			return "the status says " + now
 		}
-		return c.notConverged(3)
+		return ""
 	})
+	c.converges(3, 60*time.Second)
 	w.losesNothing()
 }
 

@@ -105,9 +105,14 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster) {
 	}
 	for kind, c := range running {
 		c.rests(3 * time.Minute)
-		for _, pod := range c.pods() {
-			assert.Equal(t, word, pod.Annotations["e2e/answered"], "%s: %s has not answered about %s", kind, r.name, pod.Name)
-		}
+		eventually(t, 60*time.Second, kind+": "+r.name+" has answered about every pod", func() string {
+			for _, pod := range c.pods() {
+				if pod.Annotations["e2e/answered"] != word {
+					return "not about " + pod.Name
+				}
+			}
+			return ""
+		})
 		assert.Equal(t, lives[kind], c.lives(), "%s: a pod was restarted or replaced by %s", kind, r.name)
 		assert.Equal(t, ids[kind], c.ids(), "%s: a member is another one", kind)
 	}

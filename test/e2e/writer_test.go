@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 )
 
 // writer is an application that writes through the client Service, one key after the other, and remembers what etcd acknowledged.
@@ -26,6 +29,7 @@ type writer struct {
 	retried atomic.Int64
 	stall   atomic.Int64 // the longest time between two acknowledgements, in nanoseconds
 	stallAt atomic.Value // when that ended
+	refused []string     // what etcd said to writes that it did not take
 }
 
 func (w *writer) retries() int64 { return w.retried.Load() }
@@ -83,7 +87,31 @@ func (w *writer) put(ctx context.Context, key string) {
 			}
 			return
 		}
+		if refusal(err) {
+			w.refused = append(w.refused, err.Error())
+		}
 		w.retried.Add(1)
+	}
+}
+
+// refusal reports whether it was etcd that said no. Whatever else went wrong, as in an election, may go well the next time.
+func refusal(err error) bool {
+	var said rpctypes.EtcdError
+	return errors.As(err, &said) && said.Code() != codes.Unavailable && said.Code() != codes.DeadlineExceeded
+}
+
+// answered repeats a request, which must do no harm when it is carried out twice, until etcd has taken or refused it: the client itself repeats
+// no write whose answer got lost.
+func answered(t *testing.T, request func(ctx context.Context) error) error {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := request(ctx)
+		cancel()
+		if err == nil || refusal(err) || time.Now().After(deadline) {
+			return err
+		}
+		t.Logf("no answer: %v", err)
 	}
 }
 
@@ -104,6 +132,10 @@ func (w *writer) ends() {
 	w.stop()
 	w.done.Wait()
 }
+
+// longestStall is what a writer may have to wait on two cores that two other stories use too: several elections. How long it waits on a quiet
+// machine is in docs/performance.md.
+const longestStall = 10 * time.Second
 
 // losesNothing ends the writing and checks that every acknowledged write can be read.
 func (w *writer) losesNothing() {

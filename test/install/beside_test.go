@@ -89,7 +89,8 @@ func TestSideBySide(t *testing.T) {
 	kube(t, "-n", "both", "label", "etcdcluster", "plain", "quorate.dev/by=blue")
 	converges(t, "both", "plain", "3/3")
 	kube(t, "-n", "quorate-red", "scale", "deployment/quorate", "--replicas=1")
+	kube(t, "-n", "quorate-red", "rollout", "status", "deployment/quorate", "--timeout=2m")
 	for _, name := range []string{"plain", "blue"} { // each has finalizers of both under a Metacontroller that asks both
-		kube(t, "-n", "both", "delete", "etcdcluster", name, "--timeout=1m")
+		kube(t, "-n", "both", "delete", "etcdcluster", name, "--timeout=3m")
 	}
 }

@@ -63,6 +63,7 @@ func TestHelm(t *testing.T) {
 	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", version, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
 	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
+	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", "--timeout=2m") // helm does not wait for those who leave
 	now := kube(t, "-n", "etcd-ops", "get", "deployment", "quorate", "-o", server)
 	for _, want := range []string{"1/1 ", "QUORATE_VERIFY=true,", "QUORATE_ONLY_NAMESPACES=default,"} {
 		require.Contains(t, now, want)
@@ -89,7 +90,7 @@ func TestHelm(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	kube(t, "delete", "pod", "demo-0")
 	becomes(t, "true", "get", "pod", "demo-0", "-o", "jsonpath={.status.containerStatuses[0].ready}")
-	kube(t, "delete", "etcdcluster", "demo", "--timeout=1m")
+	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
@@ -123,6 +124,6 @@ func TestOneNamespace(t *testing.T) {
 	kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"replicas":3}}`)
 	converges(t, "shop", "cart", "3/3")
 	require.Equal(t, pods, strings.Split(members(t, "shop", "cart"), "\n")[0])
-	kube(t, "-n", "shop", "delete", "etcdcluster", "cart", "--timeout=1m")
+	kube(t, "-n", "shop", "delete", "etcdcluster", "cart", "--timeout=3m")
 	helm(t, "quorate-system", "uninstall", "quorate")
 }
