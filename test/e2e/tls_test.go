@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,13 +14,11 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -178,47 +175,6 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, out, "http:")
 	secure.losesNothing()
-}
-
-// TestCertificatesRenewThemselvesUnderLoad shortens years to minutes: leaves are renewed without a restart, then the authority is
-// succeeded, with a client that writes all the time.
-func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three+"  tls: {auto: {leafDuration: 2m, caDuration: 10m}}\n")
-	c.converges(3, 60*time.Second)
-	started := c.restarts()
-	var handshakes atomic.Int64
-	config := rereading(c.ns, name+"-client-tls")
-	verifies := config.VerifyConnection
-	config.VerifyConnection = func(s tls.ConnectionState) error { handshakes.Add(1); return verifies(s) }
-	client, err := c.open(config, c.service(), "", "", func(config *clientv3.Config) {
-		config.DialKeepAliveTimeout = 20 * time.Second // a member that is short of a core is no reason to leave it
-	})
-	require.NoError(t, err)
-	w := c.writesWith(client, "key")
-	before := handshakes.Load()
-	server, ca := certificateIn(t, c.secretOf(name+"-server-tls")), certificateIn(t, c.secretOf(name+"-ca"))
-
-	eventually(t, 150*time.Second, "the leaves are renewed, and every member shows the new one", func() string {
-		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
-	})
-	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
-	assert.Equal(t, before, handshakes.Load(), "and no connection was made anew")
-	t.Logf("renewal: longest stall %d ms, %d requests repeated", w.stalled().Milliseconds(), w.retries())
-
-	eventually(t, 600*time.Second, "a new authority signs what every member shows", func() string {
-		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
-	})
-	c.converges(3, 60*time.Second)
-	eventually(t, 240*time.Second, "the old authority is trusted no longer, by anybody", func() string {
-		if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
-			return "it is in ca.crt"
-		}
-		return c.notConverged(3)
-	})
-	w.losesNothing()
-	assert.Empty(t, w.refused)
-	assert.Less(t, w.stalled(), longestStall)
 }
 
 // restarts are the pods by UID with how often their etcd was started again.

@@ -1,0 +1,60 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// The longest story of all: it mostly waits. Stories begin in the order of their files, and it has one of its own so as not to be the last.
+
+// TestCertificatesRenewThemselvesUnderLoad shortens years to minutes: leaves are renewed without a restart, then the authority is
+// succeeded, with a client that writes all the time.
+func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three+"  tls: {auto: {leafDuration: 2m, caDuration: 10m}}\n")
+	c.converges(3, 60*time.Second)
+	started := c.restarts()
+	var handshakes atomic.Int64
+	config := rereading(c.ns, name+"-client-tls")
+	verifies := config.VerifyConnection
+	config.VerifyConnection = func(s tls.ConnectionState) error { handshakes.Add(1); return verifies(s) }
+	client, err := c.open(config, c.service(), "", "", func(config *clientv3.Config) {
+		config.DialKeepAliveTimeout = 20 * time.Second // a member that is short of a core is no reason to leave it
+	})
+	require.NoError(t, err)
+	w := c.writesWith(client, "key")
+	before := handshakes.Load()
+	server, ca := certificateIn(t, c.secretOf(name+"-server-tls")), certificateIn(t, c.secretOf(name+"-ca"))
+
+	eventually(t, 150*time.Second, "the leaves are renewed, and every member shows the new one", func() string {
+		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
+	})
+	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	assert.Equal(t, before, handshakes.Load(), "and no connection was made anew")
+	t.Logf("renewal: longest stall %d ms, %d requests repeated", w.stalled().Milliseconds(), w.retries())
+
+	eventually(t, 600*time.Second, "a new authority signs what every member shows", func() string {
+		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
+	})
+	c.converges(3, 60*time.Second)
+	eventually(t, 240*time.Second, "the old authority is trusted no longer, by anybody", func() string {
+		if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
+			return "it is in ca.crt"
+		}
+		return c.notConverged(3)
+	})
+	w.losesNothing()
+	assert.Empty(t, w.refused)
+	assert.Less(t, w.stalled(), longestStall)
+}
