@@ -146,7 +146,7 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 
 .PHONY: e2e
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
-	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 55m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
+	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 75m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
 
 .PHONY: e2e-upgrade
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
