@@ -71,19 +71,19 @@ func (a *apiServer) read(path string, into any) (bool, error) {
 	for deadline := time.Now().Add(time.Minute); ; {
 		r, err := a.client.Get(a.server + path)
 		if err == nil {
-			switch {
-			case r.StatusCode == http.StatusNotFound:
-				_ = r.Body.Close()
-				return false, nil
-			case r.StatusCode == http.StatusOK:
-				err = json.NewDecoder(r.Body).Decode(into)
-				_ = r.Body.Close()
-				return true, err
-			}
+			var answer []byte
+			answer, err = io.ReadAll(r.Body)
 			_ = r.Body.Close()
-			err = fmt.Errorf("%s: %s", path, r.Status)
-			if r.StatusCode != http.StatusTooManyRequests && r.StatusCode < http.StatusInternalServerError {
-				return false, err
+			switch code := r.StatusCode; {
+			case err != nil: // it was cut off
+			case code == http.StatusOK:
+				return true, json.Unmarshal(answer, into)
+			case code == http.StatusNotFound:
+				return false, nil
+			case code < http.StatusInternalServerError && code != http.StatusTooManyRequests:
+				return false, fmt.Errorf("%s: %s: %s", path, r.Status, answer)
+			default:
+				err = fmt.Errorf("%s: %s", path, r.Status)
 			}
 		}
 		if time.Now().After(deadline) {
