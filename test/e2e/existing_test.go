@@ -238,8 +238,8 @@ func membersOf(t *testing.T, client *clientv3.Client) []string {
 	return names
 }
 
-// hasMembers waits until these are the members. Etcd knows a new member's name when that has published it, and a member repeats what got
-// lost of it after seven seconds (publishV3 in etcd's server.go): it may vote and serve before it is named.
+// hasMembers waits until these are the members. Etcd knows a new member's name when that has published it, and what got lost of that is
+// repeated after seven seconds (publishV3 in etcd's server.go).
 func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	t.Helper()
 	eventually(t, 30*time.Second, fmt.Sprintf("the members are %q", want), func() string {
@@ -474,50 +474,66 @@ func TestMoveOut(t *testing.T) {
 	w.losesNothing()
 }
 
-// moveIn adds a member outside as a learner, starts it, promotes it, and waits until all know how to reach it.
+// moveIn adds a member outside as a learner, starts it and promotes it, until the list says that it votes and how to reach it. What etcd says to a
+// repeated request tells less: it "can only promote a learner member" where one votes already, and "can only promote a learner member which is
+// in sync with leader" where one does not.
 func (f *foreigners) moveIn(c *cluster, n int) {
 	f.t.Helper()
-	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d is added", n), func() string {
-		_, err := c.etcdctl("demo-0", "member", "add", fmt.Sprintf("old-%d", n), "--learner", "--peer-urls="+f.peerURL(n))
-		if err != nil && !strings.Contains(err.Error(), "Peer URLs already exists") { // it is added, and the answer to an earlier try was lost
+	name := fmt.Sprintf("old-%d", n)
+	eventually(f.t, 60*time.Second, name+" is added", func() string {
+		list, err := c.listed()
+		if err != nil {
 			return err.Error()
 		}
-		return ""
-	})
-	var list string
-	eventually(f.t, 60*time.Second, "the list of members", func() (why string) {
-		var err error
-		if list, err = c.etcdctl("demo-0", "member", "list"); err != nil {
-			return err.Error()
+		var initial []string // as etcdctl member add prints it
+		added := false
+		for _, m := range list {
+			if m.peerURL == f.peerURL(n) {
+				m.name, added = name, true
+			}
+			initial = append(initial, m.name+"="+m.peerURL)
 		}
-		return ""
-	})
-	var id string
-	var initial []string // as etcdctl member add prints it
-	for line := range strings.Lines(list) {
-		of := strings.Split(line, ", ") // ID, status, name, peer URLs, client URLs, whether it is a learner
-		require.Len(f.t, of, 6, list)
-		if of[3] == f.peerURL(n) {
-			id, of[2] = of[0], fmt.Sprintf("old-%d", n)
+		if f.initial = strings.Join(initial, ","); added {
+			return ""
 		}
-		initial = append(initial, of[2]+"="+of[3])
-	}
-	require.NotEmpty(f.t, id, list)
-	f.initial = strings.Join(initial, ",")
+		_, err = c.etcdctl("demo-0", "member", "add", name, "--learner", "--peer-urls="+f.peerURL(n))
+		return fmt.Sprintf("it is not listed: %v", err)
+	})
 	f.start(n)
-	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d votes", n), func() string {
-		_, err := c.etcdctl("demo-0", "member", "promote", id)
-		if err != nil && !strings.Contains(err.Error(), "can only promote a learner member") { // it votes, and the answer to an earlier try was lost
+	eventually(f.t, 60*time.Second, name+" votes, and is listed as started", func() string {
+		list, err := c.listed()
+		if err != nil {
 			return err.Error()
 		}
-		return ""
-	})
-	eventually(f.t, 60*time.Second, fmt.Sprintf("old-%d is listed as started", n), func() string {
-		if list, err := c.etcdctl("demo-0", "member", "list"); err != nil || !strings.Contains(list, fmt.Sprintf("started, old-%d,", n)) {
-			return fmt.Sprint(list, err)
+		for _, m := range list {
+			switch {
+			case m.peerURL != f.peerURL(n):
+			case m.learner:
+				_, err := c.etcdctl("demo-0", "member", "promote", m.id)
+				return fmt.Sprintf("it is a learner: %v", err)
+			case m.status == "started":
+				return ""
+			}
 		}
-		return ""
+		return fmt.Sprint(list)
 	})
+}
+
+// listedMember is a line of etcdctl member list.
+type listedMember struct {
+	id, status, name, peerURL string
+	learner                   bool
+}
+
+// listed is what etcdctl member list prints.
+func (c *cluster) listed() (all []listedMember, err error) {
+	out, err := c.etcdctl("demo-0", "member", "list")
+	for line := range strings.Lines(out) {
+		if of := strings.Split(strings.TrimSpace(line), ", "); len(of) == 6 { // the fifth are its client URLs
+			all = append(all, listedMember{of[0], of[1], of[2], of[3], of[5] == "true"})
+		}
+	}
+	return all, err
 }
 
 // moveOut removes one of our members by way of a foreign one, after it has handed its leadership over.
