@@ -16,8 +16,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The longest story of all: it mostly waits. Stories begin in the order of their files, and it has one of its own so as not to be the last.
-
 // TestCertificatesRenewThemselvesUnderLoad shortens years to minutes: leaves are renewed without a restart, then the authority is
 // succeeded, with a client that writes all the time.
 func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
