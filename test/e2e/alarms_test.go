@@ -35,22 +35,30 @@ func overwrite(t *testing.T, client *clientv3.Client, n int) error {
 	return nil
 }
 
-// answersProbes waits until each member says that it is ready, as the kubelet asks it.
-func (c *cluster) answersProbes() {
+// readyWithoutSpace insists that each member answers the kubelet's question for readiness with yes while the alarm is raised, and not only when it
+// has been cleared.
+func (c *cluster) readyWithoutSpace(client *clientv3.Client) {
 	c.t.Helper()
-	client := lab.httpClient()
-	client.Timeout = 5 * time.Second
+	asks := lab.httpClient()
+	asks.Timeout = 5 * time.Second
 	for _, pod := range c.pods() {
 		probe := pod.Spec.Containers[0].ReadinessProbe.HTTPGet
 		url := fmt.Sprintf("http://%s:%d%s", pod.Status.PodIP, probe.Port.IntValue(), probe.Path)
+		saidNo := false
 		eventually(c.t, 5*time.Second, pod.Name+" is ready by "+probe.Path, func() string {
-			r, err := client.Get(url)
+			r, err := asks.Get(url)
 			if err != nil {
 				return err.Error()
 			}
 			_ = r.Body.Close()
 			if r.StatusCode != http.StatusOK {
+				saidNo = true // which may be an election: once more
 				return r.Status
+			}
+			if saidNo {
+				alarms, err := client.AlarmList(c.t.Context())
+				require.NoError(c.t, err)
+				require.NotEmpty(c.t, alarms.Alarms, "%s was not ready for as long as there was no space", pod.Name)
 			}
 			return ""
 		})
@@ -65,7 +73,7 @@ func TestNoSpaceIsCleared(t *testing.T) {
 	client := c.client()
 	err := overwrite(t, client, 100)
 	require.ErrorContains(t, err, "database space exceeded")
-	c.answersProbes() // no pod becomes unready by it
+	c.readyWithoutSpace(client)
 
 	took := eventually(t, 180*time.Second, "etcd takes writes again", func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -165,8 +165,11 @@ func (c *cluster) endpoint(member string) (endpointStatus, error) {
 		return endpointStatus{}, err
 	}
 	var answers []struct{ Status endpointStatus }
-	if err := json.Unmarshal([]byte(out), &answers); err != nil || len(answers) != 1 {
+	if err := json.Unmarshal([]byte(out), &answers); err != nil {
 		return endpointStatus{}, fmt.Errorf("%w in %s", err, out)
+	}
+	if len(answers) != 1 {
+		return endpointStatus{}, fmt.Errorf("%d answers in %s", len(answers), out)
 	}
 	return answers[0].Status, nil
 }
