@@ -274,7 +274,7 @@ func (l *life) loseStatus() string {
 
 // killMetacontroller kills it; Kubernetes starts another.
 func (l *life) killMetacontroller() string {
-	kube(l.t, "-n", "metacontroller", "delete", "pods", "--all", "--grace-period=0", "--force")
+	killsMetacontroller(l.t)
 	return "kill Metacontroller"
 }
 

@@ -25,8 +25,8 @@ func TestQuorateAndMetacontrollerRestartInTheMiddleOfAChange(t *testing.T) {
 		}
 		return ""
 	})
-	kube(t, "-n", "quorate-system", "delete", "pods", "--all", "--grace-period=0", "--force")
-	kube(t, "-n", "metacontroller", "delete", "pods", "--all", "--grace-period=0", "--force")
+	kube(t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0", "--force")
+	killsMetacontroller(t)
 	c.converges(5, 180*time.Second)
 	w.losesNothing()
 }

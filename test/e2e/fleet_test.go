@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -59,8 +60,17 @@ func TestFleet(t *testing.T) {
 			fmt.Printf("until then %s made %.0f writes\n", c.pod, c.writes)
 		}
 	}
+	requests := requestsOfMetacontroller(t)
 	spent := costsOf(t, 2*time.Minute)
-	fmt.Printf("at rest, over two minutes: %s\n", spent)
+	fmt.Printf("at rest, over two minutes, with Metacontroller %s: %s\n", os.Getenv("QUORATE_METACONTROLLER"), spent)
+	for right, before := range requests {
+		requests[right] = -before
+	}
+	for right, now := range requestsOfMetacontroller(t) {
+		requests[right] += now
+	}
+	maps.DeleteFunc(requests, func(_ string, n int) bool { return n == 0 })
+	fmt.Printf("its requests in that time: %v\n", requests)
 	assert.Equal(t, before, writesIn(t, namespaces...), "something of ours was written although nothing has changed")
 }
 
@@ -135,7 +145,7 @@ func costsOf(t *testing.T, during time.Duration) string {
 		if calls := c.calls - before[i].calls; calls > 0 {
 			line += fmt.Sprintf(", %.1f calls in a second, %.2f ms of CPU each, %.1f ms from request to answer", calls/during.Seconds(), 1000*(c.cpu-before[i].cpu)/calls, 1000*(c.answers-before[i].answers)/calls)
 		}
-		if c.pod == "metacontroller-0" {
+		if strings.HasPrefix(c.pod, "metacontroller-") {
 			line += fmt.Sprintf(", %.0f writes", c.writes-before[i].writes)
 		}
 		all = append(all, line)
@@ -146,11 +156,8 @@ func costsOf(t *testing.T, during time.Duration) string {
 func processes(t *testing.T) []costs {
 	t.Helper()
 	var all []costs
-	for ns, port := range map[string]int{"metacontroller": 9999, "quorate-system": 8081} {
-		for _, pod := range list[corev1.Pod](t, ns, "pods") {
-			if pod.DeletionTimestamp != nil || pod.Status.PodIP == "" {
-				continue
-			}
+	for port, pods := range map[int][]corev1.Pod{9999: metacontrollerPods(t), 8081: quoratePods(t)} {
+		for _, pod := range pods {
 			text := pageOf(t, fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, port))
 			all = append(all, costs{
 				pod: pod.Name, cpu: sample(text, "process_cpu_seconds_total"), resident: sample(text, "process_resident_memory_bytes") / (1 << 20),

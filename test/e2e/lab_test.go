@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -203,7 +204,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
-	if err := noViolations(); err != nil {
+	if err := errors.Join(noViolations(), neverForbidden()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -224,7 +225,7 @@ func noViolations() error {
 // quorateMetrics is what each replica of Quorate shows Prometheus, by pod.
 func quorateMetrics() (map[string]string, error) {
 	var pods corev1.PodList
-	if _, err := api.read("/api/v1/namespaces/quorate-system/pods", &pods); err != nil {
+	if _, err := api.read("/api/v1/namespaces/"+quorateNamespace+"/pods?labelSelector=app.kubernetes.io/name=quorate", &pods); err != nil {
 		return nil, err
 	}
 	client := lab.httpClient()

@@ -26,7 +26,7 @@ func quoratePods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
 	for _, pod := range list[corev1.Pod](t, quorateNamespace, "pods") {
-		if pod.DeletionTimestamp == nil {
+		if pod.Labels["app.kubernetes.io/name"] == "quorate" && pod.DeletionTimestamp == nil {
 			pods = append(pods, pod)
 		}
 	}
@@ -163,8 +163,10 @@ func TestTokenIsNowhere(t *testing.T) {
 		hidden("Quorate's log", kube(t, "-n", quorateNamespace, "logs", pod.Name))
 		hidden("Quorate's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+quorateNamespace+"/pods/"+pod.Name+":8081/proxy/metrics"))
 	}
-	hidden("Metacontroller's log", kube(t, "-n", "metacontroller", "logs", "metacontroller-0"))
-	hidden("Metacontroller's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/metacontroller/pods/metacontroller-0:9999/proxy/metrics"))
+	for _, pod := range metacontrollerPods(t) {
+		hidden("Metacontroller's log", kube(t, "-n", pod.Namespace, "logs", pod.Name))
+		hidden("Metacontroller's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+":9999/proxy/metrics"))
+	}
 	hidden("events", kube(t, "get", "events", "-A", "-o", "yaml"))
 	hidden("EtcdClusters", kube(t, "get", "etcdclusters", "-A", "-o", "yaml"))
 	hidden("pods", kube(t, "get", "pods", "-A", "-o", "yaml"))

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,6 +21,9 @@ func (l *lab) build(names []string) error {
 	chosen, err := choose(names)
 	if err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		chosen = l.needed(chosen)
 	}
 	unlock, err := lock(filepath.Join(l.bin, ".lock"))
 	if err != nil {
@@ -44,13 +48,21 @@ func (l *lab) build(names []string) error {
 
 // upToDate says whether all of the lab is built, without touching anything.
 func (l *lab) upToDate() bool {
-	for _, c := range components() {
+	for _, c := range l.needed(components()) {
 		inputs, err := l.inputs(c)
-		if !c.optional && (err != nil || !l.built(c, inputs)) {
+		if err != nil || !l.built(c, inputs) {
 			return false
 		}
 	}
 	return l.imagesUpToDate()
+}
+
+// needed are the components that a lab can't start without: not the optional
+// ones, and Metacontroller only where no other release of it lies ready.
+func (l *lab) needed(all []component) []component {
+	return slices.DeleteFunc(all, func(c component) bool {
+		return c.optional || c.name == "metacontroller" && !l.builtMetacontroller()
+	})
 }
 
 func (l *lab) buildOne(c component, progress string) error {

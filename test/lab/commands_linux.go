@@ -45,9 +45,9 @@ func init() {
 	commands = append(commands, []labCommand{
 		{"up", "", "start the lab, building what is missing; NODES=1..9", up},
 		{"down", "", "end it and leave nothing behind; KEEP=1 keeps its folder with the logs", downCommand},
-		{"env", "", "shell exports: KUBECONFIG, PATH, QUORATE_LAB_NETNS, QUORATE_LAB_BIN", printEnv},
+		{"env", "", "shell exports: KUBECONFIG, PATH, and QUORATE_* for tests", printEnv},
 		{"ps", "", "processes of the nodes, and their memory", ps},
-		{"metacontroller", "", "install Metacontroller into the cluster; METACONTROLLER=/path/to/binary for a newer one", installMetacontroller},
+		{"metacontroller", "[image]", "install Metacontroller into the cluster, or only load its image; the README says which release", installMetacontroller},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
 		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be", installExpandable},
 		{"load", "TAR...", "import image tars on every node", load},
@@ -74,8 +74,13 @@ func printEnv(l *lab, _ []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport PATH=%s:\"$PATH\"\n",
-		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.bin))
+	m, err := l.chooseMetacontroller()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport QUORATE_LAB_AUDIT=%s\n"+
+		"export QUORATE_METACONTROLLER=%s\nexport PATH=%s:\"$PATH\"\n",
+		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.auditLog()), quote(m.version), quote(l.bin))
 	return nil
 }
 

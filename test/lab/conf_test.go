@@ -4,6 +4,9 @@ package main
 
 import (
 	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -19,7 +22,7 @@ func TestConfFiles(t *testing.T) {
 	values := map[string]map[string]any{
 		"base.yaml":           {"DNS": dnsServiceIP, "IP": "172.30.0.1"},
 		"cert-manager.yaml":   {"Image": "x:y", "Content": "sha256:0"},
-		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args()},
+		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args(), "Old": false},
 	}
 	files, err := fs.ReadDir(confFiles, "conf")
 	if err != nil {
@@ -41,5 +44,58 @@ func TestMetacontrollerFlagsFollowTheVersion(t *testing.T) {
 		if args := strings.Join(metacontroller{version: version}.args(), " "); !strings.Contains(args, want) {
 			t.Errorf("version %s: %s lacks %s", version, args, want)
 		}
+	}
+}
+
+// The lab takes the newest release of Metacontroller that lies ready, unless it is told.
+func TestChooseMetacontroller(t *testing.T) {
+	l := &lab{bin: t.TempDir()}
+	chosen := func() string {
+		t.Helper()
+		m, err := l.chooseMetacontroller()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.version
+	}
+	for _, name := range []string{"METACONTROLLER", "METACONTROLLER_VERSION", "METACONTROLLER_CRDS"} {
+		t.Setenv(name, "")
+	}
+	if got := chosen(); got != metacontrollerVersion || !l.builtMetacontroller() {
+		t.Errorf("without any, %s is run, which is not the one that is built", got)
+	}
+	static := filepath.Join(t.TempDir(), "static")
+	build := exec.Command("go", "build", "-o", static, "./testdata/hook")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	binary, err := os.ReadFile(static)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"4.9.0", "4.17.2", "4.18.0-half"} {
+		m := l.metacontrollerIn(version)
+		os.MkdirAll(filepath.Dir(m.binary), 0o755)
+		os.WriteFile(m.binary, binary, 0o755)
+		if version != "4.18.0-half" {
+			os.WriteFile(m.crds, nil, 0o644)
+		}
+	}
+	if got := chosen(); got != "4.17.2" || l.builtMetacontroller() {
+		t.Errorf("%s was chosen; 4.17.2 is the newest that is whole", got)
+	}
+	t.Setenv("METACONTROLLER_VERSION", "v"+metacontrollerVersion)
+	if got := chosen(); got != metacontrollerVersion {
+		t.Errorf("%s was chosen, and %s asked for", got, metacontrollerVersion)
+	}
+	t.Setenv("METACONTROLLER_VERSION", "4.18.0")
+	if _, err := l.chooseMetacontroller(); err == nil {
+		t.Error("a release that is not there was chosen")
+	}
+	t.Setenv("METACONTROLLER_VERSION", "")
+	t.Setenv("METACONTROLLER", static)
+	if _, err := l.chooseMetacontroller(); err == nil || !strings.Contains(err.Error(), "METACONTROLLER_VERSION") {
+		t.Errorf("a binary without its version: %v", err)
 	}
 }

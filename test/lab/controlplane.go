@@ -63,8 +63,13 @@ func (l *lab) apiServerArgs() []string {
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + l.pki("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + l.pki("front-proxy-client.key"),
+		"--audit-policy-file=" + l.node(1).path("conf", "audit.yaml"), "--audit-log-path=" + l.auditLog(),
+		"--audit-log-maxsize=1000", "--audit-log-maxbackup=1",
 	}
 }
+
+// auditLog has a line for each request of a service account outside kube-system.
+func (l *lab) auditLog() string { return l.node(1).path("audit.log") }
 
 func (l *lab) controllerManagerArgs() []string {
 	return append(l.asUser("kube-controller-manager"),

@@ -22,6 +22,10 @@ func (l *lab) labImages() ([]labImage, error) {
 	if err != nil {
 		return nil, err
 	}
+	metacontroller, err := l.chooseMetacontroller()
+	if err != nil {
+		return nil, err
+	}
 	all := []labImage{
 		{file: "pause", image: image{
 			refs:       []string{"registry.k8s.io/pause:" + pauseVersion},
@@ -29,7 +33,7 @@ func (l *lab) labImages() ([]labImage, error) {
 			content:    []string{l.bin + "/pause=/pause"},
 		}},
 		busybox,
-		l.metacontrollerImage(metacontrollerVersion, filepath.Join(l.bin, "metacontroller-"+metacontrollerVersion, "metacontroller")),
+		l.metacontrollerImage(metacontroller),
 	}
 	for _, version := range etcdVersions {
 		all = append(all, l.etcdImage(version))
@@ -50,12 +54,12 @@ func (l *lab) etcdImage(version string) labImage {
 	}}
 }
 
-func (l *lab) metacontrollerImage(version, binary string) labImage {
-	return labImage{file: "metacontroller-" + version, optional: true, image: image{
-		refs:    []string{"ghcr.io/metacontroller/metacontroller:v" + version},
+func (l *lab) metacontrollerImage(m metacontroller) labImage {
+	return labImage{file: "metacontroller-" + m.version, optional: true, image: image{
+		refs:    []string{"ghcr.io/metacontroller/metacontroller:v" + m.version},
 		cmd:     []string{"/usr/bin/metacontroller"},
 		user:    "65532",
-		content: []string{binary + "=/usr/bin/metacontroller", "tmp/"},
+		content: []string{m.binary + "=/usr/bin/metacontroller", "tmp/"},
 	}}
 }
 

@@ -39,6 +39,7 @@ func (n node) writeConf() error {
 		"containerd.toml": n.path("conf", "containerd.toml"),
 		"kubelet.yaml":    n.path("conf", "kubelet.yaml"),
 		"kube-proxy.yaml": n.path("conf", "kube-proxy.yaml"),
+		"audit.yaml":      n.path("conf", "audit.yaml"),
 		"Corefile":        n.path("conf", "Corefile"),
 		"cni.conflist":    filepath.Join(n.disk("/etc/cni/net.d"), "10-lab.conflist"),
 	} {

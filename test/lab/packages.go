@@ -2,7 +2,9 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -50,6 +52,11 @@ func file(path string) func() bool {
 func staticBusybox() bool {
 	path, err := exec.LookPath("busybox")
 	return err == nil && isStatic(path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func isStatic(path string) bool {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,9 +196,4 @@ func waitFor(what string, timeout time.Duration, try func() error) error {
 		}
 		time.Sleep(25 * time.Millisecond)
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -185,7 +185,7 @@ func (s *smoke) metacontroller(t *testing.T) {
 	}
 	s.must(t, s.file(t, "hook.yaml"), "apply", "-f", "-")
 	t.Cleanup(func() {
-		s.try("", "delete", "compositecontroller/greeting", "crd/greetings.lab.example", "--wait=false")
+		s.try("", "delete", "compositecontroller/greeting", "crd/greetings.lab.example", "clusterrole/greeting", "clusterrolebinding/greeting", "--wait=false")
 	})
 	s.must(t, "", "rollout", "status", "deployment/hook", "--timeout=60s")
 	s.must(t, "", "wait", "--for=condition=Established", "crd/greetings.lab.example", "--timeout=30s")
