@@ -115,8 +115,13 @@ func neverForbidden() error {
 	if err != nil {
 		return err
 	}
-	unused := slices.DeleteFunc(granted, func(right string) bool { return used[right] > 0 })
-	fmt.Printf("Metacontroller used %d rights and was refused none; granted and not used: %s\n", len(used), strings.Join(unused, ", "))
+	unused := map[string][]string{} // resources by verb
+	for _, right := range granted {
+		if verb, resource, _ := strings.Cut(right, " "); used[right] == 0 {
+			unused[verb] = append(unused[verb], resource)
+		}
+	}
+	fmt.Printf("Metacontroller used %d rights and was refused none; granted and not used: %v\n", len(used), unused)
 	return nil
 }
 
