@@ -6,11 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/manifests"
@@ -55,7 +52,7 @@ func (i *images) ofQuorate(image string) string { return cmp.Or(i.quorate, i.mir
 func (i *images) ofEtcd(repository string) string { return cmp.Or(i.etcd, i.mirrored(repository)) }
 
 // listImages prints every image that an installation pulls, one in a line: Quorate's, etcd's in the newest release of each minor version
-// that is supported, and Metacontroller's of manifests/metacontroller.
+// that is supported, and Metacontroller's.
 func listImages(args []string, stdout, stderr io.Writer) error {
 	var i images
 	flags := flag.NewFlagSet("quorate images", flag.ContinueOnError)
@@ -71,7 +68,7 @@ func listImages(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	metacontroller, err := metacontrollerImage()
+	metacontroller, err := shippedMetacontroller()
 	if err != nil {
 		return err
 	}
@@ -79,7 +76,7 @@ func listImages(args []string, stdout, stderr io.Writer) error {
 	for _, version := range hooks.NewestReleases() {
 		all = append(all, i.ofEtcd(hooks.DefaultEtcdRepository)+":v"+version)
 	}
-	for _, image := range append(all, i.mirrored(metacontroller)) {
+	for _, image := range append(all, i.mirrored(metacontroller.image+":v"+metacontroller.version)) {
 		fmt.Fprintln(stdout, image)
 	}
 	return nil
@@ -87,7 +84,7 @@ func listImages(args []string, stdout, stderr io.Writer) error {
 
 // imageInManifests is Quorate's, of the Deployment.
 func imageInManifests() (string, error) {
-	objects, err := manifestObjects()
+	objects, err := manifestObjects(manifests.Base)
 	if err != nil {
 		return "", err
 	}
@@ -98,17 +95,14 @@ func imageInManifests() (string, error) {
 	return at(objects[n], "spec", "template", "spec")["containers"].([]any)[0].(object)["image"].(string), nil
 }
 
-// metacontrollerImage is the one that manifests/metacontroller names.
-func metacontrollerImage() (string, error) {
-	var k struct {
-		Images []struct{ Name, NewTag string }
+// metacontroller is a release of it.
+type metacontroller struct{ image, version string }
+
+// shippedMetacontroller is the one that manifests/metacontroller names, and that the tests run with.
+func shippedMetacontroller() (metacontroller, error) {
+	k, err := readKustomization(manifests.Metacontroller)
+	if err != nil || len(k.Images) != 1 {
+		return metacontroller{}, fmt.Errorf("manifests/%s/kustomization.yaml names %d images, not 1: %w", manifests.Metacontroller, len(k.Images), err)
 	}
-	text, err := fs.ReadFile(manifests.Files, manifests.Metacontroller+"/kustomization.yaml")
-	if err != nil {
-		return "", err
-	}
-	if err := yaml.Unmarshal(text, &k); err != nil || len(k.Images) != 1 {
-		return "", fmt.Errorf("manifests/%s/kustomization.yaml names %d images, not 1: %w", manifests.Metacontroller, len(k.Images), err)
-	}
-	return k.Images[0].Name + ":" + k.Images[0].NewTag, nil
+	return metacontroller{k.Images[0].Name, strings.TrimPrefix(k.Images[0].NewTag, "v")}, nil
 }

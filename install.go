@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -27,18 +28,29 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/manifests"
+	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
 // Names of what quorate install adds to the manifests.
 const (
 	forHooks  = "quorate-hooks"   // the Secret that the server reads: tls.crt, tls.key, ca.crt, tokens
-	forCaller = "quorate-caller"  // the Secret that Metacontroller 4.16 reads: token
+	forCaller = "quorate-caller"  // the Secret that Metacontroller 4.16 and later read: token
 	callerCA  = "quorate-hook-ca" // the ConfigMap that older ones trust, in their own namespace: ca.crt
 	mounted   = "/etc/quorate"    // where the server finds the first
 )
 
-// defaultNamespace is where the manifests have Quorate.
-const defaultNamespace = "quorate-system"
+// Names in the manifests: of the namespace, and of the label by which a Metacontroller finds the CompositeControllers of one Quorate.
+const (
+	defaultNamespace = "quorate-system"
+	ofInstallation   = "quorate.dev/installation"
+)
+
+// usualMetacontroller is where Metacontroller is by its own manifests; ours have one with the same name.
+const (
+	usualMetacontroller = "metacontroller"
+	metacontrollerName  = "metacontroller"
+	nameLabel           = "app.kubernetes.io/name"
+)
 
 // validity of the certificate of the hooks. Nobody renews it: installing again makes another.
 const validity = 10 * 365 * 24 * time.Hour
@@ -46,32 +58,52 @@ const validity = 10 * 365 * 24 * time.Hour
 // installation is what the flags of quorate install say.
 type installation struct {
 	namespace, metacontrollerNamespace string
+	own                                bool   // with a Metacontroller of its own
+	version                            string // of Metacontroller
 	images                             images
 	scope                              scope
 	caller                             caller
 	credentials                        credentials
 	certManager                        bool
+
+	keep           string
+	kinds, noKinds bool
+	apply          bool
+	toKubectl      []string
 }
 
-// install prints all that quorate needs in a cluster as YAML, with a new certificate and a new token, or those of an
-// earlier installation.
-func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	var i installation
-	var version, keep string
+func (i *installation) flags() *flag.FlagSet {
 	flags := flag.NewFlagSet("quorate install", flag.ContinueOnError)
-	flags.SetOutput(stderr)
 	flags.StringVar(&i.namespace, "namespace", defaultNamespace, "`namespace` of Quorate itself; with --name it is quorate- and that name")
-	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller and of its service account, metacontroller")
-	flags.StringVar(&version, "metacontroller", "4.16", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md)")
+	flags.BoolVar(&i.own, "with-metacontroller", false, "a Metacontroller of its own beside Quorate, which serves nothing else")
+	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller, "`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
+	flags.StringVar(&i.version, "metacontroller", "", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md); empty for the one that the tests run with")
 	i.images.flags(flags)
 	i.scope.flags(flags)
 	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
-	flags.StringVar(&keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	flags.StringVar(&i.keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
+	flags.BoolVar(&i.kinds, "kinds", false, "the kinds alone (CustomResourceDefinitions), which must be there before the rest")
+	flags.BoolVar(&i.noKinds, "no-kinds", false, "all but the kinds, as for kubectl delete -f -: EtcdClusters go with their kind")
+	flags.BoolVar(&i.apply, "apply", false, "carry it out with your kubectl and your rights instead of printing it: also to upgrade, and to see that nothing has changed; the Secret "+forHooks+" stays as it is")
+	for _, name := range kubectl.Passed {
+		flags.Func(name, "with --apply: kubectl's own `value`", func(value string) error {
+			i.toKubectl = append(i.toKubectl, "--"+name+"="+value)
+			return nil
+		})
+	}
+	return flags
+}
+
+// check finds flags that do not go together, and completes them.
+func (i *installation) check() error {
+	shipped, err := shippedMetacontroller()
+	if err != nil {
 		return err
 	}
-	var err error
-	if i.caller, err = callerOf(version); err != nil {
+	if i.version == "" {
+		i.version = shipped.version
+	}
+	if i.caller, err = callerOf(i.version); err != nil {
 		return err
 	}
 	if err := i.images.check(); err != nil {
@@ -80,35 +112,93 @@ func install(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if err := i.scope.check(i.caller); err != nil {
 		return err
 	}
+	switch {
+	case i.kinds && i.noKinds:
+		return errors.New("--kinds and --no-kinds leave nothing")
+	case i.apply && (i.kinds || i.noKinds):
+		return errors.New("--apply applies the kinds and the rest, in this order: leave out --kinds and --no-kinds")
+	case !i.apply && len(i.toKubectl) > 0:
+		return fmt.Errorf("%s is for kubectl, which is called with --apply only", i.toKubectl[0])
+	case i.own && i.metacontrollerNamespace != usualMetacontroller:
+		return errors.New("--with-metacontroller has it in the namespace of Quorate: leave out --metacontroller-namespace")
+	case i.own && i.caller != bearer:
+		return errors.New("--with-metacontroller needs --metacontroller=4.16.0 or later: older ones can't prove who they are without a restart")
+	case i.own && strings.Count(i.version, ".") != 2:
+		return fmt.Errorf("--with-metacontroller needs a whole version, such as %s, not %q: it is the tag of an image", shipped.version, i.version)
+	}
 	if i.scope.name != "" && i.namespace == defaultNamespace {
 		i.namespace = "quorate-" + i.scope.name
 	}
-	if keep == "" {
-		i.credentials, err = newCredentials(i.host(), time.Now())
-	} else {
-		i.credentials, err = keptCredentials(keep, stdin, i.host())
+	if i.own {
+		i.metacontrollerNamespace = i.namespace
 	}
-	if err != nil {
+	return nil
+}
+
+// install prints all that quorate needs in a cluster as YAML, with a new certificate and a new token, or those of an
+// earlier installation; or it has kubectl apply all of it.
+func install(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	var i installation
+	flags := i.flags()
+	flags.SetOutput(stderr)
+	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+		return err
+	}
+	if err := i.check(); err != nil {
+		return err
+	}
+	if i.apply {
+		return i.applied(ctx, stdin, stdout, stderr)
+	}
+	kinds, err := i.kindObjects()
+	if err != nil || i.kinds {
+		return errors.Join(err, printAll(stdout, kinds))
+	}
+	if i.noKinds {
+		kinds = nil
+	}
+	if err := i.makeCredentials(nil, stdin); err != nil {
 		return err
 	}
 	objects, err := i.objects()
 	if err != nil {
 		return err
 	}
-	if i.caller == oldToken || i.caller == noToken {
-		fmt.Fprintf(stderr, "quorate: %s\n", strings.ReplaceAll(i.caller.advice(), "NAMESPACE", i.metacontrollerNamespace))
-	}
+	i.advise(stderr)
 	fmt.Fprintf(stderr, "quorate: when all of it has been applied, `quorate check%s` says whether it fits together\n", i.where())
-	return printAll(stdout, objects)
+	return printAll(stdout, append(kinds, objects...))
 }
 
-// where are the flags that lead others to this installation; none for the usual one.
+// makeCredentials makes them, or takes those of --keep, or else those that were found.
+func (i *installation) makeCredentials(found []byte, stdin io.Reader) (err error) {
+	switch {
+	case i.keep != "":
+		i.credentials, err = keptCredentials(i.keep, stdin, i.host())
+	case len(bytes.TrimSpace(found)) > 0:
+		if i.credentials, err = credentialsIn(found, i.host()); err != nil {
+			return fmt.Errorf("the Secret %s/%s, which is there, can't be kept: %w; delete it, and others are made: kubectl -n %s delete secret %s",
+				i.namespace, forHooks, err, i.namespace, forHooks)
+		}
+	default:
+		i.credentials, err = newCredentials(i.host(), time.Now())
+	}
+	return err
+}
+
+// advise says what else has to be done for a Metacontroller that can do less.
+func (i *installation) advise(stderr io.Writer) {
+	if i.caller != bearer {
+		fmt.Fprintf(stderr, "quorate: %s\n", strings.ReplaceAll(i.caller.advice(), "NAMESPACE", i.metacontrollerNamespace))
+	}
+}
+
+// where are the flags that lead others to this installation; none for the usual ones.
 func (i *installation) where() string {
 	flags := ""
-	if i.namespace != "quorate-system" {
+	if i.namespace != defaultNamespace {
 		flags += " --namespace=" + i.namespace
 	}
-	if i.metacontrollerNamespace != "metacontroller" {
+	if !i.own && i.metacontrollerNamespace != usualMetacontroller {
 		flags += " --metacontroller-namespace=" + i.metacontrollerNamespace
 	}
 	return flags
@@ -144,7 +234,7 @@ func callerOf(version string) (caller, error) {
 // advice is what else has to be done for a Metacontroller that can do less.
 func (c caller) advice() string {
 	trust := "this Metacontroller trusts the hooks' certificate only if its container has the ConfigMap NAMESPACE/" + callerCA +
-		" mounted and SSL_CERT_DIR set to that folder (manifests/metacontroller has both); it reads it once, so restart it now: " +
+		" mounted and SSL_CERT_DIR set to that folder (docs/security.md); it reads it once, so restart it now: " +
 		"kubectl -n NAMESPACE rollout restart statefulset/metacontroller"
 	if c == noToken {
 		return trust + "\nquorate: it can't send a token without showing it in its metrics, so none is asked for: only the " +
@@ -231,11 +321,21 @@ func keptCredentials(file string, stdin io.Reader, host string) (credentials, er
 	if err := yaml.Unmarshal(text, &s); err != nil || s.Kind != "Secret" {
 		return credentials{}, fmt.Errorf("--keep: %s holds no Secret: kubectl -n NAMESPACE get secret %s -o yaml prints one", file, forHooks)
 	}
-	c := credentials{ca: s.Data["ca.crt"], certificate: s.Data["tls.crt"], key: s.Data["tls.key"], tokens: s.Data["tokens"]}
-	if err := c.fit(host, time.Now()); err != nil {
+	c, err := credentialsIn(text, host)
+	if err != nil {
 		return credentials{}, fmt.Errorf("--keep: the Secret in %s can't be kept: %w; without --keep, new ones are made", file, err)
 	}
 	return c, nil
+}
+
+// credentialsIn are those of a Secret, if they are good for this host.
+func credentialsIn(text []byte, host string) (credentials, error) {
+	var s corev1.Secret
+	if err := yaml.Unmarshal(text, &s); err != nil {
+		return credentials{}, errors.New("it is no Secret in YAML")
+	}
+	c := credentials{ca: s.Data["ca.crt"], certificate: s.Data["tls.crt"], key: s.Data["tls.key"], tokens: s.Data["tokens"]}
+	return c, c.fit(host, time.Now())
 }
 
 // fit reports what keeps callers from knowing the hooks at this host by these credentials.
@@ -266,9 +366,22 @@ func at(o object, path ...string) object {
 	return o
 }
 
-// objects are the manifests' with what this installation changes and adds.
+// kindObjects are Quorate's kinds and, with a Metacontroller of its own, Metacontroller's.
+func (i *installation) kindObjects() ([]object, error) {
+	all, err := manifestObjects(manifests.Kinds)
+	return slices.DeleteFunc(all, func(o object) bool { return !i.own && isMetacontrollers(o) }), err
+}
+
+// isMetacontrollers reports whether a kind is one of Metacontroller's.
+func isMetacontrollers(kind object) bool { return at(kind, "spec")["group"] == "metacontroller.k8s.io" }
+
+// objects are the manifests' but the kinds, with what this installation changes and adds.
 func (i *installation) objects() ([]object, error) {
-	objects, err := manifestObjects()
+	folders := []string{manifests.Base}
+	if i.own {
+		folders = append(folders, manifests.Metacontroller)
+	}
+	objects, err := manifestObjects(folders...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,32 +412,64 @@ func (i *installation) objects() ([]object, error) {
 
 // adapt changes one object of the manifests.
 func (i *installation) adapt(o object) {
-	if meta := at(o, "metadata"); meta["namespace"] != nil {
+	meta := at(o, "metadata")
+	if meta["namespace"] != nil {
 		meta["namespace"] = i.namespace
+	}
+	switch labels, _ := meta["labels"].(object); {
+	case labels[nameLabel] == metacontrollerName:
+		labels["app.kubernetes.io/version"] = strings.TrimPrefix(i.version, "v")
+		if o["kind"] == "Deployment" {
+			i.adaptMetacontroller(at(o, "spec", "template", "spec"))
+			return
+		}
+	case labels[ofInstallation] != nil:
+		labels[ofInstallation] = i.namespace
 	}
 	switch o["kind"] {
 	case "Namespace":
-		at(o, "metadata")["name"] = i.namespace
+		meta["name"] = i.namespace
 	case "Deployment":
 		i.adaptPods(at(o, "spec", "template"))
 	case "Service":
 		port := at(o, "spec")["ports"].([]any)[0].(object)
 		port["name"], port["port"] = "https", 443
-	case "ClusterRoleBinding":
+	case "ClusterRoleBinding", "RoleBinding":
 		o["subjects"].([]any)[0].(object)["namespace"] = i.metacontrollerNamespace
 	case "NetworkPolicy":
-		from := at(o, "spec")["ingress"].([]any)[0].(object)["from"].([]any)[0].(object)
-		at(from, "namespaceSelector", "matchLabels")["kubernetes.io/metadata.name"] = i.metacontrollerNamespace
+		if meta["name"] == "quorate" {
+			i.letIn(at(o, "spec")["ingress"].([]any)[0].(object)["from"].([]any)[0].(object))
+		}
 	case "ClusterRole":
 		i.scope.restrict(o)
 	case "CompositeController":
 		i.scope.selectParents(at(o, "spec", "parentResource"))
 		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
 		sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
-		at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
+		meta["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
 		for _, hook := range at(o, "spec", "hooks") {
 			i.adaptWebhook(at(hook.(object), "webhook"))
 		}
+	}
+}
+
+// letIn changes who may call the hooks: the pods of the own Metacontroller, or all pods of the namespace that another one is in, whose labels
+// are not known.
+func (i *installation) letIn(from object) {
+	at(from, "namespaceSelector", "matchLabels")["kubernetes.io/metadata.name"] = i.metacontrollerNamespace
+	if !i.own {
+		delete(from, "podSelector")
+	}
+}
+
+// adaptMetacontroller makes the own Metacontroller one of this version, for the CompositeControllers of this installation.
+func (i *installation) adaptMetacontroller(pod object) {
+	c := pod["containers"].([]any)[0].(object)
+	repository, _, _ := strings.Cut(c["image"].(string), ":")
+	c["image"] = i.images.mirrored(repository) + ":v" + strings.TrimPrefix(i.version, "v")
+	args := c["args"].([]any)
+	for n, arg := range args {
+		args[n] = strings.ReplaceAll(arg.(string), ofInstallation+"="+defaultNamespace, ofInstallation+"="+i.namespace)
 	}
 }
 
@@ -418,20 +563,32 @@ func secret(namespace, name string, data map[string][]byte) object {
 	}
 }
 
-// manifestObjects are the objects of manifests/default, with the labels that its kustomizations add.
-func manifestObjects() ([]object, error) {
+// kustomization is what kustomizations here say, besides patches.
+type kustomization struct {
+	Resources []string
+	Labels    []struct{ Pairs map[string]string }
+	Images    []struct{ Name, NewTag string }
+}
+
+func readKustomization(folder string) (kustomization, error) {
+	var k kustomization
+	text, err := fs.ReadFile(manifests.Files, folder+"/kustomization.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &k)
+	}
+	if err != nil {
+		return k, fmt.Errorf("manifests/%s/kustomization.yaml: %w", folder, err)
+	}
+	return k, nil
+}
+
+// manifestObjects are the objects of some folders, with the labels and images that their kustomizations add.
+func manifestObjects(folders ...string) ([]object, error) {
 	var all []object
-	for _, folder := range manifests.Folders {
-		var k struct {
-			Resources []string
-			Labels    []struct{ Pairs map[string]string }
-		}
-		text, err := fs.ReadFile(manifests.Files, folder+"/kustomization.yaml")
+	for _, folder := range folders {
+		k, err := readKustomization(folder)
 		if err != nil {
 			return nil, err
-		}
-		if err := yaml.Unmarshal(text, &k); err != nil {
-			return nil, fmt.Errorf("manifests/%s/kustomization.yaml: %w", folder, err)
 		}
 		for _, file := range k.Resources {
 			objects, err := readObjects(folder + "/" + file)
@@ -442,11 +599,25 @@ func manifestObjects() ([]object, error) {
 				for _, l := range k.Labels {
 					addLabels(o, l.Pairs)
 				}
+				for _, image := range k.Images {
+					addTag(o, image.Name, image.NewTag)
+				}
 			}
 			all = append(all, objects...)
 		}
 	}
 	return all, nil
+}
+
+func addTag(o object, name, tag string) {
+	if o["kind"] != "Deployment" {
+		return
+	}
+	for _, c := range at(o, "spec", "template", "spec")["containers"].([]any) {
+		if c := c.(object); c["image"] == name {
+			c["image"] = name + ":" + tag
+		}
+	}
 }
 
 func readObjects(file string) ([]object, error) {

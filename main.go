@@ -31,7 +31,7 @@ import (
 const usage = `Quorate runs etcd clusters on Kubernetes.
 
 Usage:
-  quorate install [flags]   print all that a cluster needs, for kubectl apply --server-side -f -
+  quorate install [flags]   print all that Quorate needs in a Kubernetes, or apply it (--apply)
   quorate check [flags]     say whether Kubernetes, Metacontroller and Quorate fit together, and what to do; nothing is changed (docs/check.md)
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
@@ -77,9 +77,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
+	if command == "kubectl" && len(args) > 0 && args[0] == "install" { // kubectl quorate install is quorate install
+		command, args = args[0], args[1:]
+	}
 	switch command {
-	case "install", "images":
-		return exitCode(prints(command, args, stdout, stderr), stderr)
+	case "install":
+		return exitCode(install(ctx, args, os.Stdin, stdout, stderr), stderr)
+	case "images":
+		return exitCode(listImages(args, stdout, stderr), stderr)
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
@@ -112,14 +117,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return exitUsage
 }
 
-// prints carries out the commands that print what is to be applied, and what is pulled then.
-func prints(command string, args []string, stdout, stderr io.Writer) error {
-	if command == "images" {
-		return listImages(args, stdout, stderr)
-	}
-	return install(args, os.Stdin, stdout, stderr)
-}
-
 // errUsage is a mistake in the flags that the flag package has already explained.
 var errUsage = errors.New("usage")
 
@@ -129,6 +126,8 @@ func exitCode(err error, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return exitUsage
+	case errors.Is(err, kubectl.ErrUnfit): // what is wrong has been printed
+		return exitFailed
 	}
 	fmt.Fprintf(stderr, "quorate: %v\n", err)
 	return exitFailed

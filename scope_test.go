@@ -49,7 +49,7 @@ func TestOnlyNamespaces(t *testing.T) {
 	require.Contains(t, objects["Deployment/quorate"], "- name: QUORATE_ONLY_NAMESPACES\n          value: billing,shop\n")
 	require.Len(t, objects, len(whole)+2*2+2)
 	for _, bad := range []string{"a,,b", "A", "a, b", "kube_system"} {
-		require.ErrorContains(t, install([]string{"--only-namespaces=" + bad}, nil, io.Discard, io.Discard), "must be names of namespaces")
+		require.ErrorContains(t, install(t.Context(), []string{"--only-namespaces=" + bad}, nil, io.Discard, io.Discard), "must be names of namespaces")
 	}
 }
 
@@ -95,6 +95,6 @@ func TestSideBySide(t *testing.T) {
 		"--selector=a=b --metacontroller=1.5.20": "older ones may not know spec.parentResource.labelSelector",
 		"--selector=a=b --metacontroller=4.15":   "needs --metacontroller=4.16",
 	} {
-		require.ErrorContains(t, install(strings.Fields(args), nil, io.Discard, io.Discard), says, args)
+		require.ErrorContains(t, install(t.Context(), strings.Fields(args), nil, io.Discard, io.Discard), says, args)
 	}
 }

@@ -3,16 +3,17 @@ package manifests
 
 import "embed"
 
-// Files are the kinds, the base installation, what can be added to it, and Metacontroller for those who have none.
+// Files are the kinds, the base installation, what can be added to it, and a Metacontroller.
 //
 //go:embed crds/*.yaml base/*.yaml components/*/*.yaml metacontroller/*.yaml
 var Files embed.FS
 
-// Folders are the kustomizations of manifests/default, in its order.
-var Folders = []string{"crds", "base"}
-
-// Metacontroller is the kustomization of the Metacontroller that the tests run with.
-const Metacontroller = "metacontroller"
+// The kustomizations. Kinds come first, and by themselves.
+const (
+	Kinds          = "crds"
+	Base           = "base"
+	Metacontroller = "metacontroller"
+)
 
 // CertManager is the component for clusters with cert-manager: patches that add to lists.
 const CertManager = "components/cert-manager"

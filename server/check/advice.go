@@ -16,23 +16,33 @@ func (s *Seen) install() string {
 	} else if w != nil && repository(containerOf(w).Image) != repository(shipped().image) {
 		flags += " --image=YOURS"
 	}
-	if v, known := s.metacontrollerVersion(); known {
+	if s.own() {
+		flags += " --with-metacontroller"
+	} else if v, known := s.metacontrollerVersion(); known {
 		flags += fmt.Sprintf(" --metacontroller=%d.%d", v.major, v.minor)
 	}
 	if s.Namespace != "quorate-system" {
 		flags += " --namespace=" + s.Namespace
 	}
-	if s.Metacontroller != "metacontroller" {
+	if !s.own() && s.Metacontroller != "metacontroller" {
 		flags += " --metacontroller-namespace=" + s.Metacontroller
 	}
 	if s.namesCertificates() {
 		flags += " --cert-manager"
 	}
-	if _, kept := s.secrets[forHooks]; kept {
-		return command("kubectl -n %s get secret %s -o yaml | quorate install --keep -%s | kubectl apply --server-side -f -", s.Namespace, forHooks, flags)
-	}
-	return command("quorate install%s | kubectl apply --server-side -f -", flags)
+	return command("quorate install%s --apply", flags)
 }
+
+// installOwn is what installs Quorate with a Metacontroller of its own.
+func (s *Seen) installOwn() string {
+	if s.Namespace != "quorate-system" {
+		return command("quorate install --with-metacontroller --namespace=%s --apply", s.Namespace)
+	}
+	return command("quorate install --with-metacontroller --apply")
+}
+
+// own reports whether Metacontroller is that of this Quorate.
+func (s *Seen) own() bool { return s.Metacontroller == s.Namespace }
 
 // restart is the command that makes Metacontroller start anew.
 func (s *Seen) restart() string {

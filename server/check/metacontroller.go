@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // release is a version of Kubernetes, Metacontroller or Quorate.
@@ -152,11 +153,11 @@ func noMetacontroller() Finding {
 
 func metacontrollerKinds(s *Seen) Finding {
 	var flaws []Finding
-	for _, name := range []string{"compositecontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io"} {
+	for _, name := range shipped().itsKinds {
 		k, there := s.kinds[name]
 		switch {
 		case !there:
-			flaws = append(flaws, fail("there is no "+name, "install Metacontroller: `kubectl apply --server-side -k manifests/metacontroller`, or its own Helm chart"))
+			flaws = append(flaws, fail("there is no "+name, "without it Metacontroller does nothing: "+s.install()))
 		case !k.established():
 			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+" says why"))
 		}
@@ -184,7 +185,7 @@ func (s *Seen) elsewhere() (found, do string) {
 			return found + "; there is " + w.title(), "say so: --metacontroller-namespace=" + w.Metadata.Namespace + " (for `quorate install`, too)"
 		}
 	}
-	return found, "install it: `kubectl apply --server-side -k manifests/metacontroller`, or its own Helm chart; or say with --metacontroller-namespace where it is"
+	return found, "install one: " + s.installOwn() + "; or say with --metacontroller-namespace where it is"
 }
 
 func oneMetacontroller(s *Seen) Finding {
@@ -196,13 +197,15 @@ func oneMetacontroller(s *Seen) Finding {
 	}
 	all = slices.DeleteFunc(all, func(w workload) bool { return w.wanted() == 0 })
 	var flaws []Finding
-	var titles []string
-	apart := true // each has controllers of its own to look after
+	var serve, others []string
 	for _, w := range all {
-		titles = append(titles, w.title())
-		c := containerOf(&w)
-		apart = apart && flag(c, "target-label-selector") != ""
-		if elects := flag(c, "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
+		if s.serves(w) {
+			serve = append(serve, w.title())
+		} else {
+			others = append(others, w.title())
+			continue
+		}
+		if elects := flag(containerOf(&w), "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
 			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at once", w.title(), w.wanted()),
 				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind), w.Metadata.Name)+", or set --leader-election (Metacontroller 4)"))
 		}
@@ -210,12 +213,28 @@ func oneMetacontroller(s *Seen) Finding {
 	switch {
 	case len(all) == 0:
 		return noMetacontroller()
-	case len(all) > 1 && !apart:
-		flaws = append(flaws, fail("there are several: "+strings.Join(titles, ", "), "remove all but one; or give each its --target-label-selector, and Quorate's CompositeControllers the label of one"))
-	case len(all) > 1:
-		return together(ok("%s, each with a --target-label-selector of its own", strings.Join(titles, ", ")), flaws)
+	case len(serve) == 0:
+		flaws = append(flaws, fail("none serves Quorate's CompositeControllers: the --target-label-selector of "+strings.Join(others, ", ")+" does not match their labels", s.install()))
+	case len(serve) > 1:
+		flaws = append(flaws, fail("several serve Quorate's CompositeControllers, and undo each other's work: "+strings.Join(serve, ", "),
+			"remove all but one; or if others need that too, give it --target-label-selector='!"+ofInstallation+"' (Metacontroller 4)"))
+	case len(others) > 0:
+		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
 	}
 	return together(ok("there is no other, and one replica is at work"), flaws)
+}
+
+// serves reports whether a Metacontroller looks after Quorate's CompositeControllers, by their labels.
+func (s *Seen) serves(w workload) bool {
+	selector, err := labels.Parse(flag(containerOf(&w), "target-label-selector"))
+	if err != nil {
+		return true // it does not start, which is said elsewhere
+	}
+	ours := s.ours()
+	if len(ours) == 0 {
+		return selector.Matches(labels.Set{ofInstallation: s.Namespace})
+	}
+	return slices.ContainsFunc(ours, func(c controller) bool { return selector.Matches(labels.Set(c.Metadata.Labels)) })
 }
 
 // metacontrollerVersion is that of the image's tag or, where that tells none, of the label that the Helm chart sets.
@@ -246,8 +265,8 @@ func repository(image string) string {
 	return strings.TrimSuffix(image, ":"+tag(image))
 }
 
-// What is known: 1.5.20 by every run of the tests, which can't have another one; 4.16 and later by their documentation and sources alone. Why 2.0 to
-// 4.15 can't prove who they are: docs/decisions/0009.
+// What is known: 4.17.2 and 1.5.20 by runs of the tests; what lies between them and from 4.16 on by documentation and sources. Why 2.0 to 4.15 can't
+// prove who they are: docs/decisions/0009.
 func metacontrollerVersion(s *Seen) Finding {
 	w := s.metacontroller()
 	if w == nil {
@@ -256,17 +275,19 @@ func metacontrollerVersion(s *Seen) Finding {
 	r, known := s.metacontrollerVersion()
 	switch {
 	case !known:
-		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 1.5.20, or 4.16 or later")
+		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 4.16 or later")
 	case r.before(1, 5):
-		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for", "upgrade Metacontroller to 4.16 or later, or install 1.5.20 (manifests/metacontroller)")
-	case r == release{1, 5, 20}:
+		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for", "upgrade Metacontroller to 4.16 or later")
+	case r == release{4, 17, 2}:
 		return ok("%s, which the tests run with", r)
+	case r == release{1, 5, 20}:
+		return ok("%s, which tests run with too", r)
 	case r.before(2, 0):
-		return warn(r.String()+" was never tried; 1.5.20 is what the tests run with", "take 1.5.20 (manifests/metacontroller), or 4.16 or later")
+		return warn(r.String()+" was never tried; 4.17.2 is what the tests run with", "upgrade Metacontroller to 4.16 or later")
 	case r.before(4, 16):
 		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/security.md)")
 	case r.before(5, 0):
-		return ok("%s has what is needed, by its documentation; the tests run with 1.5.20 alone (docs/versions.md)", r)
+		return ok("%s has what is needed, by its documentation; the tests run with 4.17.2 (docs/versions.md)", r)
 	}
 	return warn(r.String()+" is newer than any that is known here", "try it where nothing depends on it first")
 }
@@ -308,8 +329,17 @@ func metacontrollerFlags(s *Seen) Finding {
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
 		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
 	}
-	if v, err := strconv.Atoi(cmp.Or(flag(c, "v"), flag(c, "zap-log-level"))); err == nil && v >= 6 && s.tokenInURL() {
-		flaws = append(flaws, warn(fmt.Sprintf("its log level %d logs URLs, and the token is in them", v), "set -v=4 in "+w.title()+", and change the token (docs/security.md)"))
+	if level, keys := logs(c); keys {
+		flaws = append(flaws, warn(fmt.Sprintf("its log level %s logs what changes in children, and keys and tokens are in that", level), "set --zap-log-level=info (1.5: -v=4) in "+w.title()+", and change the token (docs/security.md)"))
 	}
 	return together(ok("%s", strings.Join(has, " ")), flaws)
+}
+
+// logs is the log level, and whether contents of Secrets are logged at it: the changes of children from 5 on, whole children from 4 on if objects
+// are logged whole.
+func logs(c corev1.Container) (level string, keys bool) {
+	level = cmp.Or(flag(c, "v"), flag(c, "zap-log-level"))
+	v, err := strconv.Atoi(level)
+	whole := flag(c, "zap-devel")
+	return level, err == nil && (v >= 5 || v >= 4 && whole != "" && whole != "false")
 }

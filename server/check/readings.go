@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ const (
 	policies       = "policies"
 	classes        = "classes"
 	log            = "log"
+	own            = "own"
 )
 
 // What quorate install calls its Secrets and its ConfigMap.
@@ -31,12 +33,16 @@ const (
 	callerCA  = "quorate-hook-ca"
 )
 
-// nameLabel is the label by which Quorate and Metacontroller are told from others.
-const nameLabel = "app.kubernetes.io/name"
+// Labels by which Quorate and Metacontroller are told from others, and the parts of one Quorate from others.
+const (
+	nameLabel      = "app.kubernetes.io/name"
+	partOf         = "app.kubernetes.io/part-of"
+	ofInstallation = "quorate.dev/installation"
+)
 
 // Options say where to look, and from where.
 type Options struct {
-	// Namespace is Quorate's, and Metacontroller that of Metacontroller.
+	// Namespace is Quorate's, and Metacontroller that of Metacontroller; while that is empty, it is asked whether Quorate has its own.
 	Namespace, Metacontroller string
 	// Version of this program, such as v0.1.0.
 	Version string
@@ -56,12 +62,29 @@ func (o Options) First() Reading {
 	return Reading{version, "none", []string{"version", "-o", "json"}}
 }
 
+// Own is the reading that tells whether Quorate has a Metacontroller of its own.
+func (o Options) Own() Reading {
+	return Reading{own, "list deployments in Quorate's namespace",
+		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate", "-o", "json"}}
+}
+
+// Found are the options with the namespace of Metacontroller, by the answer to that. What can't be read is taken for a Metacontroller that others
+// have installed, in its usual namespace.
+func (o Options) Found(own Answer) Options {
+	o.Metacontroller = "metacontroller"
+	var list struct{ Items []workload }
+	if own.Err == "" && json.Unmarshal(own.Out, &list) == nil && len(list.Items) > 0 {
+		o.Metacontroller = o.Namespace
+	}
+	return o
+}
+
 // Readings are all others that do not depend on an answer. Each is a right of its own, so that whoever lacks one learns the rest.
 func (o Options) Readings() []Reading {
 	get := func(name, right string, args ...string) Reading {
 		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}
 	}
-	crds := []string{"customresourcedefinitions", "--ignore-not-found", "compositecontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io", certificates}
+	crds := append([]string{"customresourcedefinitions", "--ignore-not-found", certificates}, shipped().itsKinds...)
 	for _, k := range shippedKinds() {
 		crds = append(crds, k.Metadata.Name)
 	}
@@ -71,7 +94,8 @@ func (o Options) Readings() []Reading {
 		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace", "statefulsets,deployments,pods", "-n", o.Metacontroller),
 		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l", nameLabel+"=metacontroller"),
 		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n", o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
-		get(rights, "list clusterroles and clusterrolebindings", "clusterroles,clusterrolebindings"),
+		get(rights, "list clusterroles and clusterrolebindings, and roles and rolebindings in Metacontroller's namespace",
+			"clusterroles,clusterrolebindings,roles,rolebindings", "-n", o.Metacontroller),
 		get(quorate, "list deployments, services, networkpolicies and pods in Quorate's namespace", "deployments,services,networkpolicies,pods", "-n", o.Namespace, "-l", nameLabel+"=quorate"),
 		get(namespaces, "list namespaces", "namespaces"),
 		get(clusters, "list etcdclusters.etcd.quorate.dev in all namespaces", "etcdclusters.etcd.quorate.dev", "-A"),

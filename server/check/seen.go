@@ -25,25 +25,27 @@ type Seen struct {
 	Options
 	answers map[string]Answer
 
-	server      string // Kubernetes' version
-	kinds       map[string]kind
-	controllers []controller
-	inNamespace []workload // in Metacontroller's namespace
-	labelled    []workload // with Metacontroller's label, anywhere
-	pods        []corev1.Pod
-	trusted     *corev1.ConfigMap
-	roles       map[string][]policyRule
-	bindings    []binding
-	deployments []workload // Quorate's
-	services    []corev1.Service
-	networks    []networkPolicyObject
-	quoratePods []corev1.Pod
-	secrets     map[string]corev1.Secret
-	namespaces  map[string]map[string]string // their labels
-	clusters    []v1alpha1.EtcdCluster
-	policies    map[string]bool // kind/name
-	classes     []object
-	log         []string
+	server        string // Kubernetes' version
+	kinds         map[string]kind
+	controllers   []controller
+	inNamespace   []workload // in Metacontroller's namespace
+	labelled      []workload // with Metacontroller's label, anywhere
+	pods          []corev1.Pod
+	trusted       *corev1.ConfigMap
+	roles         map[string][]policyRule
+	bindings      []binding
+	rolesThere    map[string][]policyRule // in Metacontroller's namespace
+	bindingsThere []binding
+	deployments   []workload // Quorate's
+	services      []corev1.Service
+	networks      []networkPolicyObject
+	quoratePods   []corev1.Pod
+	secrets       map[string]corev1.Secret
+	namespaces    map[string]map[string]string // their labels
+	clusters      []v1alpha1.EtcdCluster
+	policies      map[string]bool // kind/name
+	classes       []object
+	log           []string
 }
 
 // object is one of which only the metadata matters.
@@ -54,7 +56,7 @@ type object struct {
 
 // See puts together what was read. What can't be understood counts as not read.
 func See(o Options, answers map[string]Answer) *Seen {
-	s := &Seen{Options: o, answers: answers, kinds: map[string]kind{}, roles: map[string][]policyRule{}, secrets: map[string]corev1.Secret{},
+	s := &Seen{Options: o, answers: answers, kinds: map[string]kind{}, roles: map[string][]policyRule{}, rolesThere: map[string][]policyRule{}, secrets: map[string]corev1.Secret{},
 		namespaces: map[string]map[string]string{}, policies: map[string]bool{}}
 	for _, d := range []struct {
 		name string
@@ -92,8 +94,13 @@ func (s *Seen) takeMetacontroller(kind string, raw json.RawMessage) error {
 }
 
 func (s *Seen) takeRights(kind string, raw json.RawMessage) error {
-	if kind == "ClusterRole" {
+	switch kind {
+	case "ClusterRole":
 		return take(raw, func(r role) { s.roles[r.Metadata.Name] = r.Rules })
+	case "Role":
+		return take(raw, func(r role) { s.rolesThere[r.Metadata.Name] = r.Rules })
+	case "RoleBinding":
+		return take(raw, func(b binding) { s.bindingsThere = append(s.bindingsThere, b) })
 	}
 	return take(raw, func(b binding) { s.bindings = append(s.bindings, b) })
 }

@@ -15,11 +15,13 @@ import (
 
 // wanted is what this release wants to find, as its own manifests say.
 type wanted struct {
-	kinds       []kind
+	kinds       []kind   // Quorate's
+	itsKinds    []string // Metacontroller's, by name
 	controllers []controller
-	rights      []policyRule
-	policies    []string // kind/name
-	image       string
+	// rights are Metacontroller's: to carry out our answers, to work at all, and to elect a leader, in its own namespace.
+	rights, core, leader []policyRule
+	policies             []string // kind/name
+	image                string
 	// certManager is the right that the component for cert-manager adds.
 	certManager []policyRule
 }
@@ -27,7 +29,7 @@ type wanted struct {
 // shipped reads the manifests that are part of this program; that they can be read is tested, so anything else is a panic.
 var shipped = sync.OnceValue(func() *wanted {
 	w := &wanted{}
-	for _, folder := range manifests.Folders {
+	for _, folder := range []string{manifests.Kinds, manifests.Base, manifests.Metacontroller} {
 		files, err := fs.Glob(manifests.Files, folder+"/*.yaml")
 		must(err)
 		for _, file := range files {
@@ -56,15 +58,26 @@ func (w *wanted) take(raw []byte) {
 	must(json.Unmarshal(raw, &head))
 	switch head.Kind {
 	case "CustomResourceDefinition":
+		if strings.HasSuffix(head.Metadata.Name, ".metacontroller.k8s.io") {
+			w.itsKinds = append(w.itsKinds, head.Metadata.Name)
+			return
+		}
 		must(take(raw, func(k kind) { w.kinds = append(w.kinds, k) }))
 	case "CompositeController":
 		must(take(raw, func(c controller) { w.controllers = append(w.controllers, c) }))
-	case "ClusterRole":
-		if head.Metadata.Name == "quorate-metacontroller" {
+	case "ClusterRole", "Role":
+		switch head.Metadata.Name {
+		case forAnswers:
 			must(take(raw, func(r role) { w.rights = r.Rules }))
+		case forItself:
+			must(take(raw, func(r role) { w.core = r.Rules }))
+		case forElection:
+			must(take(raw, func(r role) { w.leader = r.Rules }))
 		}
 	case "Deployment":
-		must(take(raw, func(d workload) { w.image = containerOf(&d).Image }))
+		if head.Metadata.Name == "quorate" {
+			must(take(raw, func(d workload) { w.image = containerOf(&d).Image }))
+		}
 	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 		w.policies = append(w.policies, head.Kind+"/"+head.Metadata.Name)
 	}
@@ -78,12 +91,29 @@ func must(err error) {
 
 func shippedKinds() []kind { return shipped().kinds }
 
-// shippedRights are what Metacontroller's service account needs.
+// The roles of Metacontroller's service account in the manifests.
+const (
+	forAnswers  = "quorate-metacontroller"
+	forItself   = "quorate-metacontroller-core"
+	forElection = "quorate-metacontroller-leader"
+)
+
+// shippedRights are what Metacontroller's service account needs to carry out our answers.
 func shippedRights(certificates bool) []policyRule {
 	if certificates {
 		return slices.Concat(shipped().rights, shipped().certManager)
 	}
 	return shipped().rights
+}
+
+// coreRights are what Metacontroller needs to work at all. Before 2.0 it looked at no kinds and no namespaces.
+func coreRights(r release) []policyRule {
+	if !r.before(2, 0) {
+		return shipped().core
+	}
+	return slices.DeleteFunc(slices.Clone(shipped().core), func(p policyRule) bool {
+		return slices.Contains([]string{"customresourcedefinitions", "namespaces"}, p.Resources[0])
+	})
 }
 
 // certificates is the kind of cert-manager's that the component for it names.

@@ -73,9 +73,7 @@ func certificate(s *Seen) Finding {
 
 // anew is the command for another certificate and another token.
 func (s *Seen) anew() string {
-	without := *s
-	without.secrets = nil
-	return "make it anew (docs/security.md): " + without.install()
+	return "make it anew (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
 }
 
 func trust(s *Seen) Finding {
@@ -99,7 +97,7 @@ func trust(s *Seen) Finding {
 		return fail("the CompositeControllers say by caBundle what to trust, which Metacontroller "+v.String()+" does not read", s.install())
 	}
 	for _, w := range inline {
-		if f := s.signed([]byte(w.CABundle.Inline), "the caBundle of the CompositeControllers"); f.State != OK {
+		if f := s.signed([]byte(w.CABundle.Inline), "the caBundle of the CompositeControllers", s.install()); f.State != OK {
 			return f
 		}
 	}
@@ -115,9 +113,9 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 		return fail("neither have the CompositeControllers a caBundle, nor is there a ConfigMap "+s.Metacontroller+"/"+callerCA, s.install())
 	}
 	if !mountsTrust(w) {
-		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(), callerCA), "do as manifests/metacontroller/metacontroller.yaml does; or upgrade Metacontroller to 4.16 or later, and say so to quorate install")
+		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(), callerCA), "mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate install")
 	}
-	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA); f.State != OK {
+	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA, s.install()+", then "+s.restart()); f.State != OK {
 		return f
 	}
 	changed, started := lastChange(s.trusted.ObjectMeta), s.started(w)
@@ -131,7 +129,7 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 }
 
 // signed reports whether an authority of this bundle has signed the hooks' certificate; without the right to see that, it is not known.
-func (s *Seen) signed(bundle []byte, where string) Finding {
+func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f
 	}
@@ -148,7 +146,7 @@ func (s *Seen) signed(bundle []byte, where string) Finding {
 	roots.AppendCertsFromPEM(bundle)
 	// At a time when it was valid: that it has expired is said elsewhere.
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: leaf.NotBefore.Add(time.Second)}); err != nil {
-		return fail("the authority in "+where+" has not signed the hooks' certificate", s.install()+", then "+s.restart())
+		return fail("the authority in "+where+" has not signed the hooks' certificate", do)
 	}
 	return ok("")
 }

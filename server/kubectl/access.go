@@ -18,6 +18,8 @@ import (
 type access interface {
 	// run is what kubectl prints when it is called so.
 	run(ctx context.Context, args ...string) ([]byte, error)
+	// apply has kubectl apply objects, which may hold secrets, and is what it prints.
+	apply(ctx context.Context, objects []byte) ([]byte, error)
 	// forward opens a way to a port of a pod, at an address of this machine, until stop is called.
 	forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
 }
@@ -70,9 +72,18 @@ func refused(err error, reason string) bool {
 }
 
 func (e *executable) run(ctx context.Context, args ...string) ([]byte, error) {
+	return e.reading(ctx, nil, args...)
+}
+
+func (e *executable) apply(ctx context.Context, objects []byte) ([]byte, error) {
+	return e.reading(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-")
+}
+
+// reading calls kubectl, which may read what it is given.
+func (e *executable) reading(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, e.name, e.with(args)...)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &errs
 	if err := cmd.Run(); err != nil {
 		return nil, &refusal{args, strings.TrimSpace(errs.String()), err}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/server/check"
 )
 
-// errUnfit is a check that did not find everything well; its findings have been printed.
-var errUnfit = errors.New("something is wrong")
+// ErrUnfit is what is returned by a check that did not find everything well; its findings have been printed.
+var ErrUnfit = errors.New("something is wrong")
 
 const (
 	// readWithin is how long one call of kubectl may take, so that an API server that does not answer is told from one that is slow.
@@ -26,7 +26,8 @@ const (
 // check says whether Kubernetes, Metacontroller and Quorate fit together. It only reads.
 func (a *ask) check(ctx context.Context) error {
 	own, _, _ := strings.Cut(a.Version, " ")
-	findings := a.findings(ctx, check.Options{Namespace: a.namespace, Metacontroller: a.metacontroller, Version: own, Now: a.now()})
+	o := check.Options{Namespace: a.namespace, Metacontroller: a.metacontroller, Version: own, Now: a.now()}
+	findings := a.findings(ctx, &o)
 	if a.format == "json" {
 		text, err := json.MarshalIndent(map[string]any{"version": own, "fine": check.Fine(findings), "checks": findings}, "", "  ")
 		if err != nil {
@@ -34,26 +35,29 @@ func (a *ask) check(ctx context.Context) error {
 		}
 		fmt.Fprintf(a.Out, "%s\n", text)
 	} else {
-		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", a.namespace, a.metacontroller, own)
+		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", o.Namespace, o.Metacontroller, own)
 		printFindings(a.Out, findings)
 	}
 	if !check.Fine(findings) {
-		return errUnfit
+		return ErrUnfit
 	}
 	return nil
 }
 
-// findings reads what there is to read, and judges it.
-func (a *ask) findings(ctx context.Context, o check.Options) []check.Finding {
+// findings reads what there is to read, and judges it. It finds Metacontroller where nobody has said where that is.
+func (a *ask) findings(ctx context.Context, o *check.Options) []check.Finding {
 	answers := map[string]check.Answer{}
 	first := o.First()
 	answers[first.Name] = a.answer(ctx, first)
 	if answers[first.Name].Err != "" {
-		return check.Judge(check.See(o, answers))
+		return check.Judge(check.See(*o, answers))
+	}
+	if o.Metacontroller == "" {
+		*o = o.Found(a.answer(ctx, o.Own()))
 	}
 	a.readAll(ctx, o.Readings(), answers)
-	a.readAll(ctx, check.See(o, answers).Later(), answers)
-	return check.Judge(check.See(o, answers))
+	a.readAll(ctx, check.See(*o, answers).Later(), answers)
+	return check.Judge(check.See(*o, answers))
 }
 
 // readAll reads beside each other.

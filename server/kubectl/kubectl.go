@@ -35,6 +35,7 @@ Usage:
   kubectl quorate report [NAME] [-o FILE]     a support bundle without secrets, as a .tar.gz
   kubectl quorate version [--client]          the version of this plugin, and which Quorate runs
   kubectl quorate check [-o json]             whether Kubernetes, Metacontroller and Quorate fit together, and what to do
+  kubectl quorate install [--apply]           install Quorate, or upgrade it; "kubectl quorate install -h" lists its flags
 
 Without NAME it is the one EtcdCluster of the namespace. All commands take kubectl's own flags -n/--namespace, --context,
 --kubeconfig, --cluster, --user, --as, --as-group and --request-timeout. "kubectl quorate COMMAND -h" lists the others.
@@ -90,7 +91,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	switch wrong := (misuse{}); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, errUnfit):
+	case errors.Is(err, ErrUnfit):
 		return exitTrouble
 	case errors.As(err, &wrong):
 		if wrong != errTold {
@@ -138,8 +139,8 @@ type ask struct {
 	format                  string // of what check prints: text or json
 }
 
-// passed are kubectl's own flags that are handed on as they are.
-var passed = []string{"context", "kubeconfig", "cluster", "user", "as", "as-group", "request-timeout"}
+// Passed are kubectl's own flags that are handed on as they are.
+var Passed = []string{"context", "kubeconfig", "cluster", "user", "as", "as-group", "request-timeout"}
 
 // parse reads the command line. kubectl takes flags before and after names, and so does this.
 func (p *Program) parse(command string, args []string) (*ask, error) {
@@ -147,7 +148,7 @@ func (p *Program) parse(command string, args []string) (*ask, error) {
 	flags := flag.NewFlagSet("kubectl quorate "+command, flag.ContinueOnError)
 	flags.SetOutput(p.Err)
 	var hand []string
-	for _, name := range passed {
+	for _, name := range Passed {
 		flags.Func(name, "kubectl's own `value`", func(value string) error {
 			hand = append(hand, "--"+name+"="+value)
 			return nil
@@ -182,7 +183,7 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 		flags.StringVar(&a.quorate, "quorate-namespace", "quorate-system", "`namespace` of Quorate itself")
 	}
 	if a.command == "check" || a.command == "report" {
-		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "metacontroller", "`namespace` of Metacontroller")
+		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "", "`namespace` of Metacontroller; empty for Quorate's if that has its own, and otherwise metacontroller")
 	}
 	switch a.command {
 	case "check":

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/check"
 )
 
 // report writes a support bundle. What can't be had is said in it, and is no reason to have none.
@@ -65,6 +66,10 @@ func (b *bundle) trouble(format string, args ...any) {
 // bundle collects everything.
 func (a *ask) bundle(ctx context.Context, c *found) *bundle {
 	b := &bundle{files: map[string][]byte{}}
+	if a.metacontroller == "" {
+		o := check.Options{Namespace: a.quorate}
+		a.metacontroller = o.Found(a.answer(ctx, o.Own())).Metacontroller
+	}
 	secrets, troubles := a.secrets(ctx, c.Namespace, a.quorate, a.metacontroller)
 	b.redactor = newRedactor(secrets)
 	for _, err := range troubles {
@@ -77,7 +82,11 @@ func (a *ask) bundle(ctx context.Context, c *found) *bundle {
 	}
 	a.logs(ctx, b, c.Namespace, hooks.LabelCluster+"="+c.Name, "logs")
 	a.logs(ctx, b, a.quorate, "app.kubernetes.io/name=quorate", "quorate/logs")
-	a.logs(ctx, b, a.metacontroller, "", "metacontroller/logs")
+	its := "" // the labels of one that others have installed are not known
+	if a.metacontroller == a.quorate {
+		its = "app.kubernetes.io/name=metacontroller"
+	}
+	a.logs(ctx, b, a.metacontroller, its, "metacontroller/logs")
 	if len(b.troubles) > 0 {
 		b.files["problems.txt"] = []byte(strings.Join(b.troubles, "\n") + "\n")
 	}

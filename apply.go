@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/quorate-dev/quorate/server/kubectl"
+)
+
+// applied has the person's own kubectl carry out the installation: kinds, then the rest, then it waits, and checks. Done again, it is the
+// upgrade; done again with the same release and flags, nothing changes.
+func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	p := kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr)
+	to := p.Installer(kubectl.Place{Namespace: i.namespace, Metacontroller: i.metacontrollerNamespace, Own: i.own}, i.toKubectl)
+	found, err := to.Kept(ctx, forHooks)
+	if err != nil {
+		return err
+	}
+	if err := i.makeCredentials(found, stdin); err != nil {
+		return err
+	}
+	kinds, err := i.kindObjects()
+	if err != nil {
+		return err
+	}
+	objects, err := i.objects()
+	if err != nil {
+		return err
+	}
+	var all []kubectl.Kind
+	for _, o := range kinds {
+		all = append(all, kubectl.Kind{Name: at(o, "metadata")["name"].(string), Text: stream(o), Shared: isMetacontrollers(o)})
+	}
+	if err := to.Kinds(ctx, all); err != nil {
+		return err
+	}
+	if err := to.Rest(ctx, stream(objects...)); err != nil {
+		return err
+	}
+	i.advise(stderr)
+	return to.Check(ctx)
+}
+
+func stream(objects ...object) []byte {
+	var out bytes.Buffer
+	_ = printAll(&out, objects) // nothing can go wrong: the objects were read from YAML, and a buffer takes all
+	return out.Bytes()
+}

@@ -1,0 +1,168 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Place says where an installation is.
+type Place struct {
+	// Namespace is Quorate's, and Metacontroller that of Metacontroller.
+	Namespace, Metacontroller string
+	// Own: Metacontroller is a part of the installation.
+	Own bool
+}
+
+// Installer has kubectl carry out an installation, step by step.
+type Installer struct {
+	Place
+	*ask
+}
+
+// Installer is one for this place. What is passed are kubectl's own flags.
+func (p *Program) Installer(at Place, passed []string) *Installer {
+	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace, metacontroller: at.Metacontroller, format: "text"}}
+}
+
+const (
+	partOf      = "app.kubernetes.io/part-of"
+	established = time.Minute
+	rolledOut   = 5 * time.Minute
+	// tries is how often objects are applied whose kind the API server has just learned, and from then on serves at any moment.
+	tries = 10
+)
+
+// Kept is the Secret of an earlier installation; empty when there is none. It refuses what would leave an earlier Metacontroller without
+// callers' rights: an installation that has its own, and is now said to have none.
+func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
+	if !i.Own {
+		out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate,app.kubernetes.io/name=metacontroller", "-o", "name")
+		if err != nil {
+			return nil, err
+		}
+		if name := strings.TrimSpace(string(out)); name != "" {
+			return nil, fmt.Errorf("Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
+				"or if another one is to take over, delete it first: kubectl -n %s delete %s", i.Namespace, i.Namespace, name)
+		}
+	}
+	return i.kube.run(ctx, "get", "secret", secret, "-n", i.Namespace, "--ignore-not-found", "-o", "yaml")
+}
+
+// Kind is a CustomResourceDefinition, as YAML.
+type Kind struct {
+	Name string
+	Text []byte
+	// Shared: others may use it too, and have their own. One that is there and not ours stays as it is.
+	Shared bool
+}
+
+// Kinds applies the kinds, and waits until the API server serves them.
+func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
+	foreign, err := i.foreign(ctx, kinds)
+	if err != nil {
+		return err
+	}
+	var text []byte
+	wait := []string{"wait", "--for=condition=Established", fmt.Sprintf("--timeout=%s", established)}
+	for _, k := range kinds {
+		wait = append(wait, "crd/"+k.Name)
+		if slices.Contains(foreign, k.Name) {
+			fmt.Fprintf(i.Out, "the kind %s is there and not Quorate's: it stays as it is\n", k.Name)
+			continue
+		}
+		text = append(text, k.Text...)
+	}
+	if err := i.apply(ctx, "the kinds", text); err != nil {
+		return err
+	}
+	_, err = i.kube.run(ctx, wait...)
+	return err
+}
+
+// foreign are those that are shared and there without our label.
+func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error) {
+	args := []string{"get", "customresourcedefinitions"}
+	for _, k := range kinds {
+		if k.Shared {
+			args = append(args, k.Name)
+		}
+	}
+	if len(args) == 2 {
+		return nil, nil
+	}
+	out, err := i.kube.run(ctx, append(args, "--ignore-not-found", "-o", "json")...)
+	if err != nil || len(out) == 0 {
+		return nil, err
+	}
+	var list struct {
+		Items    []struct{ Metadata metav1.ObjectMeta }
+		Metadata metav1.ObjectMeta // where only one is there
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, fmt.Errorf("what kubectl printed of Metacontroller's kinds can't be read: %w", err)
+	}
+	if list.Items == nil {
+		list.Items = []struct{ Metadata metav1.ObjectMeta }{{list.Metadata}}
+	}
+	var foreign []string
+	for _, k := range list.Items {
+		if k.Metadata.Labels[partOf] != "quorate" {
+			foreign = append(foreign, k.Metadata.Name)
+		}
+	}
+	return foreign, nil
+}
+
+// Rest applies everything else, and waits until all pods are those of the newest templates.
+func (i *Installer) Rest(ctx context.Context, text []byte) error {
+	if err := i.apply(ctx, "Quorate", text); err != nil {
+		return err
+	}
+	deployments := []string{"quorate"}
+	if i.Own {
+		deployments = append(deployments, "metacontroller")
+	}
+	for _, name := range deployments {
+		fmt.Fprintf(i.Out, "waiting for the pods of deployment/%s in namespace %s\n", name, i.Namespace)
+		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace, fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
+			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does no harm", err, i.Namespace)
+		}
+	}
+	return nil
+}
+
+// apply has kubectl apply objects, and takes fields over that others have set: whoever installs says what is right.
+func (i *Installer) apply(ctx context.Context, what string, text []byte) error {
+	fmt.Fprintf(i.Out, "applying %s\n", what)
+	for n := range tries {
+		out, err := i.kube.apply(ctx, text)
+		if err == nil {
+			i.changes(out)
+			return nil
+		}
+		if !strings.Contains(err.Error(), "no matches for kind") || n == tries-1 || ctx.Err() != nil {
+			return err
+		}
+		i.pause(ctx, time.Second)
+	}
+	return nil
+}
+
+// changes prints what kubectl has done, each line once.
+func (i *Installer) changes(out []byte) {
+	for line := range strings.Lines(string(out)) {
+		fmt.Fprintf(i.Out, "  %s\n", strings.TrimRight(line, "\n"))
+	}
+}
+
+// Check makes the checks of quorate check, and prints them.
+func (i *Installer) Check(ctx context.Context) error {
+	fmt.Fprintln(i.Out)
+	return i.check(ctx)
+}
