@@ -152,7 +152,7 @@ e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(LAB) metacontroller
-	$(IN_LAB) kubectl apply --server-side --force-conflicts -f manifests/metacontroller/rbac.yaml
+	$(IN_LAB) kubectl apply --server-side --force-conflicts -f test/tools/metacontroller-rights.yaml
 	@$(IN_LAB) V=1 bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
 
 # A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
@@ -163,7 +163,7 @@ e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
-	  $(IN_LAB) kubectl apply --server-side --force-conflicts -f manifests/metacontroller/rbac.yaml && \
+	  $(IN_LAB) kubectl apply --server-side --force-conflicts -f test/tools/metacontroller-rights.yaml && \
 	  V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e ./test/install/"
 
 .PHONY: chaos

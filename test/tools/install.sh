@@ -44,7 +44,7 @@ if [[ -s bin/install/trust.yaml ]]; then
 fi
 go run -C test/lab . metacontroller
 # The lab lets Metacontroller do everything; what is tested is that our own, few rights are enough.
-kubectl apply --server-side --force-conflicts -f manifests/metacontroller/rbac.yaml
+kubectl apply --server-side --force-conflicts -f test/tools/metacontroller-rights.yaml
 kubectl apply --server-side --force-conflicts -k bin/install
 kubectl wait --for=condition=Established --timeout=30s crd/etcdclusters.etcd.quorate.dev
 kubectl -n quorate-system rollout status deployment/quorate --timeout=90s
