@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"regexp"
 	"slices"
@@ -11,6 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/manifests"
 )
 
 // TestGood: where everything fits, every check says so, and tells nobody to do anything.
@@ -117,11 +121,11 @@ func TestMetacontroller(t *testing.T) {
 		{"no kinds of Metacontroller", func(w *installation) {
 			w.lose(kinds, "CustomResourceDefinition", "compositecontrollers.metacontroller.k8s.io")
 			w.refused[controllers] = Answer{Err: `error: the server doesn't have a resource type "compositecontrollers"`, NoKind: true}
-		}, "MetacontrollerKinds", Fail, "there is no compositecontrollers", "kubectl apply --server-side -k manifests/metacontroller", []string{"Controllers", "OneQuorate", "Service", "Certificate", "Trust", "Token", "Asked", "CertManager"}},
+		}, "MetacontrollerKinds", Fail, "there is no compositecontrollers", "kubectl apply --server-side -f manifests/crds/metacontroller.yaml", []string{"Controllers", "OneQuorate", "Service", "Certificate", "Trust", "Token", "Asked", "CertManager"}},
 		{"none", func(w *installation) {
 			w.lose(metacontroller, "StatefulSet", "metacontroller")
 			w.lose(workloads, "StatefulSet", "metacontroller")
-		}, "Metacontroller", Fail, "no Metacontroller in namespace metacontroller", "install it", about},
+		}, "Metacontroller", Fail, "no Metacontroller in namespace metacontroller", "quorate install --with-metacontroller --apply", about},
 		{"elsewhere", func(w *installation) {
 			w.lose(metacontroller, "StatefulSet", "metacontroller")
 			set(w.object(workloads, "StatefulSet", "metacontroller"), "mc", "metadata", "namespace")
@@ -136,21 +140,23 @@ func TestMetacontroller(t *testing.T) {
 		{"two of them", func(w *installation) {
 			other := w.add(workloads, w.object(workloads, "StatefulSet", "metacontroller"))
 			set(other, "tools", "metadata", "namespace")
-		}, "OneMetacontroller", Fail, "there are several: StatefulSet metacontroller/metacontroller, StatefulSet tools/metacontroller", "remove all but one", nil},
+		}, "OneMetacontroller", Fail, "several serve Quorate's CompositeControllers, and undo each other's work: StatefulSet metacontroller/metacontroller, StatefulSet tools/metacontroller", "remove all but one", nil},
 		{"two in one namespace", func(w *installation) {
 			other := w.add(metacontroller, w.runs())
 			set(other, "second", "metadata", "name")
 			within(other, "metadata")["labels"] = map[string]any{}
-		}, "OneMetacontroller", Fail, "there are several", "remove all but one", nil},
+		}, "OneMetacontroller", Fail, "StatefulSet metacontroller/metacontroller, StatefulSet metacontroller/second", "--target-label-selector='!quorate.dev/installation'", nil},
 		{"too old", image("metacontroller/metacontroller:v0.4.0"), "MetacontrollerVersion", Fail, "0.4.0 is older than 1.5", "upgrade Metacontroller", nil},
-		{"another 1.5", image("metacontrollerio/metacontroller:v1.5.2"), "MetacontrollerVersion", Warn, "was never tried", "1.5.20", nil},
+		{"another 1.5", image("metacontrollerio/metacontroller:v1.5.2"), "MetacontrollerVersion", Warn, "was never tried", "4.16", nil},
 		{"one that can't send a token", image("metacontrollerio/metacontroller:v4.11.6"), "MetacontrollerVersion", Warn, "only the NetworkPolicy", "upgrade Metacontroller to 4.16", nil},
 		{"newer than any", image("ghcr.io/metacontroller/metacontroller:v5.0.1@sha256:00"), "MetacontrollerVersion", Warn, "newer than any that is known here", "try it", nil},
-		{"no version", image("registry:5000/metacontroller"), "MetacontrollerVersion", Warn, "does not tell its version", "1.5.20", nil},
+		{"no version", image("registry:5000/metacontroller"), "MetacontrollerVersion", Warn, "does not tell its version", "4.16", nil},
 		{"its own defaults", arguments("--logtostderr", "-v=4", "--discovery-interval=20s"), "MetacontrollerFlags", Warn,
 			"--workers=5 is less than 10, --client-go-qps=5 is less than 50, --client-go-burst=10 is less than 100", "--workers=20 --client-go-qps=100 --client-go-burst=200", nil},
 		{"late discovery", arguments("--workers=20", "--client-go-qps", "100", "--client-go-burst=200", "--discovery-interval=10m"), "MetacontrollerFlags", Warn, "--discovery-interval=10m0s", "--discovery-interval=20s", nil},
-		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Warn, "its log level 6 logs URLs", "change the token", nil},
+		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Warn, "its log level 6 logs what changes in children, and keys", "change the token", nil},
+		{"a log with keys", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-log-level=5"), "MetacontrollerFlags", Warn, "its log level 5 logs", "--zap-log-level=info", nil},
+		{"a log of whole objects", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-devel", "--zap-log-level=4"), "MetacontrollerFlags", Warn, "its log level 4 logs", "--zap-log-level=info", nil},
 	})
 	for _, well := range []string{"docker.io/metacontrollerio/metacontroller:4.17.2", "ghcr.io/metacontroller/metacontroller:v4.16.0-debug"} {
 		w := good(t)
@@ -211,6 +217,99 @@ func TestRights(t *testing.T) {
 	assert.Equal(t, OK, everything.judged()["MetacontrollerRights"].State)
 }
 
+// itsOwn makes it an installation with a Metacontroller of its own, as the manifests have it.
+func (w *installation) itsOwn() {
+	w.bearer()
+	w.options.Metacontroller = "quorate-system"
+	var own map[string]any
+	text, err := fs.ReadFile(manifests.Files, manifests.Metacontroller+"/deployment.yaml")
+	require.NoError(w.t, err)
+	before, _, _ := strings.Cut(string(text), "\n---\n")
+	require.NoError(w.t, yaml.Unmarshal([]byte(before), &own))
+	set(own, map[string]any{nameLabel: "metacontroller", partOf: "quorate", "app.kubernetes.io/version": "4.17.2"}, "metadata", "labels")
+	set(own, map[string]any{"readyReplicas": 2}, "status")
+	w.answers[metacontroller] = map[string]any{"items": []any{}}
+	w.answers[workloads] = map[string]any{"items": []any{}}
+	w.add(metacontroller, own)
+	w.add(workloads, own)
+	for _, item := range w.answers[controllers]["items"].([]any) {
+		set(item.(map[string]any), map[string]any{ofInstallation: "quorate-system"}, "metadata", "labels")
+	}
+	for _, name := range []string{forAnswers, forItself} {
+		w.object(rights, "ClusterRoleBinding", name)["subjects"].([]any)[0].(map[string]any)["namespace"] = "quorate-system"
+	}
+	raw, err := json.Marshal(shipped().leader)
+	require.NoError(w.t, err)
+	var rules []any
+	require.NoError(w.t, json.Unmarshal(raw, &rules))
+	w.add(rights, map[string]any{"kind": "Role", "metadata": map[string]any{"name": forElection}, "rules": rules})
+	w.add(rights, map[string]any{"kind": "RoleBinding", "metadata": map[string]any{"name": forElection}, "roleRef": map[string]any{"kind": "Role", "name": forElection},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": "metacontroller", "namespace": "quorate-system"}}})
+	rule := within(w.object(quorate, "NetworkPolicy", "quorate"), "spec")["ingress"].([]any)[0].(map[string]any)
+	rule["from"] = []any{map[string]any{
+		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "quorate-system"}},
+		"podSelector":       map[string]any{"matchLabels": map[string]any{nameLabel: "metacontroller"}},
+	}}
+}
+
+// TestItsOwnMetacontroller: it is found, its few rights are enough, and each that lacks is missed.
+func TestItsOwnMetacontroller(t *testing.T) {
+	w := good(t)
+	w.itsOwn()
+	for name, f := range w.judged() {
+		assert.Equal(t, OK, f.State, "%s: %s", name, f.Found)
+	}
+	o := Options{Namespace: "quorate-system"}
+	raw, err := json.Marshal(w.answers[workloads])
+	require.NoError(t, err)
+	assert.Equal(t, "quorate-system", o.Found(Answer{Out: raw}).Metacontroller)
+	assert.Equal(t, "metacontroller", o.Found(Answer{Out: []byte(`{"items":[]}`)}).Metacontroller)
+	assert.Equal(t, "metacontroller", o.Found(Answer{Err: "forbidden"}).Metacontroller)
+
+	own := func(edit func(w *installation)) func(w *installation) {
+		return func(w *installation) {
+			w.itsOwn()
+			edit(w)
+		}
+	}
+	beside := func(args ...any) func(w *installation) {
+		return own(func(w *installation) {
+			other := w.add(workloads, good(w.t).runs())
+			container(other)["args"] = args
+		})
+	}
+	core := func(resource string) func(w *installation) {
+		return own(func(w *installation) {
+			role := w.object(rights, "ClusterRole", forItself)
+			role["rules"] = slices.DeleteFunc(role["rules"].([]any), func(r any) bool {
+				return slices.Contains(r.(map[string]any)["resources"].([]any), any(resource))
+			})
+		})
+	}
+	test(t, []broken{
+		{"one that serves all beside it", beside(), "OneMetacontroller", Fail, "several serve Quorate's CompositeControllers", "--target-label-selector='!quorate.dev/installation'", nil},
+		{"one that serves no label", own(func(w *installation) {
+			for _, reading := range []string{metacontroller, workloads} {
+				c := container(w.object(reading, "Deployment", "metacontroller"))
+				c["args"] = append(c["args"].([]any), "--target-label-selector=quorate.dev/installation=other")
+				c["args"] = slices.DeleteFunc(c["args"].([]any), func(a any) bool { return a == "--target-label-selector=quorate.dev/installation=quorate-system" })
+			}
+		}), "OneMetacontroller", Fail, "none serves Quorate's CompositeControllers", "quorate install --with-metacontroller --apply", nil},
+		{"no kinds seen", core("customresourcedefinitions"), "MetacontrollerRights", Fail, "get, list, watch customresourcedefinitions.apiextensions.k8s.io", "quorate-metacontroller-core: `quorate install --with-metacontroller --apply`", nil},
+		{"no namespaces seen", core("namespaces"), "MetacontrollerRights", Fail, "get, list, watch namespaces", "quorate-metacontroller-core", nil},
+		{"no events", core("events"), "MetacontrollerRights", Fail, "create, patch events", "quorate-metacontroller-core", nil},
+		{"no controllers seen", core("compositecontrollers"), "MetacontrollerRights", Fail, "compositecontrollers.metacontroller.k8s.io, decoratorcontrollers", "quorate-metacontroller-core", nil},
+		{"no leases", own(func(w *installation) { w.lose(rights, "RoleBinding", forElection) }), "MetacontrollerRights", Fail, "no replica ever works", "kubectl -n quorate-system create role quorate-metacontroller-leader", nil},
+		{"another lease", own(func(w *installation) {
+			w.object(rights, "Role", forElection)["rules"].([]any)[1].(map[string]any)["resourceNames"] = []any{"other"}
+		}), "MetacontrollerRights", Fail, "get, update leases.coordination.k8s.io", "leases", nil},
+	})
+	apart := good(t)
+	beside("--target-label-selector=!quorate.dev/installation")(apart)
+	assert.Equal(t, OK, apart.judged()["OneMetacontroller"].State)
+	assert.Contains(t, apart.judged()["OneMetacontroller"].Found, "StatefulSet metacontroller/metacontroller serves others")
+}
+
 func TestKinds(t *testing.T) {
 	const clustersKind = "etcdclusters.etcd.quorate.dev"
 	schema := func(w *installation, path ...string) map[string]any {
@@ -226,10 +325,10 @@ func TestKinds(t *testing.T) {
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "restore")
 			delete(schema(w, "properties", "status", "properties"), "origin")
-		}, "Kinds", Fail, "is older than this release: it lacks spec.restore and status.origin", "-k manifests/crds", nil},
+		}, "Kinds", Fail, "is older than this release: it lacks spec.restore and status.origin", "quorate install --kinds", nil},
 		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn, "is newer than this quorate: it has spec.shiny", "use the quorate", nil},
-		{"kinds of another line", func(w *installation) { delete(spec(w), "restore"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail, "is of another release", "-k manifests/crds", nil},
-		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules", "-k manifests/crds", nil},
+		{"kinds of another line", func(w *installation) { delete(spec(w), "restore"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail, "is of another release", "quorate install --kinds", nil},
+		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules", "quorate install --kinds", nil},
 	})
 	words := good(t)
 	schema(words)["description"] = "Other words."
@@ -392,7 +491,7 @@ func TestTrust(t *testing.T) {
 			within(w.answers[trusted], "data")["ca.crt"] = within(other.answers[trusted], "data")["ca.crt"]
 		}, "Trust", Fail, "the authority in the ConfigMap metacontroller/quorate-hook-ca has not signed the hooks' certificate", "rollout restart statefulset/metacontroller", nil},
 		{"no ConfigMap", func(w *installation) { w.answers[trusted] = map[string]any{} }, "Trust", Fail, "nor is there a ConfigMap metacontroller/quorate-hook-ca", "quorate install", nil},
-		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail, "mounted where SSL_CERT_DIR says", "manifests/metacontroller/metacontroller.yaml", nil},
+		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail, "mounted where SSL_CERT_DIR says", "docs/security.md", nil},
 		{"not named", func(w *installation) { delete(mount(w), "env") }, "Trust", Fail, "SSL_CERT_DIR", "upgrade Metacontroller", nil},
 		{"not read since it changed", func(w *installation) {
 			set(w.answers[trusted], []any{map[string]any{"manager": "kubectl", "time": noon.Format("2006-01-02T15:04:05Z07:00")}}, "metadata", "managedFields")
@@ -407,7 +506,7 @@ func TestTrust(t *testing.T) {
 			w.hooked(func(h map[string]any) {
 				within(h, "caBundle")["inline"] = within(other.answers[trusted], "data")["ca.crt"]
 			})
-		}, "Trust", Fail, "the authority in the caBundle of the CompositeControllers has not signed", "quorate install --keep", nil},
+		}, "Trust", Fail, "the authority in the caBundle of the CompositeControllers has not signed", "quorate install", nil},
 		{"another token", func(w *installation) {
 			set(w.object(secrets, "Secret", forHooks), base64Of("other\n"), "data", "tokens")
 		}, "Token", Fail, "(the URL) is not among the tokens", "quorate install", nil},

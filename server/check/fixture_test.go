@@ -62,7 +62,7 @@ var kindsAsJSON = sync.OnceValue(func() []byte {
 func (w *installation) established() map[string]any {
 	var items []any
 	require.NoError(w.t, json.Unmarshal(kindsAsJSON(), &items))
-	for _, name := range []string{"compositecontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io"} {
+	for _, name := range shipped().itsKinds {
 		items = append(items, map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"versions": []any{}}})
 	}
 	for _, o := range items {

@@ -41,7 +41,7 @@ func (k kind) schema(version string) map[string]any {
 }
 
 func ourKinds(s *Seen) Finding {
-	const apply = "apply those of this release: `kubectl apply --server-side -k manifests/crds`, or all of it: "
+	const apply = "apply those of this release: `quorate install --kinds | kubectl apply --server-side --force-conflicts -f -`, or all of it: "
 	var flaws []Finding
 	for _, want := range shippedKinds() {
 		is, there := s.kinds[want.Metadata.Name]

@@ -157,12 +157,20 @@ func metacontrollerKinds(s *Seen) Finding {
 		k, there := s.kinds[name]
 		switch {
 		case !there:
-			flaws = append(flaws, fail("there is no "+name, "without it Metacontroller does nothing: "+s.install()))
+			flaws = append(flaws, fail("there is no "+name, s.itsKinds()))
 		case !k.established():
 			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+" says why"))
 		}
 	}
 	return together(ok("there"), flaws)
+}
+
+// itsKinds is what installs Metacontroller's kinds: with one of Quorate's own, or for the one that is there.
+func (s *Seen) itsKinds() string {
+	if s.metacontroller() == nil || s.own() {
+		return s.installOwn()
+	}
+	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f manifests/crds/metacontroller.yaml`"
 }
 
 func metacontrollerRuns(s *Seen) Finding {

@@ -101,7 +101,7 @@ func admissionPolicies(s *Seen) Finding {
 		}
 	}
 	if len(lacks) > 0 {
-		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected is deleted late, not refused at once; a schedule that is deleted in the foreground takes its snapshots along", "apply them, which takes Kubernetes 1.30: "+s.install())
+		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected is deleted late, not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind all clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
 	}
 	return ok("there")
 }

@@ -108,7 +108,7 @@ func few(all []string) string {
 // grant is what gives these roles to a service account.
 func (s *Seen) grant(account string, roles []string) string {
 	if account == "metacontroller" {
-		return "apply the ClusterRoles and ClusterRoleBindings " + strings.Join(roles, " and ") + ": " + s.install()
+		return "apply the ClusterRole and ClusterRoleBinding " + strings.Join(roles, " and ") + ": " + s.install()
 	}
 	var all []string
 	for _, r := range roles {

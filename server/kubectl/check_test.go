@@ -35,7 +35,7 @@ func TestCheckScreen(t *testing.T) {
 	assert.Empty(t, errs)
 	golden(t, "check", withoutAdvice(out))
 	assert.Contains(t, out, "=> ask whoever administers Kubernetes for the right to get the Secrets quorate-hooks and quorate-caller in namespace quorate-system\n")
-	assert.Contains(t, out, "kubectl apply --server-side -f -`\n", "a command is not broken into lines")
+	assert.Contains(t, out, "quorate install --metacontroller=1.5 --apply`\n", "a command is not broken into lines")
 }
 
 // withoutAdvice leaves out the lines that are as long as a command is.
@@ -70,7 +70,7 @@ func TestCheckAsJSON(t *testing.T) {
 func TestCheckOnlyReads(t *testing.T) {
 	k := recorded(t)
 	k.runs(healthy(), "check")
-	assert.Len(t, k.calls, 14)
+	assert.Len(t, k.calls, 15)
 	for _, call := range k.calls {
 		assert.Regexp(t, `^(get|version|logs) `, call)
 	}

@@ -52,8 +52,9 @@ type kube struct {
 	// says is what kubectl answers to a call that begins so, instead of what is here. fails is what it answers with an error.
 	says, fails map[string]string
 	// closed are pods that can't be forwarded to.
-	closed []string
-	calls  []string
+	closed  []string
+	calls   []string
+	applied []string // what kubectl was given to apply
 	// forwards are the calls that open ways to pods.
 	forwards []string
 	open     int
@@ -129,6 +130,14 @@ func (k *kube) run(_ context.Context, args ...string) ([]byte, error) {
 		return listOf(), nil
 	}
 	return nil, fmt.Errorf("the test does not expect kubectl %s", call)
+}
+
+// applied are the objects that kubectl was given, one text for each call.
+func (k *kube) apply(ctx context.Context, objects []byte) ([]byte, error) {
+	k.lock.Lock()
+	k.applied = append(k.applied, string(objects))
+	k.lock.Unlock()
+	return k.run(ctx, "apply")
 }
 
 func (k *kube) ofKind(kind string) (list []map[string]any) {

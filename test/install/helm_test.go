@@ -51,16 +51,15 @@ func shortNames(t *testing.T) string {
 // are upgraded with it. No member restarts by any of it, the certificate and the token stay, and the upgraded Quorate does its work.
 func TestHelm(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
-	const version = "metacontroller.version=" + metacontroller
-	helm(t, "etcd-ops", "install", "quorate", olderChart(t), "--create-namespace", "--set", version)
+	helm(t, "etcd-ops", "install", "quorate", olderChart(t), "--create-namespace", "--set", there)
 	require.Empty(t, shortNames(t))
-	restartMetacontroller(t) // as the notes of the chart say
+	restartMetacontroller(t) // as docs/security.md says
 	kube(t, "apply", "-f", "../../manifests/samples/etcdcluster.yaml")
 	converges(t, "default", "demo", "3/3")
 	fits(t, "etcd-ops")
 	pods, before := members(t, "default", "demo"), credentials(t, "etcd-ops")
 
-	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", version, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
+	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
 	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
 	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", "--timeout=2m") // helm does not wait for those who leave
@@ -84,8 +83,8 @@ func TestHelm(t *testing.T) {
 	becomes(t, "", "-n", "etcd-ops", "get", "all,secrets", "-l", "app.kubernetes.io/name=quorate", "-o", "name")
 
 	kube(t, "patch", "crd", "etcdclusters.etcd.quorate.dev", "--type=json", "-p", noShortName)
-	helm(t, "etcd-ops", "install", "quorate", chart, "--set", version) // the kinds are still its own
-	restartMetacontroller(t)                                           // certificate and token are others
+	helm(t, "etcd-ops", "install", "quorate", chart, "--set", there) // the kinds are still its own
+	restartMetacontroller(t)                                         // certificate and token are others
 	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds that stayed are upgraded")
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	kube(t, "delete", "pod", "demo-0")
@@ -116,7 +115,7 @@ func TestOneNamespace(t *testing.T) {
 	resync := []string{"compositecontroller", "quorate-etcdcluster"}
 	kube(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":300}}`}, resync...)...)
 
-	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", "metacontroller.version="+metacontroller, "--set", "onlyNamespaces={shop}")
+	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", there, "--set", "onlyNamespaces={shop}")
 	require.Equal(t, before, credentials(t, "quorate-system"), "so that Metacontroller needs no restart")
 	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds are upgraded")
 	require.Equal(t, "30", kube(t, append([]string{"get", "-o", "jsonpath={.spec.resyncPeriodSeconds}"}, resync...)...))

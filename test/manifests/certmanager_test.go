@@ -49,7 +49,7 @@ func withComponent(t *testing.T, component string) map[string]map[string]any {
 // TestCertManager: the component adds one kind and the right to write it, and nothing else; quorate install --cert-manager adds the
 // same; and without either, nobody needs cert-manager.
 func TestCertManager(t *testing.T) {
-	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"), install(t, "--cert-manager")
+	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"), install(t, own, "--cert-manager")
 	if got, want := slices.Sorted(maps.Keys(component)), slices.Sorted(maps.Keys(base)); !slices.Equal(got, want) {
 		t.Errorf("with the component there are %v, not %v", got, want)
 	}

@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// versions of Metacontroller that quorate install knows apart.
-var versions = []string{"4.16", "4.0", "1.5.20"}
+// ways are those that quorate install knows apart: with a Metacontroller of its own, and for others that are there, of these versions.
+var ways = []string{own, "--metacontroller=4.16", "--metacontroller=4.0", "--metacontroller=1.5.20"}
+
+const own = "--with-metacontroller"
 
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "quorate")
@@ -74,17 +76,17 @@ func everything(t *testing.T) map[string]map[string][]byte {
 	for _, dir := range kustomizations(t) {
 		all[dir] = render(t, dir)
 	}
-	for _, version := range versions {
-		all["install for Metacontroller "+version] = install(t, "--metacontroller="+version)
+	for _, way := range ways {
+		all["install "+way] = install(t, way)
 	}
 	return all
 }
 
 // TestInstall: the API server takes every object as it is.
 func TestInstall(t *testing.T) {
-	controller := newKind(t, readCRD(t, render(t, "metacontroller")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
-	for _, version := range versions {
-		for name, text := range install(t, "--metacontroller="+version) {
+	controller := newKind(t, readCRD(t, render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	for _, way := range ways {
+		for name, text := range install(t, way) {
 			switch kind, _, _ := strings.Cut(name, "/"); kind {
 			case "CustomResourceDefinition":
 				newKind(t, readCRD(t, text))
@@ -93,20 +95,13 @@ func TestInstall(t *testing.T) {
 				if errs := controller.schemaErrors(object); len(errs) > 0 {
 					t.Errorf("%s: %v", name, errs)
 				}
-				var want []string // the CRD here is that of 1.5.20
-				if version == "4.16" {
-					for _, hook := range slices.Sorted(maps.Keys(within(object, "spec", "hooks"))) {
-						want = append(want, "spec.hooks."+hook+".webhook.authorization", "spec.hooks."+hook+".webhook.caBundle")
-					}
-				}
-				fields := controller.unknown(object)
-				slices.Sort(fields)
-				if !slices.Equal(fields, want) {
-					t.Errorf("%s for Metacontroller %s: unknown to 1.5.20: %v", name, version, fields)
+				strict := controller.unknown(object)
+				for _, field := range strict {
+					t.Errorf("%s by install %s: unknown: %s", name, way, field)
 				}
 			case "Service":
 				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 || port.TargetPort.String() != "hooks" {
-					t.Errorf("for Metacontroller %s the Service's port is %d -> %s", version, port.Port, port.TargetPort.String())
+					t.Errorf("by install %s the Service's port is %d -> %s", way, port.Port, port.TargetPort.String())
 				}
 			default:
 				restricted(t, name, native(t, text))
@@ -115,7 +110,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallIsTheBase: but for what is named here, quorate install prints what kubectl apply -k manifests/default applies.
+// TestInstallIsTheBase: but for what is named here, quorate install prints what kubectl apply -k applies: manifests/crds and manifests/default, or
+// for a Metacontroller that is there, Quorate's kinds and manifests/without-metacontroller.
 func TestInstallIsTheBase(t *testing.T) {
 	controller := func(o map[string]any) {
 		delete(within(o, "metadata"), "annotations")
@@ -147,16 +143,23 @@ func TestInstallIsTheBase(t *testing.T) {
 			delete(port, "port")
 		},
 	}
-	added := map[string][]string{
-		"4.16":   {"Role/quorate-caller", "RoleBinding/quorate-caller", "Secret/quorate-caller", "Secret/quorate-hooks"},
-		"4.0":    {"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"},
-		"1.5.20": {"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"},
-	}
-	base := render(t, "default")
-	for _, version := range versions {
-		printed := install(t, "--metacontroller="+version)
-		if got, want := slices.Sorted(maps.Keys(printed)), slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(base)), added[version]...))); !slices.Equal(got, want) {
-			t.Errorf("for Metacontroller %s: %v, not %v", version, got, want)
+	forBearer := []string{"Role/quorate-caller", "RoleBinding/quorate-caller", "Secret/quorate-caller", "Secret/quorate-hooks"}
+	forOld := []string{"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"}
+	for _, way := range ways {
+		base, added := render(t, "crds"), forOld
+		folder := "without-metacontroller"
+		if way == own {
+			folder = "default"
+		} else {
+			maps.DeleteFunc(base, func(name string, _ []byte) bool { return strings.HasSuffix(name, ".metacontroller.k8s.io") })
+		}
+		if way == own || way == "--metacontroller=4.16" {
+			added = forBearer
+		}
+		maps.Copy(base, render(t, folder))
+		printed := install(t, way)
+		if got, want := slices.Sorted(maps.Keys(printed)), slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(base)), added))); !slices.Equal(got, want) {
+			t.Errorf("install %s: %v, not %v", way, got, want)
 		}
 		for name, text := range base {
 			got, want := parse(t, string(printed[name])), parse(t, string(text))
@@ -167,7 +170,18 @@ func TestInstallIsTheBase(t *testing.T) {
 			if !equality.Semantic.DeepEqual(got, want) {
 				g, _ := yaml.Marshal(got)
 				w, _ := yaml.Marshal(want)
-				t.Errorf("%s for Metacontroller %s differs:\n%s\nfrom the base:\n%s", name, version, g, w)
+				t.Errorf("%s by install %s differs:\n%s\nfrom manifests/%s:\n%s", name, way, g, folder, w)
+			}
+		}
+	}
+}
+
+// TestKindsApart: no folder that has anything else has a kind, so that nobody deletes kinds with it.
+func TestKindsApart(t *testing.T) {
+	for _, dir := range kustomizations(t) {
+		for name := range render(t, dir) {
+			if strings.HasPrefix(name, "CustomResourceDefinition/") != (dir == "crds") {
+				t.Errorf("manifests/%s has %s", dir, name)
 			}
 		}
 	}
@@ -182,11 +196,15 @@ func within(o map[string]any, path ...string) map[string]any {
 
 // TestInstallElsewhere: no object stays in the namespaces that are the defaults.
 func TestInstallElsewhere(t *testing.T) {
-	for _, version := range versions {
-		for name, text := range install(t, "--metacontroller="+version, "--namespace=etcd-ops", "--metacontroller-namespace=mc") {
+	for _, way := range ways {
+		args := []string{way, "--namespace=etcd-ops"}
+		if way != own {
+			args = append(args, "--metacontroller-namespace=mc")
+		}
+		for name, text := range install(t, args...) {
 			for _, left := range []string{"quorate-system", "namespace: metacontroller", "metadata.name: metacontroller"} {
 				if strings.Contains(string(text), left) && !strings.HasPrefix(name, "CustomResourceDefinition/") {
-					t.Errorf("%s for Metacontroller %s still says %q:\n%s", name, version, left, text)
+					t.Errorf("%s by install %s still says %q:\n%s", name, way, left, text)
 				}
 			}
 		}
@@ -206,6 +224,9 @@ func TestNoCredentials(t *testing.T) {
 					t.Errorf("%s: the service account's token is mounted", way)
 				}
 			case "Deployment":
+				if name != "Deployment/quorate" {
+					continue // Metacontroller calls the API server
+				}
 				seen++
 				noToken(t, way, native(t, text).(*appsv1.Deployment).Spec.Template.Spec)
 			case "ClusterRoleBinding":
@@ -215,7 +236,7 @@ func TestNoCredentials(t *testing.T) {
 			}
 		}
 	}
-	if seen != 2+len(versions) { // base, default, and each install
+	if seen != 3+len(ways) { // base, default, without-metacontroller, and each install
 		t.Errorf("%d Deployments were looked at", seen)
 	}
 
@@ -271,14 +292,19 @@ func TestWhoReaches(t *testing.T) {
 			for _, peer := range rule.From {
 				for _, port := range rule.Ports {
 					who := "namespace " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
-					if peer.PodSelector != nil {
+					if peer.PodSelector != nil && who == "namespace " {
 						who = fmt.Sprint(peer.PodSelector.MatchLabels)
+					} else if peer.PodSelector != nil {
+						who = fmt.Sprint(peer.PodSelector.MatchLabels, " of ", who)
 					}
 					reached = append(reached, who+" -> "+port.Port.String())
 				}
 			}
 		}
 		want := []string{"namespace metacontroller -> hooks", "map[quorate.dev/scrape:true] -> metrics"}
+		if slices.Contains([]string{"base", "default", "install " + own}, way) {
+			want[0] = "map[app.kubernetes.io/name:metacontroller] of namespace quorate-system -> hooks"
+		}
 		if !slices.Equal(reached, want) {
 			t.Errorf("%s: %v", way, reached)
 		}

@@ -85,7 +85,7 @@ func kustomizations(t *testing.T) []string {
 
 // TestKustomizations: everything that they render is an object that the API server takes, without unknown fields.
 func TestKustomizations(t *testing.T) {
-	controller := newKind(t, readCRD(t, render(t, "metacontroller")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	controller := newKind(t, readCRD(t, render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
 	for _, dir := range kustomizations(t) {
 		t.Run(dir, func(t *testing.T) {
 			for name, text := range render(t, dir) {
@@ -214,6 +214,53 @@ func TestMetacontrollerMay(t *testing.T) {
 	}
 }
 
+// TestRightsSayWhy: every rule that gives Metacontroller a right has a comment above it, and its service account has no other.
+func TestRightsSayWhy(t *testing.T) {
+	for _, file := range []string{"base/rbac-metacontroller.yaml", "metacontroller/rbac.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		for n, line := range lines {
+			if strings.HasPrefix(line, "- apiGroups:") && !strings.HasPrefix(lines[n-1], "# ") {
+				t.Errorf("%s:%d: no comment says why: %s", file, n+1, line)
+			}
+		}
+	}
+	var bound []string
+	for name, text := range render(t, "default") {
+		if strings.HasPrefix(name, "ClusterRoleBinding/") || strings.HasPrefix(name, "RoleBinding/") {
+			bound = append(bound, native(t, text).(interface{ GetName() string }).GetName())
+		}
+	}
+	slices.Sort(bound)
+	if want := []string{"quorate-metacontroller", "quorate-metacontroller-core", "quorate-metacontroller-leader"}; !slices.Equal(bound, want) {
+		t.Errorf("rights are given by %v, not %v", bound, want)
+	}
+}
+
+// TestMetacontrollerServesQuorate: the label by which Metacontroller chooses is that of all CompositeControllers, and its flags are such that quorate
+// check is content.
+func TestMetacontrollerServesQuorate(t *testing.T) {
+	objects := render(t, "default")
+	d := native(t, objects["Deployment/metacontroller"]).(*appsv1.Deployment)
+	args := d.Spec.Template.Spec.Containers[0].Args
+	const flag = "--target-label-selector="
+	i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, flag) })
+	key, value, _ := strings.Cut(strings.TrimPrefix(args[i], flag), "=")
+	for name, text := range objects {
+		if strings.HasPrefix(name, "CompositeController/") {
+			if got := within(parse(t, string(text)), "metadata", "labels")[key]; got != value {
+				t.Errorf("%s has the label %s=%v, and Metacontroller looks for %s", name, key, got, value)
+			}
+		}
+	}
+	if *d.Spec.Replicas < 2 || !slices.Contains(args, "--leader-election") || !slices.Contains(args, "--zap-log-level=info") {
+		t.Errorf("%d replicas with %v", *d.Spec.Replicas, args)
+	}
+}
+
 // TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in.
 func TestHooksReachTheServer(t *testing.T) {
 	objects := render(t, "default")
@@ -243,7 +290,7 @@ func TestHooksReachTheServer(t *testing.T) {
 // TestPodMonitorsFindPods: what they select are the pods that we make, at a port that these have.
 func TestPodMonitorsFindPods(t *testing.T) {
 	quorate := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template
-	metacontroller := native(t, render(t, "metacontroller")["StatefulSet/metacontroller"]).(*appsv1.StatefulSet).Spec.Template
+	metacontroller := native(t, render(t, "default")["Deployment/metacontroller"]).(*appsv1.Deployment).Spec.Template
 	monitors := render(t, "monitoring")
 	for name, pods := range map[string]corev1.PodTemplateSpec{"quorate": quorate, "quorate-metacontroller": metacontroller} {
 		var monitor struct {

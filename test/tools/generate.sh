@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 files=(hooks/api/v1alpha1/zz_generated.deepcopy.go manifests/crds/etcd.quorate.dev_etcd{clusters,snapshots,snapshotschedules}.yaml docs/api.md
-  manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml)
+  manifests/monitoring/prometheusrule-etcd.yaml manifests/chart/templates/{crds,quorate,monitoring}.yaml
+  manifests/chart/crds/metacontroller.yaml)
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 for file in "${files[@]}"; do
@@ -37,12 +38,13 @@ if [[ "${1:-}" != --check ]]; then
 fi
 go build -o "$binary" .
 cp manifests/monitoring/{podmonitor.yaml,prometheusrule.yaml,dashboard.json} "$fresh/manifests/monitoring/"
-go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart/templates"
+go run -C test/tools ./chart "$binary" "$fresh/manifests/monitoring" "$fresh/manifests/chart"
 rm "$binary"
 
 stale=()
 for file in "${files[@]}"; do
   if [[ "${1:-}" != --check ]]; then
+    mkdir -p "$(dirname "$file")"
     cmp --silent "$fresh/$file" "$file" || cp "$fresh/$file" "$file"
   elif ! diff --unified=1 --label "$file" "$file" --label "$file, made anew" "$fresh/$file"; then
     stale+=("$file")

@@ -17,13 +17,22 @@
 {{- join "," $all }}
 {{- end }}
 
+{{/* Where Metacontroller is: beside Quorate if it is its own. */}}
+{{- define "quorate.metacontrollerNamespace" -}}
+{{- if .Values.metacontroller.enabled }}{{ .Release.Namespace }}{{ else }}{{ .Values.metacontroller.namespace }}{{ end }}
+{{- end }}
+
 {{/* How Metacontroller proves who it is: by a bearer token, by the password in the URL, or not at all. */}}
 {{- define "quorate.caller" -}}
 {{- $version := .Values.metacontroller.version }}
+{{- if .Values.metacontroller.enabled }}
+{{- if semverCompare "<4.16.0-0" $version }}{{ fail (printf "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not %s: for an older one that is there, set metacontroller.enabled to false" $version) }}{{ end }}
+{{- if not (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+$" $version) }}{{ fail (printf "metacontroller.enabled needs a whole metacontroller.version, such as 4.17.2, not %s: it is the tag of an image" $version) }}{{ end }}
+{{- end }}
 {{- if semverCompare ">=4.16.0-0" $version }}bearer{{ else if semverCompare ">=2.0.0-0" $version }}none{{ else }}basic{{ end }}
 {{- end }}
 
-{{/* The Secret that the server reads, and the one that Metacontroller 4.16 reads. */}}
+{{/* The Secret that the server reads, and the one that Metacontroller 4.16 and later read. */}}
 {{- define "quorate.hooksSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-hooks" }}{{- end }}
 {{- define "quorate.callerSecret" -}}{{ .Values.credentials.existingSecret | default "quorate-caller" }}{{- end }}
 

@@ -3,7 +3,8 @@
 //
 //	chart QUORATE MONITORING FOLDER
 //
-// QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER gets quorate.yaml, crds.yaml and monitoring.yaml.
+// QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets quorate.yaml, crds.yaml and
+// monitoring.yaml, crds gets metacontroller.yaml.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -44,7 +46,10 @@ func run(quorate, monitoring, folder string) (err error) {
 		}
 	}()
 	t := &templates{}
-	if t.plain, err = install(quorate); err != nil {
+	if t.plain, err = install(quorate, "--with-metacontroller"); err != nil {
+		return err
+	}
+	if t.foreign, err = install(quorate); err != nil {
 		return err
 	}
 	if t.certManager, err = install(quorate, "--cert-manager"); err != nil {
@@ -56,14 +61,17 @@ func run(quorate, monitoring, folder string) (err error) {
 	if t.old, err = install(quorate, "--metacontroller=1.5.20"); err != nil {
 		return err
 	}
-	files := map[string]string{}
-	files["crds.yaml"], files["quorate.yaml"] = t.write()
-	if files["monitoring.yaml"], err = t.monitoring(monitoring); err != nil {
+	const made = "Made by `make generate` from what quorate install prints and manifests/monitoring. Change those, or test/tools/chart."
+	files := map[string]string{"crds/metacontroller.yaml": "# " + made + "\n" + t.shared()}
+	files["templates/crds.yaml"], files["templates/quorate.yaml"] = t.write()
+	if files["templates/monitoring.yaml"], err = t.monitoring(monitoring); err != nil {
 		return err
 	}
 	for name, text := range files {
-		const head = "{{- /* Made by `make generate` from what quorate install prints and manifests/monitoring. Change those, or test/tools/chart. */ -}}\n"
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(head+text), 0o644); err != nil {
+		if strings.HasPrefix(name, "templates/") {
+			text = "{{- /* " + made + " */ -}}\n" + text
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
@@ -95,6 +103,13 @@ type missing string
 
 func (m missing) Error() string {
 	return string(m) + " is not there: adapt test/tools/chart to what quorate install prints"
+}
+
+// has reports whether an object of this kind and name is there.
+func (all installed) has(o object) bool {
+	return slices.ContainsFunc(all, func(other object) bool {
+		return other["kind"] == o["kind"] && at(other, "metadata")["name"] == at(o, "metadata")["name"]
+	})
 }
 
 func (all installed) get(kind, name string) object {

@@ -48,7 +48,7 @@ func (t *templates) monitor(o object, value string) string {
 	labels["app.kubernetes.io/part-of"] = "quorate"
 	t.add(labels, "of the user", "{{- with .Values.monitoring.labels }}", "{{- toYaml . | nindent INDENT }}", "{{- end }}")
 	if meta["name"] == "quorate-metacontroller" {
-		at(o, "spec", "namespaceSelector")["matchNames"] = []any{t.value(metaNamespace)}
+		at(o, "spec", "namespaceSelector")["matchNames"] = []any{t.value(metaNamespace)} // the one of two that it is
 	}
 	return when(".Values.monitoring."+value, "---\n"+t.yaml(o)) + "\n"
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -9,7 +10,9 @@ import (
 const (
 	suffix        = `include "quorate.suffix" .`
 	release       = `.Release.Namespace`
-	metaNamespace = `.Values.metacontroller.namespace`
+	metaNamespace = `include "quorate.metacontrollerNamespace" .`
+	metaVersion   = `.Values.metacontroller.version | trimPrefix "v"`
+	isOwn         = `.Values.metacontroller.enabled`
 	ofCaller      = `include "quorate.caller" .`
 	isBearer      = `eq (include "quorate.caller" .) "bearer"`
 )
@@ -17,7 +20,7 @@ const (
 // templates are the objects of some installations, which together have all that values choose among.
 type templates struct {
 	texts
-	plain, certManager, only, old installed
+	plain, foreign, certManager, only, old installed // plain has a Metacontroller of its own
 }
 
 // write makes the two files: the kinds, and all the rest.
@@ -27,6 +30,9 @@ func (t *templates) write() (kinds, rest string) {
 		switch o["kind"] {
 		case "Namespace": // helm install --create-namespace
 		case "CustomResourceDefinition":
+			if isShared(o) { // helm installs what is in crds where it is not there, and never touches it again
+				continue
+			}
 			annotations := at(o, "metadata", "annotations")
 			annotations["helm.sh/resource-policy"] = "keep"
 			first = append(first, t.yaml(o))
@@ -39,10 +45,36 @@ func (t *templates) write() (kinds, rest string) {
 	return "{{- if .Values.crds.install }}\n---\n" + strings.Join(first, "---\n") + "{{- end }}\n", "---\n" + strings.Join(second, "---\n")
 }
 
-// template is one object as a template.
+func isShared(kind object) bool { return at(kind, "spec")["group"] == "metacontroller.k8s.io" }
+
+// shared are the kinds of Metacontroller, which others may use too.
+func (t *templates) shared() string {
+	var all []string
+	for _, o := range t.plain {
+		if o["kind"] == "CustomResourceDefinition" && isShared(o) {
+			all = append(all, t.yaml(o))
+		}
+	}
+	if len(all) == 0 {
+		panic(missing("a kind of Metacontroller"))
+	}
+	return strings.Join(all, "---\n")
+}
+
+// template is one object as a template. Those that other installations lack belong to the own Metacontroller.
 func (t *templates) template(o object) string {
+	if !t.foreign.has(o) {
+		return when(isOwn, t.always(o)) + "\n"
+	}
+	return t.always(o)
+}
+
+func (t *templates) always(o object) string {
 	meta := at(o, "metadata")
 	name := fmt.Sprint(meta["name"])
+	if labels, _ := meta["labels"].(object); labels["app.kubernetes.io/version"] != nil {
+		t.set(labels, "app.kubernetes.io/version", metaVersion+" | quote")
+	}
 	if meta["namespace"] != nil {
 		t.set(meta, "namespace", release)
 	} else {
@@ -50,7 +82,11 @@ func (t *templates) template(o object) string {
 	}
 	switch o["kind"] {
 	case "Deployment":
-		t.deployment(at(o, "spec"))
+		if name == "metacontroller" {
+			t.metacontroller(at(o, "spec"))
+		} else {
+			t.deployment(at(o, "spec"))
+		}
 	case "ClusterRole":
 		if name == "quorate-metacontroller" {
 			t.rights(o)
@@ -59,7 +95,13 @@ func (t *templates) template(o object) string {
 		ref := at(o, "roleRef")
 		ref["name"] = fmt.Sprint(ref["name"]) + t.suffix()
 		t.set(at(o, "subjects", 0), "namespace", metaNamespace)
-	case "Role", "RoleBinding": // of Metacontroller's, to read its token
+	case "Role", "RoleBinding": // of Metacontroller's
+		if name != "quorate-caller" {
+			if o["kind"] == "RoleBinding" {
+				t.set(at(o, "subjects", 0), "namespace", release)
+			}
+			break
+		}
 		if o["kind"] == "RoleBinding" {
 			t.set(at(o, "subjects", 0), "namespace", metaNamespace)
 		} else {
@@ -67,7 +109,11 @@ func (t *templates) template(o object) string {
 		}
 		return when(isBearer, t.yaml(o)) + "\n"
 	case "NetworkPolicy":
-		t.set(at(o, "spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels"), "kubernetes.io/metadata.name", metaNamespace)
+		if name == "quorate" {
+			from := at(o, "spec", "ingress", 0, "from", 0)
+			t.set(at(from, "namespaceSelector", "matchLabels"), "kubernetes.io/metadata.name", metaNamespace)
+			t.put(from, "podSelector", when(isOwn, t.yaml(object{"podSelector": from["podSelector"]})))
+		}
 	case "ValidatingAdmissionPolicyBinding":
 		spec := at(o, "spec")
 		spec["policyName"] = fmt.Sprint(spec["policyName"]) + t.suffix()
@@ -151,7 +197,32 @@ func (t *templates) optionalLast(list []any) string {
 	return strings.TrimRight(t.yaml(list[:last]), "\n") + "\n" + when(".Values.certManager", t.yaml(list[last:]))
 }
 
+// metacontroller is the own one.
+func (t *templates) metacontroller(spec object) {
+	pod := at(spec, "template", "spec")
+	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
+		t.add(pod, field, "{{- with .Values."+field+" }}", field+": {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
+	}
+	c := at(pod, "containers", 0)
+	t.put(c, "resources", "resources: {{- toYaml .Values.metacontroller.resources | nindent INDENT+2 }}")
+	image, _ := c["image"].(string)
+	repository, _, tagged := strings.Cut(image, ":v")
+	if !tagged {
+		panic(missing("the version in the image of Metacontroller"))
+	}
+	c["image"] = t.value(fmt.Sprintf(`include "quorate.image" (dict "own" .Values.metacontroller.image "registry" .Values.registry "default" %q)`, repository)) +
+		":v" + t.value(metaVersion)
+	args, _ := c["args"].([]any)
+	n := slices.Index(args, any("--target-label-selector=quorate.dev/installation=quorate-system"))
+	if n < 0 {
+		panic(missing("the label that Metacontroller is restricted to"))
+	}
+	args[n] = "--target-label-selector=quorate.dev/installation=" + t.value(release)
+	t.set(envOf(c, "GOMEMLIMIT"), "value", ".Values.metacontroller.goMemoryLimit")
+}
+
 func (t *templates) controller(o object, name string) {
+	t.set(at(o, "metadata", "labels"), "quorate.dev/installation", release)
 	t.set(at(o, "metadata", "annotations"), "quorate.dev/credentials", `include "quorate.credentialsSum" . | quote`)
 	spec := at(o, "spec")
 	t.add(at(spec, "parentResource"), "labelSelector",
@@ -194,7 +265,7 @@ func (t *templates) forNamespaces() string {
 	}
 	ref := at(binding, "roleRef")
 	ref["name"] = fmt.Sprint(ref["name"]) + t.value(`include "quorate.suffix" $`)
-	t.set(at(binding, "subjects", 0), "namespace", "$"+metaNamespace)
+	t.set(at(binding, "subjects", 0), "namespace", `include "quorate.metacontrollerNamespace" $`)
 	rules := role["rules"].([]any)
 	t.put(role, "rules", "rules:", strings.ReplaceAll(t.optionalLast(rules), ".Values", "$.Values"))
 	return "{{- range .Values.onlyNamespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) + "{{- end }}\n"

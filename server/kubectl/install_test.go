@@ -1,0 +1,97 @@
+package kubectl
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	both = []Kind{{"etcdclusters.etcd.quorate.dev", []byte("---\nours\n"), false}, {"compositecontrollers.metacontroller.k8s.io", []byte("---\nits\n"), true}}
+	here = Place{Namespace: "quorate-system", Metacontroller: "quorate-system", Own: true}
+)
+
+// installing is an installer for a Kubernetes that says this.
+func installing(t *testing.T, at Place, edit func(k *kube)) (*kube, *Installer) {
+	t.Helper()
+	k := &kube{t: t, says: map[string]string{"apply": "namespace/quorate-system serverside-applied\n", "wait": "", "rollout": ""}, fails: map[string]string{}}
+	edit(k)
+	return k, k.waiting(func() {}).Installer(at, nil)
+}
+
+// TestInstall: kinds first, and all of them are established before anything else is applied; the pods are waited for.
+func TestInstall(t *testing.T) {
+	k, i := installing(t, here, func(*kube) {})
+	require.NoError(t, i.Kinds(t.Context(), both))
+	require.NoError(t, i.Rest(t.Context(), []byte("rest")))
+	assert.Equal(t, []string{"---\nours\n---\nits\n", "rest"}, k.applied)
+	assert.Equal(t, []string{
+		"get customresourcedefinitions compositecontrollers.metacontroller.k8s.io --ignore-not-found -o json",
+		"apply",
+		"wait --for=condition=Established --timeout=1m0s crd/etcdclusters.etcd.quorate.dev crd/compositecontrollers.metacontroller.k8s.io",
+		"apply",
+		"rollout status deployment/quorate -n quorate-system --timeout=5m0s",
+		"rollout status deployment/metacontroller -n quorate-system --timeout=5m0s",
+	}, k.calls)
+	assert.Contains(t, k.out.String(), "  namespace/quorate-system serverside-applied\n")
+}
+
+// TestInstallBesideOthers: kinds that others brought stay as they are, and are waited for all the same.
+func TestInstallBesideOthers(t *testing.T) {
+	for labels, applied := range map[string]string{
+		`{}`:                                      "---\nours\n",
+		`{"app.kubernetes.io/part-of":"quorate"}`: "---\nours\n---\nits\n",
+	} {
+		k, i := installing(t, here, func(k *kube) {
+			k.says["get customresourcedefinitions"] = `{"kind":"CustomResourceDefinition","metadata":{"name":"compositecontrollers.metacontroller.k8s.io","labels":` + labels + `}}`
+		})
+		require.NoError(t, i.Kinds(t.Context(), both))
+		assert.Equal(t, []string{applied}, k.applied)
+		assert.Contains(t, k.calls[2], "crd/compositecontrollers.metacontroller.k8s.io")
+		assert.Equal(t, labels == "{}", strings.Contains(k.out.String(), "stays as it is"))
+	}
+}
+
+// TestInstallWithoutItsOwn: an installation that has its own Metacontroller is not cut off from it by a flag that was left out.
+func TestInstallWithoutItsOwn(t *testing.T) {
+	_, i := installing(t, Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}, func(k *kube) {
+		k.says["get deployments"] = "deployment.apps/metacontroller\n"
+	})
+	_, err := i.Kept(t.Context(), "quorate-hooks")
+	require.ErrorContains(t, err, "add --with-metacontroller")
+	require.ErrorContains(t, err, "kubectl -n quorate-system delete deployment.apps/metacontroller")
+
+	k, i := installing(t, Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}, func(k *kube) {
+		k.says["get deployments"] = ""
+		k.says["get secret quorate-hooks"] = "kind: Secret\n"
+	})
+	kept, err := i.Kept(t.Context(), "quorate-hooks")
+	require.NoError(t, err)
+	assert.Equal(t, "kind: Secret\n", string(kept))
+	require.NoError(t, i.Rest(t.Context(), nil))
+	assert.NotContains(t, strings.Join(k.calls, "\n"), "deployment/metacontroller", "another's Metacontroller is not waited for")
+}
+
+// TestInstallTroubles: a kind that is not served yet is tried again, everything else is said at once, with what to do.
+func TestInstallTroubles(t *testing.T) {
+	k, i := installing(t, here, func(k *kube) { k.fails["apply"] = `no matches for kind "CompositeController" in version "metacontroller.k8s.io/v1alpha1"` })
+	waits := 0
+	i.pause = func(context.Context, time.Duration) {
+		if waits++; waits == 3 {
+			delete(k.fails, "apply")
+		}
+	}
+	require.NoError(t, i.Rest(t.Context(), []byte("rest")))
+	assert.Len(t, k.applied, 4)
+
+	k, i = installing(t, here, func(k *kube) { k.fails["apply"] = "Error from server (Forbidden): no" })
+	require.ErrorContains(t, i.Kinds(t.Context(), both), "ask whoever administers Kubernetes")
+	assert.Len(t, k.applied, 1)
+
+	_, i = installing(t, here, func(k *kube) { k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition" })
+	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has been applied")
+}

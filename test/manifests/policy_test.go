@@ -1,0 +1,97 @@
+package manifests
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+	plugin "k8s.io/apiserver/pkg/admission/plugin/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// expression is one of a policy, and what it must be.
+type expression struct {
+	text string
+	is   *cel.Type
+}
+
+func (e expression) GetExpression() string    { return e.text }
+func (e expression) ReturnTypes() []*cel.Type { return []*cel.Type{e.is} }
+
+// deletion is what a policy says when an object is deleted: empty when it may be, or the words of the refusal.
+func deletion(t *testing.T, policy, object, options string) string {
+	t.Helper()
+	spec := native(t, render(t, "base")["ValidatingAdmissionPolicy/"+policy]).(*admissionv1.ValidatingAdmissionPolicy).Spec
+	old := &unstructured.Unstructured{Object: parse(t, object)}
+	kind := old.GroupVersionKind()
+	attributes := &admission.VersionedAttributes{
+		Attributes: admission.NewAttributesRecord(nil, old, kind, old.GetNamespace(), old.GetName(), schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
+			"", admission.Delete, nil, false, nil),
+		VersionedKind: kind,
+	}
+	attributes.VersionedOldObject.Set(old)
+	request := plugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource{}, metav1.GroupVersionKind(kind))
+	raw, err := json.Marshal(parse(t, options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Options = runtime.RawExtension{Raw: raw}
+	compiler := plugin.NewConditionCompiler(environment.MustBaseEnvSet(utilversion.MustParse("1.30"))) // the first that has policies without being told to
+	evaluate := func(text string, is *cel.Type) any {
+		results, _, err := compiler.CompileCondition([]plugin.ExpressionAccessor{expression{text, is}}, plugin.OptionalVariableDeclarations{}, environment.NewExpressions).
+			ForInput(t.Context(), attributes, request, plugin.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+		if err != nil || results[0].Error != nil {
+			t.Fatal(err, results[0].Error)
+		}
+		return results[0].EvalResult.Value()
+	}
+	for _, v := range spec.Validations {
+		if evaluate(v.Expression, cel.BoolType) != true {
+			return fmt.Sprint(evaluate(v.MessageExpression, cel.StringType))
+		}
+	}
+	return ""
+}
+
+// TestPolicies: what is protected is refused in words that say what to do, and nothing else is.
+func TestPolicies(t *testing.T) {
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+	ours := func(annotations string) string {
+		return crd + "metadata: {name: etcdclusters.etcd.quorate.dev" + annotations + "}\nspec: {group: etcd.quorate.dev}\n"
+	}
+	const refused = "deleting the kind etcdclusters.etcd.quorate.dev would delete all its objects, in all namespaces, and with EtcdClusters their members and their data; " +
+		"if that is what you want: kubectl annotate crd etcdclusters.etcd.quorate.dev etcd.quorate.dev/allow-deletion=true"
+	cluster := func(spec string) string {
+		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: shop}\nspec: {" + spec + "}\n"
+	}
+	schedule := func(spec string) string {
+		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshotSchedule\nmetadata: {name: nightly, namespace: shop}\nspec: {" + spec + "}\n"
+	}
+	for _, c := range []struct{ policy, object, options, want string }{
+		{"quorate-kind-protection", ours(""), "{}", refused},
+		{"quorate-kind-protection", ours(", annotations: {a: b}"), "{}", refused},
+		{"quorate-kind-protection", ours(`, annotations: {etcd.quorate.dev/allow-deletion: "false"}`), "{}", refused},
+		{"quorate-kind-protection", ours(`, annotations: {etcd.quorate.dev/allow-deletion: "true"}`), "{}", ""},
+		{"quorate-kind-protection", crd + "metadata: {name: others.example.com}\nspec: {group: example.com}\n", "{}", ""},
+		{"quorate-deletion-protection", cluster("deletionProtection: true"), "{}", "EtcdCluster shop/orders is protected against deletion; set spec.deletionProtection to false first"},
+		{"quorate-deletion-protection", cluster("deletionProtection: false"), "{}", ""},
+		{"quorate-deletion-protection", cluster(""), "{}", ""},
+		{"quorate-schedule-retention", schedule(""), "{}", ""},
+		{"quorate-schedule-retention", schedule("deletionPolicy: Delete"), "{propagationPolicy: Foreground}", ""},
+		{"quorate-schedule-retention", schedule("deletionPolicy: Retain"), "{propagationPolicy: Foreground}", "deleting EtcdSnapshotSchedule shop/nightly in the foreground would delete its EtcdSnapshots, " +
+			"and spec.deletionPolicy is to leave them; delete it without --cascade=foreground, or set spec.deletionPolicy to Delete first"},
+	} {
+		if got := deletion(t, c.policy, c.object, c.options); got != c.want {
+			t.Errorf("%s of\n%s%s: %q, not %q", c.policy, c.object, c.options, got, c.want)
+		}
+	}
+}
