@@ -526,6 +526,10 @@ type answerMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// OwnerReferences are told only to have them removed: see hooks.Finalize. Metacontroller adds its own.
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+	// DynamicApplyOnly is told for a child without Metacontroller's note. No kind has such a field: the API server refuses it in a
+	// server-side apply, with its name in the error, and drops it from the update by which Metacontroller otherwise writes the note
+	// (docs/decisions/0026-server-side-apply.md).
+	DynamicApplyOnly bool `json:"setApplyStrategyToDynamicApply,omitempty"`
 }
 
 // encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
@@ -541,13 +545,13 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 		if err != nil {
 			return nil, err
 		}
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}), c.Secrets[o.Name]))
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}), c.Certificates[o.Name]))
 	}
 	for _, o := range d.ConfigMaps {
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}), c.ConfigMaps[o.Name]))
 	}
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "PersistentVolumeClaim", d.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "Pod", d.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
@@ -579,7 +583,7 @@ func specs[Spec any, O interface {
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
 			m.OwnerReferences = hooks.ToldOwners(claim)
 		}
-		list = append(list, child(namespace, apiVersion, kind, &m, answerChild{Spec: spec}))
+		list = append(list, asking(child(namespace, apiVersion, kind, &m, answerChild{Spec: spec}), observed[o.GetName()]))
 	}
 	return list
 }
