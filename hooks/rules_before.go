@@ -35,7 +35,7 @@ func unnoted(v *view) *verdict {
 		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
 	}
 	return &verdict{message: fmt.Sprintf("Metacontroller has no note of what it applied on %s%s: nothing is changed or brought back until it has; if that lasts, it runs with --apply-strategy=server-side-apply, "+
-		"which Quorate refuses: set dynamic-apply", strings.Join(shown, ", "), more), resync: patience}
+		"which Quorate refuses: set dynamic-apply", strings.Join(shown, ", "), more), settled: true, resync: patience}
 }
 
 // ---- before there is a cluster

@@ -140,7 +140,7 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 	_, all, _ := told(func(map[string]any) {})
 	for group, kind := range map[string]string{
 		groupPods: "Pod", groupClaims: "PersistentVolumeClaim", groupConfigMaps: "ConfigMap", groupServices: "Service",
-		groupBudgets: "PodDisruptionBudget", groupPolicies: "NetworkPolicy",
+		groupBudgets: "PodDisruptionBudget",
 	} {
 		var name string
 		strip := func(r map[string]any) {

@@ -155,24 +155,29 @@ func decodeAsked(body io.Reader) (*v1alpha1.EtcdCluster, error) {
 	return r.Cluster, nil
 }
 
-// relatedRule is one of the answer to the hook customize: objects by label, or by name in the parent's namespace; all of the namespace
-// without either.
+// relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all without either. The
+// namespace is said too where it may be: Metacontroller else looks for names in all namespaces.
 type relatedRule struct {
 	APIVersion    string                `json:"apiVersion"`
 	Resource      string                `json:"resource"`
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	Namespace     string                `json:"namespace,omitempty"`
 	Names         []string              `json:"names,omitempty"`
 }
 
 // encodeRelated answers the hook customize of an EtcdCluster: which objects to send besides the children.
-func encodeRelated(c *v1alpha1.EtcdCluster) ([]byte, error) {
+func encodeRelated(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	snapshots := metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
 	rules := []relatedRule{
 		{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))},
 		{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", LabelSelector: &snapshots},
 	}
 	if names := hooks.SnapshotsNamed(c); len(names) > 0 {
-		rules = append(rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names})
+		named := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names}
+		if byUID {
+			named.Namespace = c.Namespace
+		}
+		rules = append(rules, named)
 	}
 	return encodeRules(rules...)
 }
@@ -296,8 +301,8 @@ func decodeRelated(in *jsontext.Decoder, r *request) error {
 	})
 }
 
-// decodeSnapshot reads one related EtcdSnapshot. Metacontroller 1.5.20 sends those of all namespaces when they are asked for by name; check
-// leaves only those of the parent's.
+// decodeSnapshot reads one related EtcdSnapshot. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends those of all namespaces;
+// check leaves only those of the parent's.
 func decodeSnapshot(in *jsontext.Decoder, where string, r *request) error {
 	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
 	if err := value(in, where, &w); err != nil {

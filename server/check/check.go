@@ -51,7 +51,7 @@ var Checks = []Check{
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller is at work in the whole Kubernetes cluster: two would undo each other's changes.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is the one that the tests run with, or one that has what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, and log no token.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no token, and have it merge by itself.", []string{metacontroller}, metacontrollerFlags},
 	{"MetacontrollerRights", "Its service account may do all that Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
 	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds}, ourKinds},

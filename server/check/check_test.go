@@ -150,6 +150,7 @@ func TestMetacontroller(t *testing.T) {
 		{"its own defaults", arguments("--logtostderr", "-v=4", "--discovery-interval=20s"), "MetacontrollerFlags", Warn,
 			"--workers=5 is less than 10, --client-go-qps=5 is less than 50, --client-go-burst=10 is less than 100", "--workers=20 --client-go-qps=100 --client-go-burst=200", nil},
 		{"late discovery", arguments("--workers=20", "--client-go-qps", "100", "--client-go-burst=200", "--discovery-interval=10m"), "MetacontrollerFlags", Warn, "--discovery-interval=10m0s", "--discovery-interval=20s", nil},
+		{"server-side apply", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--apply-strategy=server-side-apply"), "MetacontrollerFlags", Fail, "never lets go of volumes", "--apply-strategy=dynamic-apply in StatefulSet metacontroller/metacontroller", nil},
 		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Warn, "its log level 6 logs URLs", "change the token", nil},
 	})
 	for _, well := range []string{"docker.io/metacontrollerio/metacontroller:4.17.2", "ghcr.io/metacontroller/metacontroller:v4.16.0-debug"} {
