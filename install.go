@@ -496,6 +496,9 @@ func (i *installation) adaptPods(template object) {
 	if i.caller != noToken {
 		set("QUORATE_TOKEN_FILE", "tokens")
 	}
+	if i.caller == bearer {
+		env = append(env, object{"name": "QUORATE_METACONTROLLER", "value": "4.16"})
+	}
 	c["env"] = append(env, i.scope.env()...)
 	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
 	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}

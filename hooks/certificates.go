@@ -454,7 +454,8 @@ func subjects(trust []Certificate) []string {
 
 // RelatedSelector selects the Secrets that somebody else keeps for the cluster: those that carry its label. So nobody can point an
 // EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller 1.5.20 remembers
-// the answer by that alone, for clusters of that name in all namespaces.
+// the answer by that alone, for clusters of that name in all namespaces. 4.17.2 remembers by UID, and looks in the parent's namespace only:
+// a narrower answer would save nothing there.
 func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 	return metav1.LabelSelector{
 		MatchLabels:      map[string]string{LabelCluster: c.Name},

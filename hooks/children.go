@@ -16,7 +16,7 @@ import (
 // children are everything that should exist now. Where pods and claims come from depends on how much is known: etcd's list
 // when a quorum answered, what is visible while blind, the epoch record before there is a cluster.
 func children(v *view, said *verdict) Desired {
-	if v.Cluster.Spec.Suspend || validate(&v.Cluster.Spec) != nil {
+	if v.heldBack() {
 		return asObserved(v.ofAllEpochs())
 	}
 	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
@@ -32,6 +32,11 @@ func children(v *view, said *verdict) Desired {
 	}
 	d.Pods = append(d.Pods, v.strangePods()...)
 	return d
+}
+
+// heldBack reports whether every child is to stay as it is.
+func (o Observation) heldBack() bool {
+	return o.Cluster.Spec.Suspend || len(o.Unnoted) > 0 || validate(&o.Cluster.Spec) != nil
 }
 
 // claimsAndPods are those of the epoch's members.

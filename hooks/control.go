@@ -81,7 +81,9 @@ func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection 
 // view, the volumes that somebody has just orphaned.
 //
 // With deletionPolicy Retain the claims are taken from their owner before it goes. Metacontroller removes from an object what it has applied
-// and is no longer told: so the owner is told once, with a note that it was, and then no more (dynamic/apply in Metacontroller).
+// and is no longer told: so the owner is told once, with a note that it was, and then no more (dynamic/apply in Metacontroller). Where that note
+// got lost, the owner is told once more. By server-side apply Metacontroller never gives up an owner: the claims stay owned, and the cluster
+// stays, until it applies as before.
 func Finalize(o Observation) (remaining Desired, finalized bool) {
 	remaining = asObserved(o)
 	if o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
@@ -95,7 +97,7 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 		}
 		owned = true
 		claim.OwnerReferences = old.OwnerReferences
-		if old.Annotations[AnnotationRetained] != "" {
+		if old.Annotations[AnnotationRetained] != "" && !slices.Contains(o.Unnoted, unnotedName("PersistentVolumeClaim", old)) {
 			claim.OwnerReferences = nil
 		}
 		claim.Annotations[AnnotationRetained] = o.Cluster.Name

@@ -2,11 +2,14 @@ package hooks
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -24,6 +27,8 @@ type Observation struct {
 	Health map[string]Health
 	// Related are objects that the spec names and that are not the parent's children.
 	Related Related
+	// Unnoted are the children on which Metacontroller has no note of what it applied last, see [Unnoted].
+	Unnoted []string
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *Outcome
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be shown as it was before.
@@ -61,6 +66,30 @@ type Children struct {
 	// Certificates are cert-manager's; nil when the CompositeController has no rule for them.
 	Certificates map[string]*CertManagerCertificate
 }
+
+// AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its --apply-strategy=server-side-apply
+// removes it.
+const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"
+
+// Unnoted are the children without Metacontroller's note, each as "Pod demo-0". Those that are being deleted are not among them: they get
+// none any more.
+func Unnoted(c Children) []string {
+	return slices.Concat(unnotedOf("ConfigMap", c.ConfigMaps), unnotedOf("PersistentVolumeClaim", c.Claims), unnotedOf("Pod", c.Pods),
+		unnotedOf("Service", c.Services), unnotedOf("PodDisruptionBudget", c.Budgets), unnotedOf("NetworkPolicy", c.Policies),
+		unnotedOf("Secret", c.Secrets), unnotedOf("Certificate", c.Certificates))
+}
+
+func unnotedOf[O metav1.Object](kind string, objects map[string]O) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		if o := objects[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+			list = append(list, unnotedName(kind, o))
+		}
+	}
+	return list
+}
+
+func unnotedName(kind string, o metav1.Object) string { return kind + " " + o.GetName() }
 
 // Related are the observed objects that are somebody else's, by name: see [RelatedSelector].
 type Related struct {

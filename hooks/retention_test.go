@@ -588,6 +588,13 @@ func TestFinalizeSchedule(t *testing.T) {
 		for _, s := range left {
 			o.Snapshots[s.Name] = s
 		}
+		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 1 {
+			t.Fatalf("Retain: without Metacontroller's note of the owner, it is told again: %v, %t", left, finalized)
+		}
+		for _, s := range left {
+			s.Annotations[AnnotationLastApplied] = "{}"
+			o.Snapshots[s.Name] = s
+		}
 		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 0 || len(ToldSnapshot(left[1]).OwnerReferences) != 0 {
 			t.Fatalf("Retain: then the owner is told no more: %v, %t", left, finalized)
 		}

@@ -26,6 +26,18 @@ func unsupported(v *view) *verdict {
 	return nil
 }
 
+func unnoted(v *view) *verdict {
+	if len(v.Unnoted) == 0 {
+		return nil
+	}
+	shown, more := v.Unnoted, ""
+	if len(shown) > 3 {
+		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
+	}
+	return &verdict{message: fmt.Sprintf("Metacontroller has no note of what it applied on %s%s: nothing is changed or brought back until it has; if that lasts, it runs with --apply-strategy=server-side-apply, "+
+		"which Quorate refuses: set dynamic-apply", strings.Join(shown, ", "), more), settled: true, resync: patience}
+}
+
 // ---- before there is a cluster
 
 func empty(v *view) *verdict {

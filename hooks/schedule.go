@@ -525,7 +525,7 @@ func FinalizeSchedule(o ScheduleObservation) (remaining []*v1alpha1.EtcdSnapshot
 			continue
 		}
 		owned = true
-		if s.Annotations[AnnotationRetained] != "" {
+		if s.Annotations[AnnotationRetained] != "" && s.Annotations[AnnotationLastApplied] != "" {
 			s.OwnerReferences = nil
 		}
 		s.Annotations = with(s.Annotations, AnnotationRetained, o.Schedule.Name)

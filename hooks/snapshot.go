@@ -29,7 +29,7 @@ type SnapshotObservation struct {
 	Snapshot *v1alpha1.EtcdSnapshot
 	// Jobs are the parent's children, by name.
 	Jobs map[string]*batchv1.Job
-	// Pods that carry the snapshot's name in LabelSnapshot, and the EtcdClusters of the namespace, by name: see [SnapshotPods].
+	// Pods that carry the snapshot's name in LabelSnapshot, and EtcdClusters of the namespace, by name, its own among them: see [SnapshotPods].
 	Pods     map[string]*corev1.Pod
 	Clusters map[string]*v1alpha1.EtcdCluster
 	// Now is the time of the call.
@@ -138,8 +138,8 @@ func DecideSnapshot(o SnapshotObservation) SnapshotDecision {
 	panic("the last rule always applies")
 }
 
-// SnapshotPods select the pods of a snapshot's Jobs. The answer of the hook customize may depend on the name alone: Metacontroller 1.5.20
-// keeps it by the parent's name and generation, for all namespaces together.
+// SnapshotPods select the pods of a snapshot's Jobs. They depend on the name alone: Metacontroller 1.5.20 keeps the answer of the hook
+// customize by the parent's name and generation, for all namespaces together. (4.17.2 keeps it by UID and generation.)
 func SnapshotPods(name string) metav1.LabelSelector {
 	return metav1.LabelSelector{MatchLabels: map[string]string{LabelSnapshot: labelValue(name)}}
 }

@@ -13,7 +13,7 @@ import (
 func Verify(o Observation, d Decision) error {
 	v := newView(o)
 	j := judgement{v: v, o: o, d: d}
-	if validate(&o.Cluster.Spec) != nil || o.Cluster.Spec.Suspend {
+	if o.heldBack() {
 		j.nothingChanges()
 		return errors.Join(j.broken...)
 	}

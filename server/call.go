@@ -159,7 +159,7 @@ func (s *Server) customize(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	body, err := encodeRelated(cluster)
+	body, err := encodeRelated(cluster, s.options.RelatedByUID)
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -195,7 +195,7 @@ func (s *Server) read(c *gin.Context) (*request, error) {
 // could not ask etcd properly and would decide blind.
 //
 // A call that waited in vain is answered with 429 and Retry-After: Metacontroller 4 asks again after that time without
-// counting a failure, 1.5.20 retries with backoff as it does on every code but 200.
+// counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on every code but 200.
 func (s *Server) turn(ctx context.Context, r *request) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
 	defer cancel()

@@ -7,10 +7,22 @@ import (
 
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
 )
 
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
-const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
+const lastApplied = hooks.AnnotationLastApplied
+
+// asking is a child of an answer that asks for this note, if the observed child has none.
+func asking[O interface {
+	comparable
+	metav1.Object
+}](c answerChild, observed O) answerChild {
+	var none O
+	c.Metadata.DynamicApplyOnly = observed != none && observed.GetAnnotations()[lastApplied] == ""
+	return c
+}
 
 // kept reports whether the decision keeps this observed object, rather than wanting a new one of the same name.
 func kept[O interface {
@@ -30,7 +42,7 @@ func kept[O interface {
 // which the API server refuses for ever. This way a field that we set and nobody touched is equal to the last answer,
 // and Metacontroller writes nothing.
 //
-// Without a readable annotation it is the decision's spec.
+// Without a readable annotation it is the decision's spec: the observed one, since nothing is changed then (the rule Unnoted).
 func keptSpec[Spec any](annotation string, decided *Spec) *Spec {
 	var last struct {
 		Spec *Spec `json:"spec"`

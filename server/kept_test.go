@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +69,7 @@ func TestKeptChildren(t *testing.T) {
 		name, reason string
 		edit         func(r map[string]any)
 		writes       []string
+		again        []string
 	}{
 		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would fail for ever",
 			func(r map[string]any) {
@@ -74,26 +77,26 @@ func TestKeptChildren(t *testing.T) {
 				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
 				spec["tolerations"] = append([]any{ours}, spec["tolerations"].([]any)...)
 				reapplied(t, r, "orders-1", func(last map[string]any) { last["tolerations"] = []any{ours} })
-			}, []string{"Pod orders-1"}},
+			}, []string{"Pod orders-1"}, nil},
 		{"resized in place", "only the subresource resize may change resources; reverting would fail for ever",
 			func(r map[string]any) {
 				at(first(pod(r)["containers"]), "resources", "requests")["memory"] = "512Mi"
-			}, []string{"Pod orders-1"}},
+			}, []string{"Pod orders-1"}, nil},
 		{"a sidecar was injected", "what we do not own is not in the answer",
 			func(r map[string]any) {
 				spec := pod(r)
 				spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
-			}, nil},
+			}, nil, nil},
 		{"a registry mirror was put in", "a pod that runs keeps its observed image",
-			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" }, []string{"Pod orders-1"}},
-		{"never applied by Metacontroller", "adopted: the observed spec is all we know",
+			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" }, []string{"Pod orders-1"}, nil},
+		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then without",
 			func(r map[string]any) {
 				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
-			}, []string{"Pod orders-1"}},
+			}, []string{"Pod orders-1"}, []string{"Pod orders-1"}},
 		{"annotation damaged", "as if it were not there; Metacontroller itself fails on it, which changes nothing",
 			func(r map[string]any) {
 				at(r, "children", groupPods, "orders-1", "metadata", "annotations")[lastApplied] = "{"
-			}, nil},
+			}, nil, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,13 +104,59 @@ func TestKeptChildren(t *testing.T) {
 			h := s.Handler()
 			request := settled(t, h)
 			c.edit(request)
-			for i, want := range [][]string{c.writes, nil} {
+			for i, want := range [][]string{c.writes, c.again, nil} {
 				before := pod(request)
 				writes, _ := round(t, h, request)
 				require.Equal(t, want, writes, "round %d: %s", i, c.reason)
 				require.Equal(t, before, pod(request), "the spec of a pod that is kept must not change: %s", c.reason)
 			}
 		})
+	}
+}
+
+// TestAChildWithoutANoteHoldsEverythingBack: what server-side apply has stripped is answered in a way that only a client that merges by
+// itself can apply, and nothing is made, changed or taken away beside it.
+func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
+	const field = "setApplyStrategyToDynamicApply"
+	s, _ := testServer(Options{Verify: true})
+	h := s.Handler()
+	told := func(change func(r map[string]any)) (fields []string, children int, phase string) {
+		request := settled(t, h)
+		change(request)
+		raw, err := json.Marshal(request)
+		require.NoError(t, err)
+		w := post(h, "/sync", raw)
+		require.Equal(t, 200, w.Code, w.Body.String())
+		var answer map[string]any
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		for _, c := range answer["children"].([]any) {
+			child := c.(map[string]any)
+			if at(child, "metadata")[field] == true {
+				fields = append(fields, child["kind"].(string)+" "+at(child, "metadata")["name"].(string))
+			}
+		}
+		return fields, len(answer["children"].([]any)), at(answer, "status")["phase"].(string)
+	}
+	_, all, _ := told(func(map[string]any) {})
+	for group, kind := range map[string]string{
+		groupPods: "Pod", groupClaims: "PersistentVolumeClaim", groupConfigMaps: "ConfigMap", groupServices: "Service",
+		groupBudgets: "PodDisruptionBudget",
+	} {
+		var name string
+		strip := func(r map[string]any) {
+			name = slices.Sorted(maps.Keys(at(r, "children", group)))[0]
+			delete(at(r, "children", group, name, "metadata", "annotations"), lastApplied)
+			at(r, "parent", "spec")["replicas"] = 1
+		}
+		fields, children, phase := told(strip)
+		require.Equal(t, []string{kind + " " + name}, fields)
+		require.Equal(t, all, children, "nothing is made or deleted: %s", kind)
+		require.Equal(t, "Unnoted", phase)
+		_, _, phase = told(func(r map[string]any) {
+			strip(r)
+			at(r, "children", group, name, "metadata")["deletionTimestamp"] = "2026-03-02T09:00:00Z"
+		})
+		require.NotEqual(t, "Unnoted", phase, "what is being deleted gets no note any more, and waits for none")
 	}
 }
 
@@ -181,6 +230,7 @@ func apply(t testing.TB, request, answer map[string]any) (writes []string) {
 				continue // Metacontroller fails here
 			}
 			updated := merge(clone(t, observed), anyOf(last), clone(t, update)).(map[string]any)
+			delete(at(updated, "metadata"), "setApplyStrategyToDynamicApply") // as the API server drops what no kind has
 			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
 				at(updated, "metadata")[field] = at(observed, "metadata")[field]
 			}

@@ -142,7 +142,7 @@ func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDeci
 		down := s.options.Scope.handedDown(labelled)
 		maps.Copy(down, told.Labels)
 		told.Labels = down
-		list = append(list, child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, told, answerChild{Spec: spec}))
+		list = append(list, asking(child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, told, answerChild{Spec: spec}), o.Snapshots[snapshot.Name]))
 	}
 	return list
 }

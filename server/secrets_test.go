@@ -144,7 +144,7 @@ func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
 	require.NoError(t, json.Unmarshal(request, &r))
 	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nnobody should ever read this\n"))
 	at(r, "children", groupSecrets, "orders-ca", "data")["tls.key"] = secret
-	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = ""
+	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = "{}"
 	request, err := json.Marshal(r)
 	require.NoError(t, err)
 	w := post(h, "/sync", request)

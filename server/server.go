@@ -33,6 +33,9 @@ type Options struct {
 	Settings hooks.Settings
 	// Scope says whose hooks are answered; the zero value is everybody's.
 	Scope Scope
+	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and later do, so that the
+	// answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for all namespaces together.
+	RelatedByUID bool
 	// Metrics of the server; nil makes new ones.
 	Metrics *Metrics
 	// Log gets one line per call; nil is slog's default.

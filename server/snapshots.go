@@ -129,7 +129,8 @@ func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
 	reply(c, body)
 }
 
-// snapshotCustomize answers the hook customize of an EtcdSnapshot. The answer may depend on the name alone: see hooks.SnapshotPods.
+// snapshotCustomize answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name alone, it may depend on
+// nothing else (see hooks.SnapshotPods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about the snapshot.
 func (s *Server) snapshotCustomize(c *gin.Context) {
 	var parent *v1alpha1.EtcdSnapshot
 	in := jsontext.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
@@ -149,9 +150,13 @@ func (s *Server) snapshotCustomize(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
+	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if s.options.RelatedByUID {
+		clusters.Namespace, clusters.Names = parent.Namespace, []string{parent.Spec.Cluster}
+	}
 	body, err := encodeRules(
 		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(parent.Name))},
-		relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"},
+		clusters,
 	)
 	if err != nil {
 		s.refuse(c, err)

@@ -155,24 +155,29 @@ func decodeAsked(body io.Reader) (*v1alpha1.EtcdCluster, error) {
 	return r.Cluster, nil
 }
 
-// relatedRule is one of the answer to the hook customize: objects by label, or by name in the parent's namespace; all of the namespace
-// without either.
+// relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all without either. The
+// namespace is said too where it may be: Metacontroller else looks for names in all namespaces.
 type relatedRule struct {
 	APIVersion    string                `json:"apiVersion"`
 	Resource      string                `json:"resource"`
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	Namespace     string                `json:"namespace,omitempty"`
 	Names         []string              `json:"names,omitempty"`
 }
 
 // encodeRelated answers the hook customize of an EtcdCluster: which objects to send besides the children.
-func encodeRelated(c *v1alpha1.EtcdCluster) ([]byte, error) {
+func encodeRelated(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	snapshots := metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
 	rules := []relatedRule{
 		{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))},
 		{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", LabelSelector: &snapshots},
 	}
 	if names := hooks.SnapshotsNamed(c); len(names) > 0 {
-		rules = append(rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names})
+		named := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names}
+		if byUID {
+			named.Namespace = c.Namespace
+		}
+		rules = append(rules, named)
 	}
 	return encodeRules(rules...)
 }
@@ -296,8 +301,8 @@ func decodeRelated(in *jsontext.Decoder, r *request) error {
 	})
 }
 
-// decodeSnapshot reads one related EtcdSnapshot. Metacontroller 1.5.20 sends those of all namespaces when they are asked for by name; check
-// leaves only those of the parent's.
+// decodeSnapshot reads one related EtcdSnapshot. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends those of all namespaces;
+// check leaves only those of the parent's.
 func decodeSnapshot(in *jsontext.Decoder, where string, r *request) error {
 	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
 	if err := value(in, where, &w); err != nil {
@@ -526,6 +531,10 @@ type answerMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// OwnerReferences are told only to have them removed: see hooks.Finalize. Metacontroller adds its own.
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+	// DynamicApplyOnly is told for a child without Metacontroller's note. No kind has such a field: the API server refuses it in a
+	// server-side apply, with its name in the error, and drops it from the update by which Metacontroller otherwise writes the note
+	// (docs/decisions/0026-server-side-apply.md).
+	DynamicApplyOnly bool `json:"setApplyStrategyToDynamicApply,omitempty"`
 }
 
 // encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
@@ -541,13 +550,13 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 		if err != nil {
 			return nil, err
 		}
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}), c.Secrets[o.Name]))
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}), c.Certificates[o.Name]))
 	}
 	for _, o := range d.ConfigMaps {
-		a.Children = append(a.Children, child(r.Cluster.Namespace, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}))
+		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable}), c.ConfigMaps[o.Name]))
 	}
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "PersistentVolumeClaim", d.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "v1", "Pod", d.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
@@ -579,7 +588,7 @@ func specs[Spec any, O interface {
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
 			m.OwnerReferences = hooks.ToldOwners(claim)
 		}
-		list = append(list, child(namespace, apiVersion, kind, &m, answerChild{Spec: spec}))
+		list = append(list, asking(child(namespace, apiVersion, kind, &m, answerChild{Spec: spec}), observed[o.GetName()]))
 	}
 	return list
 }

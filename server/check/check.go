@@ -51,7 +51,7 @@ var Checks = []Check{
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, and log no keys.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys, and have it merge by itself.", []string{metacontroller}, metacontrollerFlags},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
 	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds}, ourKinds},

@@ -154,6 +154,7 @@ func TestMetacontroller(t *testing.T) {
 		{"its own defaults", arguments("--logtostderr", "-v=4", "--discovery-interval=20s"), "MetacontrollerFlags", Warn,
 			"--workers=5 is less than 10, --client-go-qps=5 is less than 50, --client-go-burst=10 is less than 100", "--workers=20 --client-go-qps=100 --client-go-burst=200", nil},
 		{"late discovery", arguments("--workers=20", "--client-go-qps", "100", "--client-go-burst=200", "--discovery-interval=10m"), "MetacontrollerFlags", Warn, "--discovery-interval=10m0s", "--discovery-interval=20s", nil},
+		{"server-side apply", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--apply-strategy=server-side-apply"), "MetacontrollerFlags", Fail, "never lets go of volumes", "--apply-strategy=dynamic-apply in StatefulSet metacontroller/metacontroller", nil},
 		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Warn, "its log level 6 logs what changes in children, and keys", "change the token", nil},
 		{"a log with keys", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-log-level=5"), "MetacontrollerFlags", Warn, "its log level 5 logs", "--zap-log-level=info", nil},
 		{"a log of whole objects", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-devel", "--zap-log-level=4"), "MetacontrollerFlags", Warn, "its log level 4 logs", "--zap-log-level=info", nil},

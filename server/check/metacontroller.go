@@ -334,6 +334,10 @@ func metacontrollerFlags(s *Seen) Finding {
 	if len(want) > 0 {
 		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other", "set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
 	}
+	if strategy := flag(c, "apply-strategy"); strategy == "server-side-apply" {
+		flaws = append(flaws, fail("--apply-strategy="+strategy+": by that it makes again what has just been deleted, takes over what others have made, and never lets go of volumes; Quorate refuses it, and does nothing",
+			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before any EtcdCluster is made (docs/operations.md#server-side-apply)"))
+	}
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
 		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
 	}

@@ -118,7 +118,7 @@ func (s screen) doing() {
 }
 
 // holding are the rules that change nothing until something else has happened.
-var holding = []string{"Suspended", "Unsupported", "Foreign", "QuorumLost", "Blind", "Elect", "Corrupt"}
+var holding = []string{"Suspended", "Unsupported", "Unnoted", "Foreign", "QuorumLost", "Blind", "Elect", "Corrupt"}
 
 func (s screen) obstacles() []string {
 	var list []string

@@ -61,32 +61,33 @@ var verbs = map[string]func(*story, args) string{
 	"defrag":   (*story).defrag,    // defrag now=1: kubectl annotate
 
 	// what happens
-	"kill":         fault((*world.World).KillPod),                              // kill pod=demo-1: gone at once
-	"empty":        fault((*world.World).EmptyData),                            // empty pod=demo-1: its directory is emptied under it, the pod stays
-	"crash":        fault((*world.World).Crash),                                // crash pod=demo-1: its etcd dies, and whenever it is started again
-	"mend":         fault((*world.World).Mend),                                 // mend pod=demo-1: it no longer does
-	"add":          (*story).add,                                               // add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
-	"restart":      fault((*world.World).Restart),                              // restart pod=demo-1: its etcd dies
-	"stillbirth":   fault((*world.World).Stillbirth),                           // stillbirth pod=demo-1: its etcd died before its first entries were in its log
-	"evict":        fault((*world.World).Evict),                                // evict pod=demo-1: it ends for good
-	"reboot":       fault((*world.World).Reboot),                               // reboot node=demo-1: its memory is empty, the pod object stays
-	"wipe":         fault((*world.World).WipeData),                             // wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
-	"reimage":      fault((*world.World).Reimage),                              // reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
-	"lose":         (*story).lose,                                              // lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"heal":         fault((*world.World).HealNode),                             // heal node=demo-1 | node=node-a
-	"image":        (*story).image,                                             // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
-	"installation": (*story).installation,                                      // installation etcd-repository=mirror.example/etcd [new]: Quorate is installed with another setting, and has begun to answer now
-	"volumes":      (*story).volumes,                                           // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
-	"node":         (*story).node,                                              // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
-	"foreign":      (*story).foreign,                                           // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
-	"etcd":         (*story).etcd,                                              // etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
-	"corrupt":      (*story).corrupt,                                           // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
-	"network":      (*story).network,                                           // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
-	"cache":        (*story).cache,                                             // cache freeze=pod,claim | thaw=pod | thaw
-	"tick":         (*story).tick,                                              // tick 30s: time passes
-	"pass":         func(s *story, _ args) string { s.w.Pass(); return "" },    // Kubernetes and etcd move one step
-	"kubelet":      (*story).kubelet,                                           // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
-	"collect":      func(s *story, _ args) string { s.w.Collect(); return "" }, // the garbage collector alone does
+	"kill":           fault((*world.World).KillPod),                                                                  // kill pod=demo-1: gone at once
+	"empty":          fault((*world.World).EmptyData),                                                                // empty pod=demo-1: its directory is emptied under it, the pod stays
+	"crash":          fault((*world.World).Crash),                                                                    // crash pod=demo-1: its etcd dies, and whenever it is started again
+	"mend":           fault((*world.World).Mend),                                                                     // mend pod=demo-1: it no longer does
+	"add":            (*story).add,                                                                                   // add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
+	"restart":        fault((*world.World).Restart),                                                                  // restart pod=demo-1: its etcd dies
+	"stillbirth":     fault((*world.World).Stillbirth),                                                               // stillbirth pod=demo-1: its etcd died before its first entries were in its log
+	"evict":          fault((*world.World).Evict),                                                                    // evict pod=demo-1: it ends for good
+	"reboot":         fault((*world.World).Reboot),                                                                   // reboot node=demo-1: its memory is empty, the pod object stays
+	"wipe":           fault((*world.World).WipeData),                                                                 // wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
+	"reimage":        fault((*world.World).Reimage),                                                                  // reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
+	"lose":           (*story).lose,                                                                                  // lose claim=demo-1 | node=demo-1: with the data, or without a word
+	"heal":           fault((*world.World).HealNode),                                                                 // heal node=demo-1 | node=node-a
+	"image":          (*story).image,                                                                                 // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
+	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" }, // metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
+	"installation":   (*story).installation,                                                                          // installation etcd-repository=mirror.example/etcd [new]: Quorate is installed with another setting, and has begun to answer now
+	"volumes":        (*story).volumes,                                                                               // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
+	"node":           (*story).node,                                                                                  // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
+	"foreign":        (*story).foreign,                                                                               // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
+	"etcd":           (*story).etcd,                                                                                  // etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
+	"corrupt":        (*story).corrupt,                                                                               // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
+	"network":        (*story).network,                                                                               // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
+	"cache":          (*story).cache,                                                                                 // cache freeze=pod,claim | thaw=pod | thaw
+	"tick":           (*story).tick,                                                                                  // tick 30s: time passes
+	"pass":           func(s *story, _ args) string { s.w.Pass(); return "" },                                        // Kubernetes and etcd move one step
+	"kubelet":        (*story).kubelet,                                                                               // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
+	"collect":        func(s *story, _ args) string { s.w.Collect(); return "" },                                     // the garbage collector alone does
 
 	// what Quorate does
 	"sync":         (*story).sync,         // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3 order=backwards]

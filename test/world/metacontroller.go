@@ -88,6 +88,7 @@ func (w *World) Look() *Held {
 	}
 	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
 	o := hooks.Observation{Cluster: h.parent, Children: group(h.observed), Related: h.related}
+	o.Unnoted = hooks.Unnoted(o.Children)
 	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
 	etcd.Observe(context.Background(), hooks.Endpoints(o))
 	h.saw = etcd.seen[0]
@@ -135,6 +136,7 @@ func (w *World) begin2(etcd *client) *Call {
 func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
 	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
+	o.Unnoted = hooks.Unnoted(o.Children)
 	etcd.operator = operatorOf(parent, &o)
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
@@ -370,6 +372,11 @@ func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 			return false
 		}
 		old, exists := c.observed[key]
+		if w.ServerSideApply {
+			w.applyOnServer(c.parent, key, old, desired[key])
+			writes++
+			continue
+		}
 		if !exists {
 			w.written("+ %s %s", key, w.create(key.Kind, created(c.parent, desired[key])))
 			writes++
@@ -465,6 +472,73 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	return o
 }
 
+// applyOnServer is what Metacontroller 4 does with --apply-strategy=server-side-apply: the API server merges. It makes what is not there, asks
+// for no version, takes over what others have made, and keeps the owner; what was applied before and is not any more goes. The note of dynamic
+// apply is taken away first. What the server package answers for a child without a note, the API server refuses.
+func (w *World) applyOnServer(parent *v1alpha1.EtcdCluster, key Key, observed, answer metav1.Object) {
+	if observed != nil && observed.GetDeletionTimestamp() != nil {
+		return
+	}
+	live := w.Objects[key]
+	if observed != nil && observed.GetAnnotations()[lastApplied] == "" {
+		w.note("! ~ %s %s: field not declared in schema", key.Kind, key.Name)
+		return
+	}
+	if observed != nil && live != nil && live.GetAnnotations()[lastApplied] != "" {
+		stripped := copyOf(live)
+		annotations := clone(live.GetAnnotations())
+		delete(annotations, lastApplied)
+		stripped.SetAnnotations(annotations)
+		w.put(key.Kind, stripped)
+		live = stripped
+	}
+	if live == nil {
+		o := onServer(created(parent, answer))
+		w.written("+ %s %s", key, w.create(key.Kind, o))
+		return
+	}
+	last := appliedOnServer(live)
+	want := onServer(created(parent, answer))
+	o := copyOf(live)
+	labels, changed := mergeMap("label", live.GetLabels(), last.Labels, want.GetLabels())
+	annotations, more := mergeMap("", live.GetAnnotations(), last.Annotations, want.GetAnnotations())
+	o.SetLabels(labels)
+	o.SetAnnotations(annotations)
+	o.SetManagedFields(want.GetManagedFields())
+	changed = append(append(changed, more...), mergeSpec(o, answer)...)
+	if !owned(live, parent.UID) {
+		o.SetOwnerReferences(append(slices.Clone(live.GetOwnerReferences()), want.GetOwnerReferences()...))
+		changed = append(changed, "+owner")
+	}
+	if len(changed) == 0 && reflect.DeepEqual(live.GetManagedFields(), o.GetManagedFields()) {
+		return
+	}
+	if err := w.admit(live, o); err != nil {
+		w.written("~ %s %s", key, err)
+		return
+	}
+	w.put(key.Kind, o)
+	w.written("~ %s %s "+strings.ReplaceAll(strings.Join(append(changed, "without a note"), " "), "%", "%%"), key, nil)
+}
+
+// onServer moves the note of what is applied to where the API server keeps it.
+func onServer(o metav1.Object) metav1.Object {
+	annotations := clone(o.GetAnnotations())
+	note := annotations[lastApplied]
+	delete(annotations, lastApplied)
+	o.SetAnnotations(annotations)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(note)}}})
+	return o
+}
+
+func appliedOnServer(o metav1.Object) applied {
+	var a applied
+	for _, f := range o.GetManagedFields() {
+		_ = json.Unmarshal(f.FieldsV1.Raw, &a)
+	}
+	return a
+}
+
 // merge is Metacontroller's three-way merge, and what it changed in words.
 func merge(old, answer metav1.Object) (metav1.Object, []string) {
 	o := copyOf(old)
@@ -483,7 +557,9 @@ func merge(old, answer metav1.Object) (metav1.Object, []string) {
 		o.SetOwnerReferences(nil)
 		changed = append(changed, "-owner")
 	}
-	if newAnnotations[lastApplied] != old.GetAnnotations()[lastApplied] && len(changed) == 0 {
+	if old.GetAnnotations()[lastApplied] == "" {
+		changed = append(changed, "noted")
+	} else if newAnnotations[lastApplied] != old.GetAnnotations()[lastApplied] && len(changed) == 0 {
 		changed = append(changed, "last-applied")
 	}
 	o.SetLabels(newLabels)

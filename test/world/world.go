@@ -31,6 +31,9 @@ type World struct {
 	// Frozen are the kinds whose caches lag: what Metacontroller sees of them. The other kinds it sees as they are.
 	Frozen map[Kind]map[string]metav1.Object
 
+	// ServerSideApply is Metacontroller's --apply-strategy=server-side-apply.
+	ServerSideApply bool
+
 	// Foreign are the members that run outside of Kubernetes, by name.
 	Foreign map[string]bool
 

@@ -156,6 +156,9 @@ func (t *templates) deployment(spec object) {
 		if at(e)["name"] == "QUORATE_TOKEN_FILE" {
 			list[n] = t.line(when(`ne (`+ofCaller+`) "none"`, t.yaml([]any{e})))
 		}
+		if at(e)["name"] == "QUORATE_METACONTROLLER" {
+			list[n] = t.line(when(`eq (`+ofCaller+`) "bearer"`, t.yaml([]any{e})))
+		}
 	}
 	for _, setting := range []struct{ value, env, expression string }{
 		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES", `.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
