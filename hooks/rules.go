@@ -44,8 +44,8 @@ type verdict struct {
 	// succession.go.
 	heir            *corev1.ConfigMap
 	phase, survivor string
-	// settled is true when there is nothing left to do.
-	settled bool
+	// outlook is what to expect of it, where the rule may have several: see outlook.go.
+	outlook Outlook
 	resync  time.Duration
 }
 

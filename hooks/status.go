@@ -13,8 +13,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
+// What the conditions Reconciling and Stalled say while they are False.
+const (
+	notReconciling, nothingUnderWay = "NotReconciling", "nothing is under way"
+	notStalled, nothingWaits        = "NotStalled", "nothing waits for a person"
+)
+
 // status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
-func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
+func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
 		ObservedGeneration: v.Cluster.Generation,
@@ -50,7 +56,7 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
 	s.Replacement = v.attempts()
 	s.History = history(v, because, s.Auth)
-	s.Conditions = conditions(v, because, settled, s.Auth)
+	s.Conditions = conditions(v, because, next, s.Auth)
 	return s
 }
 
@@ -120,7 +126,7 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
-func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatus) []metav1.Condition {
+func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
@@ -136,7 +142,17 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 	} else {
 		set(v1alpha1.Available, false, because.Rule, because.Message)
 	}
-	set(v1alpha1.Progressing, !settled, because.Rule, because.Message)
+	set(v1alpha1.Ready, next.Outlook == Rests, next.reason, next.message)
+	if next.Outlook == Works {
+		set(v1alpha1.Reconciling, true, next.reason, next.message)
+	} else {
+		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
+	}
+	if next.Outlook == Waits {
+		set(v1alpha1.Stalled, true, next.reason, next.message)
+	} else {
+		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
+	}
 	if trouble := troubles(v, because); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, v.troubleWord(), strings.Join(trouble, "; "))
 	} else {

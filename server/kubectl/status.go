@@ -103,7 +103,7 @@ func (s screen) distance() {
 // doing says what Quorate does and why, and what is in its way.
 func (s screen) doing() {
 	s.section("NOW")
-	progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Progressing)
+	progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready)
 	if progressing != nil {
 		s.say(progressing.Reason + ": " + progressing.Message)
 	} else {
@@ -211,7 +211,7 @@ var calm = []struct {
 func (s screen) attention() {
 	var list []string
 	said := ""
-	if progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Progressing); progressing != nil {
+	if progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready); progressing != nil {
 		said = progressing.Message
 	}
 	for _, want := range calm {

@@ -48,7 +48,7 @@ func (c *cluster) decides(rule, words string, within time.Duration) (message str
 	c.t.Helper()
 	eventually(c.t, within, rule+": "+words, func() string {
 		o := c.object()
-		if progressing := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Progressing); progressing != nil {
+		if progressing := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready); progressing != nil {
 			message = progressing.Message
 		}
 		if o.Status.ObservedGeneration != o.Generation || o.Status.Phase != rule || !strings.Contains(message, words) {

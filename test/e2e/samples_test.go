@@ -77,7 +77,7 @@ func (c *cluster) playBackups() {
 	c.sample("snapshot.yaml")
 	c.meets("etcdsnapshot/demo-first", "Complete")
 	c.sample("schedule.yaml")
-	c.meets("etcdsnapshotschedule/demo-hourly", "Scheduled")
+	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
 	c.sample("restore.yaml")
 	c.arrives("restored")
 	out, err := c.etcdctl("restored-0", "get", "greeting")
