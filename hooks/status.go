@@ -54,7 +54,7 @@ func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus 
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
-	s.Replacement = v.attempts()
+	s.Replacement, s.Connection = v.attempts(), v.connection()
 	s.History = history(v, because, s.Auth)
 	s.Conditions = conditions(v, because, next, s.Auth)
 	return s
@@ -181,6 +181,21 @@ func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStat
 		set(v1alpha1.Advised, false, "NoAdvice", "nothing to advise")
 	}
 	return list
+}
+
+// connection is what an application needs; nil before there is a record of the cluster.
+func (v *view) connection() *v1alpha1.ConnectionStatus {
+	if v.epoch == nil {
+		return nil
+	}
+	host := ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
+	c := &v1alpha1.ConnectionStatus{Endpoints: []string{urlOn(scheme(v.Cluster), host, ClientPort)}}
+	if name := ClientSecret(v.Cluster.Name); encrypted(v.Cluster) {
+		if s := v.secret(name); s != nil && s.has(KeyCertificate, KeyPrivate, KeyTrust) {
+			c.ClientSecret, c.AuthoritySecret = name, name
+		}
+	}
+	return c
 }
 
 // tlsStatus lists the certificates in use and when they expire.

@@ -81,11 +81,7 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	l.health["orders-1"] = h
 	c.Status.Phase = "Blind"
 	for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready} {
-		status := metav1.ConditionFalse
-		if kind == v1alpha1.Ready {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
 	}
 	for i := range c.Status.Members {
 		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false, ago(90*time.Second)
@@ -97,7 +93,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members, hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
 	c.Status.Phase = "Learner"
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionTrue, Reason: "Learner", Message: "orders-3 has not started yet"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "Learner", Message: "orders-3 has not started yet"})
 	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NotBefore: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},

@@ -218,7 +218,7 @@ func (c *cluster) stage(reason string, within time.Duration) {
 		o := c.object()
 		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ForeignMembers)
 		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
-		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation || p.Status == "True" {
+		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation || meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
 			return fmt.Sprintf("%+v, %+v", s, p)
 		}
 		return ""

@@ -524,6 +524,26 @@ type EtcdClusterStatus struct {
 	// Auth is what was last done about users and roles in etcd.
 	// +optional
 	Auth *AuthStatus `json:"auth,omitempty"`
+
+	// Connection is what an application needs to reach etcd.
+	// +optional
+	Connection *ConnectionStatus `json:"connection,omitempty"`
+}
+
+// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster. One is named once it is there.
+type ConnectionStatus struct {
+	// Endpoints are the URLs of the client Service, such as https://demo.shop.svc:2379.
+	// +optional
+	// +listType=atomic
+	Endpoints []string `json:"endpoints,omitempty"`
+
+	// ClientSecret has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of its own instead.
+	// +optional
+	ClientSecret string `json:"clientSecret,omitempty"`
+
+	// AuthoritySecret has in ca.crt whom an application may trust. It is not the Secret with the authority's key, which no application needs.
+	// +optional
+	AuthoritySecret string `json:"authoritySecret,omitempty"`
 }
 
 // Role of a member.
