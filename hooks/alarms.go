@@ -114,7 +114,7 @@ func corrupt(v *view) *verdict {
 	lost, _ := v.lostVoter()
 	if v.beside() {
 		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
-			v.named(alarms), v.hashes()), resync: patience}
+			v.named(alarms), v.hashes()), outlook: Waits, resync: patience}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
@@ -133,7 +133,7 @@ func corrupt(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
-		v.named(alarms), v.hashes()), resync: patience}
+		v.named(alarms), v.hashes()), outlook: Waits, resync: patience}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.
@@ -321,7 +321,7 @@ func full(v *view) *verdict {
 		why = "the data in use, with the history that spec.options.autoCompaction.mode Off keeps,"
 	}
 	return &verdict{message: fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in docs/failure-modes.md",
-		why, v.quotas(), v.compactYourself()), settled: true}
+		why, v.quotas(), v.compactYourself())}
 }
 
 func (v *view) compactYourself() string {

@@ -36,7 +36,7 @@ func children(v *view, said *verdict) Desired {
 
 // heldBack reports whether every child is to stay as it is.
 func (o Observation) heldBack() bool {
-	return o.Cluster.Spec.Suspend || len(o.Unnoted) > 0 || validate(&o.Cluster.Spec) != nil
+	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || validate(&o.Cluster.Spec) != nil
 }
 
 // claimsAndPods are those of the epoch's members.

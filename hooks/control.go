@@ -97,7 +97,7 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 		}
 		owned = true
 		claim.OwnerReferences = old.OwnerReferences
-		if old.Annotations[AnnotationRetained] != "" && !slices.Contains(o.Unnoted, unnotedName("PersistentVolumeClaim", old)) {
+		if old.Annotations[AnnotationRetained] != "" && !slices.Contains(o.WithoutLastApplied, childName("PersistentVolumeClaim", old)) {
 			claim.OwnerReferences = nil
 		}
 		claim.Annotations[AnnotationRetained] = o.Cluster.Name

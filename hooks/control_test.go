@@ -47,11 +47,11 @@ func TestRetainedClaimsAreTakenFromTheirOwner(t *testing.T) {
 	require.Len(t, d.Claims, 3)
 	assert.Len(t, ToldOwners(d.Claims[0]), 1, "told once, so that it can be taken back")
 	o.Children.Claims["demo-0"] = d.Claims[0]
-	o.Unnoted = []string{"PersistentVolumeClaim demo-0"}
+	o.WithoutLastApplied = []string{"PersistentVolumeClaim demo-0"}
 	d, done = Finalize(o)
 	assert.False(t, done)
 	assert.Len(t, ToldOwners(d.Claims[0]), 1, "Metacontroller has no note of it: told again")
-	o.Unnoted = nil
+	o.WithoutLastApplied = nil
 	d, done = Finalize(o)
 	assert.False(t, done)
 	assert.Empty(t, ToldOwners(d.Claims[0]))

@@ -14,7 +14,7 @@ import (
 // further step.
 func Decide(o Observation) Decision {
 	v := newView(o)
-	for _, r := range Rules {
+	for i, r := range Rules {
 		said := r.applies(v)
 		if said == nil {
 			continue
@@ -24,7 +24,7 @@ func Decide(o Observation) Decision {
 		return Decision{
 			Step:        said.step,
 			Children:    children(v, said),
-			Status:      status(v, because, said.settled),
+			Status:      status(v, because, v.prospectOf(i, said)),
 			ResyncAfter: v.wake(said.resync),
 			Because:     because,
 		}

@@ -52,9 +52,9 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		}, "Suspended", nil},
 		{"a child without Metacontroller's note", "by server-side apply an answer may revive what is gone, so nothing is decided", func() Observation {
 			o := serve(3)
-			o.Cluster.Spec.Replicas, o.Unnoted = new(int32(5)), []string{"Pod demo-1"}
+			o.Cluster.Spec.Replicas, o.WithoutLastApplied = new(int32(5)), []string{"Pod demo-1"}
 			return o
-		}, "Unnoted", nil},
+		}, "ApplyStrategy", nil},
 		{"unsupported version", "nothing is changed for a spec that can't be run", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Version = "3.4.1"

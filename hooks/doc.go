@@ -19,6 +19,7 @@
 //	observation.go  what a decision may depend on, and the closed set of steps
 //	decision.go     what a decision is
 //	rules.go        the ordered rules: start here; rules_before.go, rules_members.go and rules_rest.go say what each does
+//	outlook.go      what tools that wait are told of each rule: ready, at work, or waiting for a person
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
 //	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that

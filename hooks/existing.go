@@ -98,11 +98,11 @@ func join(v *view) *verdict {
 	spec := existing(v.Cluster)
 	switch {
 	case spec == nil:
-		return &verdict{message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it back, or delete this EtcdCluster", settled: true}
+		return &verdict{message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it back, or delete this EtcdCluster", outlook: Waits}
 	case v.Etcd == nil:
 		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: patience}
 	case v.unfit() != "":
-		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), resync: patience}
+		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: soon}
 }
@@ -205,8 +205,9 @@ func retireForeign(v *view) *verdict {
 	if !v.beside() || !v.retiring() {
 		return nil
 	}
-	if silent := names(filter(v.counted(), func(m *member) bool { return !m.serving() })); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s", strings.Join(silent, ", ")), resync: patience}
+	if silent := filter(v.counted(), func(m *member) bool { return !m.serving() }); len(silent) > 0 {
+		return &verdict{message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s", strings.Join(names(silent), ", ")),
+			outlook: v.byPerson(silent), resync: patience}
 	}
 	rank := func(m *member) int {
 		switch {
@@ -238,7 +239,7 @@ func beside(v *view) *verdict {
 		return silent
 	}
 	_, message := v.stage()
-	return &verdict{message: message, settled: true}
+	return &verdict{message: message, outlook: v.followed()}
 }
 
 // stage is how far the members have come beside foreign ones, in a word and in words.

@@ -206,7 +206,7 @@ func (v *view) foundOnNodes() *verdict {
 	initial := v.epoch.initialNames()
 	if v.allot(initial) == nil {
 		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first epoch was recorded with; add nodes",
-			count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), count(len(initial), "member")), resync: patience}
+			count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), count(len(initial), "member")), outlook: Waits, resync: patience}
 	}
 	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: patience}
 }

@@ -27,8 +27,8 @@ type Observation struct {
 	Health map[string]Health
 	// Related are objects that the spec names and that are not the parent's children.
 	Related Related
-	// Unnoted are the children on which Metacontroller has no note of what it applied last, see [Unnoted].
-	Unnoted []string
+	// WithoutLastApplied are the children that lack the annotation of what Metacontroller applied last, see [WithoutLastApplied].
+	WithoutLastApplied []string
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *Outcome
 	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be shown as it was before.
@@ -71,25 +71,25 @@ type Children struct {
 // removes it.
 const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"
 
-// Unnoted are the children without Metacontroller's note, each as "Pod demo-0". Those that are being deleted are not among them: they get
+// WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being deleted are not among them: they get
 // none any more.
-func Unnoted(c Children) []string {
-	return slices.Concat(unnotedOf("ConfigMap", c.ConfigMaps), unnotedOf("PersistentVolumeClaim", c.Claims), unnotedOf("Pod", c.Pods),
-		unnotedOf("Service", c.Services), unnotedOf("PodDisruptionBudget", c.Budgets), unnotedOf("NetworkPolicy", c.Policies),
-		unnotedOf("Secret", c.Secrets), unnotedOf("Certificate", c.Certificates))
+func WithoutLastApplied(c Children) []string {
+	return slices.Concat(withoutLastApplied("ConfigMap", c.ConfigMaps), withoutLastApplied("PersistentVolumeClaim", c.Claims), withoutLastApplied("Pod", c.Pods),
+		withoutLastApplied("Service", c.Services), withoutLastApplied("PodDisruptionBudget", c.Budgets), withoutLastApplied("NetworkPolicy", c.Policies),
+		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
 }
 
-func unnotedOf[O metav1.Object](kind string, objects map[string]O) []string {
+func withoutLastApplied[O metav1.Object](kind string, objects map[string]O) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		if o := objects[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
-			list = append(list, unnotedName(kind, o))
+			list = append(list, childName(kind, o))
 		}
 	}
 	return list
 }
 
-func unnotedName(kind string, o metav1.Object) string { return kind + " " + o.GetName() }
+func childName(kind string, o metav1.Object) string { return kind + " " + o.GetName() }
 
 // Related are the observed objects that are somebody else's, by name: see [RelatedSelector].
 type Related struct {

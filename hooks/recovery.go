@@ -117,7 +117,7 @@ func recoverQuorum(v *view) *verdict {
 	}
 	from, why := v.wayBack(policy)
 	if why != "" {
-		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), resync: patience}
+		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: patience}
 	}
 	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
 }
@@ -326,7 +326,7 @@ const surveySuffix = "-survey"
 func (v *view) chooseSurvivor() *verdict {
 	of := v.survivors(v.heir.epoch.survivorsOf)
 	if len(of) == 0 {
-		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d", v.heir.epoch.survivorsOf, v.heir.epoch.n), resync: patience}
+		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d", v.heir.epoch.survivorsOf, v.heir.epoch.n), outlook: Waits, resync: patience}
 	}
 	var best string
 	var most SurveyReport
@@ -351,7 +351,7 @@ func (v *view) chooseSurvivor() *verdict {
 	case len(waits) > 0:
 		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(waits, ", ")), resync: patience}
 	case best == "":
-		return &verdict{message: "no volume can be used: " + strings.Join(evidence, "; "), resync: patience}
+		return &verdict{message: "no volume can be used: " + strings.Join(evidence, "; "), outlook: Waits, resync: patience}
 	}
 	i := slices.IndexFunc(evidence, func(e string) bool { return strings.HasPrefix(e, best+":") })
 	evidence[0], evidence[i] = evidence[i], evidence[0]

@@ -138,8 +138,8 @@ func (v *view) leads(m *member) int {
 }
 
 func roll(v *view) *verdict {
-	if wait := v.unsettled(); wait != "" {
-		return &verdict{message: wait, resync: soon}
+	if said := v.unsettled(); said != nil {
+		return said
 	}
 	due := v.heldFirst(v.due())
 	if len(due) == 0 {
@@ -160,22 +160,22 @@ func roll(v *view) *verdict {
 	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: soon}
 }
 
-// unsettled says which voter's last restart is not over yet; empty for none. A pod that stops, or whose image has just been exchanged,
+// unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just been exchanged,
 // serves on for a moment.
-func (v *view) unsettled() string {
+func (v *view) unsettled() *verdict {
 	for _, m := range v.voters {
 		switch {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
-			return fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name)
+			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: soon}
 		case m.restarting():
-			return fmt.Sprintf("waiting for %s to start from its new image", m.name)
+			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: soon}
 		case v.runsOtherVersion(m):
-			return fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
-				m.pod.Annotations[AnnotationImage], v.epoch.version)
+			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
+				m.pod.Annotations[AnnotationImage], v.epoch.version), outlook: Waits, resync: soon}
 		}
 	}
-	return ""
+	return nil
 }
 
 // restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been deleted, or given another

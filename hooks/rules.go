@@ -44,8 +44,8 @@ type verdict struct {
 	// succession.go.
 	heir            *corev1.ConfigMap
 	phase, survivor string
-	// settled is true when there is nothing left to do.
-	settled bool
+	// outlook is what to expect of it, where the rule may have several: see outlook.go.
+	outlook Outlook
 	resync  time.Duration
 }
 
@@ -61,7 +61,7 @@ const (
 var Rules = []Rule{
 	{"Suspended", "spec.suspend holds every change back; members run on as they are.", suspended},
 	{"Unsupported", "A spec that can't be run changes nothing; the message says what to correct.", unsupported},
-	{"Unnoted", "While a child lacks Metacontroller's note of what it applied last, everything is left as it is until the note is there: server-side apply removes it, and Quorate refuses that.", unnoted},
+	{"ApplyStrategy", "Nothing is changed while a child lacks the annotation of what Metacontroller applied last: --apply-strategy=server-side-apply removes it, and Quorate refuses that strategy.", applyStrategy},
 
 	{"Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty},
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},

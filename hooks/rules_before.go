@@ -16,33 +16,34 @@ func suspended(v *view) *verdict {
 	if !v.Cluster.Spec.Suspend {
 		return nil
 	}
-	return &verdict{message: "spec.suspend is true: nothing is changed or brought back until it is set to false", settled: true}
+	return &verdict{message: "spec.suspend is true: nothing is changed or brought back until it is set to false"}
 }
 
 func unsupported(v *view) *verdict {
 	if err := validate(&v.Cluster.Spec); err != nil {
-		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected", settled: true}
+		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected"}
 	}
 	return nil
 }
 
-func unnoted(v *view) *verdict {
-	if len(v.Unnoted) == 0 {
+func applyStrategy(v *view) *verdict {
+	if len(v.WithoutLastApplied) == 0 {
 		return nil
 	}
-	shown, more := v.Unnoted, ""
+	shown, more := v.WithoutLastApplied, ""
 	if len(shown) > 3 {
 		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
 	}
-	return &verdict{message: fmt.Sprintf("Metacontroller has no note of what it applied on %s%s: nothing is changed or brought back until it has; if that lasts, it runs with --apply-strategy=server-side-apply, "+
-		"which Quorate refuses: set dynamic-apply", strings.Join(shown, ", "), more), settled: true, resync: patience}
+	return &verdict{resync: patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+		"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set dynamic-apply",
+		strings.Join(shown, ", "), more, AnnotationLastApplied)}
 }
 
 // ---- before there is a cluster
 
 func empty(v *view) *verdict {
 	if v.epoch == nil && v.replicas == 0 && !v.relics() {
-		return &verdict{message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster", settled: true}
+		return &verdict{message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
 	}
 	return nil
 }
@@ -79,11 +80,11 @@ func pause(v *view) *verdict {
 	}
 	left := len(v.Children.Pods)
 	if left == 0 {
-		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", settled: true}
+		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", outlook: Rests}
 	}
 	if held := v.lastHolds(); len(held) > 0 {
 		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
-			strings.Join(held, ", ")), resync: patience}
+			strings.Join(held, ", ")), outlook: Waits, resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", count(left, "pod")), resync: patience}
 }
@@ -99,11 +100,11 @@ func (v *view) lastHolds() []string {
 func certify(v *view) *verdict {
 	switch {
 	case v.estranged != "":
-		return &verdict{message: v.estranged, resync: patience}
+		return &verdict{message: v.estranged, outlook: Waits, resync: patience}
 	case len(v.lacking) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), resync: patience}
+	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
 }
 
 func found(v *view) *verdict {
@@ -143,7 +144,7 @@ func start(v *view) *verdict {
 		return nil
 	}
 	if why := v.stalled(); why != "" {
-		return &verdict{message: why, resync: patience}
+		return &verdict{message: why, outlook: v.starts(), resync: patience}
 	}
 	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
 }
@@ -168,7 +169,7 @@ func quorumLost(v *view) *verdict {
 	if policy := v.suggested(); v.epoch.quorate() && policy != "" && (v.heir == nil || v.byWish()) {
 		message += "; " + string(policy) + " is possible: " + v.byHand(policy)
 	}
-	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", resync: patience}
+	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.heirComes(), resync: patience}
 }
 
 // knownVoters are the voters as last known, for words only: no decision follows from them.
@@ -209,7 +210,7 @@ func blind(v *view) *verdict {
 	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
 		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
 	}
-	return &verdict{message: message, resync: patience}
+	return &verdict{message: message, outlook: v.deafened(), resync: patience}
 }
 
 func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }

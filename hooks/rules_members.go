@@ -180,9 +180,9 @@ func learnerCatchesUp(v *view) *verdict {
 	case l == nil:
 		return nil
 	case l.name == "":
-		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), outlook: Waits, resync: patience}
 	case !l.serving():
-		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), resync: soon}
+		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), outlook: v.byPerson([]*member{l}), resync: soon}
 	}
 	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: soon}
 }
@@ -289,13 +289,13 @@ func (v *view) retire(m *member, why string) *verdict {
 	stay := filter(others, func(o *member) bool { return o.serving() && !o.restarting() })
 	switch {
 	case m.called() == "":
-		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", resync: patience}
+		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: patience}
 	case serving(others) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.called(), serving(others), len(others)), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.called(), serving(others), len(others)), outlook: v.byPerson(filter(others, func(o *member) bool { return !o.serving() })), resync: patience}
 	case len(restarting) > 0 && (m.serving() || len(stay) < quorum(len(others))): // who does not serve may only not be reached
 		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(restarting), ", ")), resync: patience}
 	case m.serving() && serving(others) < len(others):
-		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.called()), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.called()), outlook: v.byPerson(filter(others, func(o *member) bool { return !o.serving() })), resync: patience}
 	case m.ID == v.Etcd.Leader:
 		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
 	}
@@ -331,22 +331,22 @@ func grow(v *view) *verdict {
 		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
 	}
 	if to, open := v.downgrading(); open {
-		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: patience}
 	}
-	if silent := names(filter(v.voters, func(m *member) bool { return !m.serving() })); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(silent, ", "), v.foreignSilent()), resync: soon}
+	if silent := filter(v.voters, func(m *member) bool { return !m.serving() }); len(silent) > 0 {
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.foreignSilent()), outlook: v.byPerson(silent), resync: soon}
 	}
 	if unfit := v.unfit(); unfit != "" {
-		return &verdict{message: why + "; waiting: " + unfit, resync: patience}
+		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: patience}
 	}
 	if said := v.restsBefore(why); said != nil {
 		return said
 	}
 	if v.heir != nil {
-		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), outlook: v.heirComes(), resync: patience}
 	}
 	if v.crowded() {
-		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", resync: patience}
+		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", outlook: Waits, resync: patience}
 	}
 	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

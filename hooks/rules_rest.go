@@ -13,7 +13,7 @@ func heal(v *view) *verdict {
 		return nil
 	}
 	if fenced := filter(names(silent), v.fenced); len(fenced) == len(silent) {
-		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), settled: true}
+		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), outlook: Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
 	for _, m := range silent {
@@ -21,7 +21,7 @@ func heal(v *view) *verdict {
 			message += fmt.Sprintf("; %s: %s", m.name, what)
 		}
 	}
-	return &verdict{message: message, resync: patience}
+	return &verdict{message: message, outlook: v.byPerson(silent), resync: patience}
 }
 
 func readdress(v *view) *verdict {
@@ -39,5 +39,5 @@ func readdress(v *view) *verdict {
 }
 
 func converged(v *view) *verdict {
-	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter")), settled: true}
+	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter"))}
 }

@@ -483,14 +483,19 @@ func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
 
 func (a *agenda) conditions(because Because) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
-	c := metav1.Condition{
-		Type: v1alpha1.Scheduled, Status: metav1.ConditionTrue, Reason: because.Rule, Message: because.Message,
-		ObservedGeneration: a.Schedule.Generation, LastTransitionTime: metav1.NewTime(a.Now.Truncate(time.Second)),
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&list, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: a.Schedule.Generation, LastTransitionTime: metav1.NewTime(a.Now.Truncate(time.Second)),
+		})
 	}
-	if because.Rule == ruleHeld || because.Rule == ruleUnreadable {
-		c.Status = metav1.ConditionFalse
+	if because.Rule == ruleUnreadable {
+		set(v1alpha1.Ready, metav1.ConditionFalse, because.Rule, because.Message)
+		set(v1alpha1.Stalled, metav1.ConditionTrue, because.Rule, because.Message)
+		return list
 	}
-	meta.SetStatusCondition(&list, c)
+	set(v1alpha1.Ready, metav1.ConditionTrue, because.Rule, because.Message)
+	set(v1alpha1.Stalled, metav1.ConditionFalse, notStalled, nothingWaits)
 	return list
 }
 

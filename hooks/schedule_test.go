@@ -274,7 +274,7 @@ func TestScheduleStatus(t *testing.T) {
 	if !s.LastScheduled.Time.Equal(clock("22 03:00")) || !s.Next.Time.Equal(clock("22 04:00")) || s.Kept != 2 || s.LastFailure != nil || s.Active != nil {
 		t.Errorf("%+v", s)
 	}
-	if c := s.Conditions[0]; c.Type != v1alpha1.Scheduled || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" || s.ObservedGeneration != 1 {
+	if c := s.Conditions[0]; c.Type != v1alpha1.Ready || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" || s.ObservedGeneration != 1 {
 		t.Errorf("%+v", c)
 	}
 
@@ -324,13 +324,13 @@ func TestScheduleStatus(t *testing.T) {
 		t.Errorf("with two that are being deleted %d are kept", s.Kept)
 	}
 	o.Zone = nil
-	if c := decided(t, o).Status.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Unreadable" {
-		t.Errorf("%+v", c)
+	if s := decided(t, o).Status.Conditions; s[0].Status != metav1.ConditionFalse || s[0].Reason != "Unreadable" || s[1].Type != v1alpha1.Stalled || s[1].Status != metav1.ConditionTrue {
+		t.Errorf("%+v", s)
 	}
 	o.Zone = time.UTC
 	o.Schedule.Spec.Suspend = true
 	s = decided(t, o).Status
-	if c := s.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "Suspended" || !s.Next.IsZero() {
+	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "Suspended" || !s.Next.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }

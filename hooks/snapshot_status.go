@@ -85,7 +85,20 @@ func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus) {
 		set(v1alpha1.Discarded, false, "Deleting", s.Message)
 		return
 	}
-	set(v1alpha1.Complete, s.Phase == v1alpha1.SnapshotSucceeded, string(s.Phase), s.Message)
+	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
+	set(v1alpha1.Ready, is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped), string(s.Phase), s.Message)
+	if is(v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning) {
+		set(v1alpha1.Reconciling, true, string(s.Phase), s.Message)
+	} else {
+		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
+	}
+	if is(v1alpha1.SnapshotFailed) {
+		set(v1alpha1.Stalled, true, string(s.Phase), s.Message)
+	} else {
+		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
+	}
+	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
+	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed), string(s.Phase), s.Message)
 	switch {
 	case !s.VerifiedAt.IsZero():
 		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("it was restored on trial: %s at revision %d with the hash of the cluster", count(int(s.Keys), "key"), s.Revision))

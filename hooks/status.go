@@ -13,8 +13,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
+// What the conditions Reconciling and Stalled say while they are False.
+const (
+	notReconciling, nothingUnderWay = "NotReconciling", "nothing is under way"
+	notStalled, nothingWaits        = "NotStalled", "nothing waits for a person"
+)
+
 // status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
-func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
+func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
 		ObservedGeneration: v.Cluster.Generation,
@@ -48,9 +54,9 @@ func status(v *view, because Because, settled bool) v1alpha1.EtcdClusterStatus {
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
-	s.Replacement = v.attempts()
+	s.Replacement, s.Connection = v.attempts(), v.connection()
 	s.History = history(v, because, s.Auth)
-	s.Conditions = conditions(v, because, settled, s.Auth)
+	s.Conditions = conditions(v, because, next, s.Auth)
 	return s
 }
 
@@ -120,7 +126,7 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
-func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatus) []metav1.Condition {
+func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
@@ -136,7 +142,17 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 	} else {
 		set(v1alpha1.Available, false, because.Rule, because.Message)
 	}
-	set(v1alpha1.Progressing, !settled, because.Rule, because.Message)
+	set(v1alpha1.Ready, next.Outlook == Rests, next.reason, next.message)
+	if next.Outlook == Works {
+		set(v1alpha1.Reconciling, true, next.reason, next.message)
+	} else {
+		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
+	}
+	if next.Outlook == Waits {
+		set(v1alpha1.Stalled, true, next.reason, next.message)
+	} else {
+		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
+	}
 	if trouble := troubles(v, because); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, v.troubleWord(), strings.Join(trouble, "; "))
 	} else {
@@ -165,6 +181,21 @@ func conditions(v *view, because Because, settled bool, auth *v1alpha1.AuthStatu
 		set(v1alpha1.Advised, false, "NoAdvice", "nothing to advise")
 	}
 	return list
+}
+
+// connection is what an application needs; nil before there is a record of the cluster.
+func (v *view) connection() *v1alpha1.ConnectionStatus {
+	if v.epoch == nil {
+		return nil
+	}
+	host := ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
+	c := &v1alpha1.ConnectionStatus{Endpoints: []string{urlOn(scheme(v.Cluster), host, ClientPort)}}
+	if name := ClientSecret(v.Cluster.Name); encrypted(v.Cluster) {
+		if s := v.secret(name); s != nil && s.has(KeyCertificate, KeyPrivate, KeyTrust) {
+			c.ClientSecret, c.AuthoritySecret = name, name
+		}
+	}
+	return c
 }
 
 // tlsStatus lists the certificates in use and when they expire.

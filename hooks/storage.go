@@ -364,7 +364,7 @@ func volumePending(v *view) *verdict {
 	if v.migrates() {
 		choice = "raise storage.size again, or make room"
 	}
-	return &verdict{message: fmt.Sprintf("serving, but not on the volumes that the spec asks for: %s; %s", all, choice), settled: true}
+	return &verdict{message: fmt.Sprintf("serving, but not on the volumes that the spec asks for: %s; %s", all, choice)}
 }
 
 // ---- what a restart brings

@@ -211,7 +211,7 @@ func succeed(v *view) *verdict {
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), resync: patience}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: patience}
 	}
 	if !v.ending() {
 		if late := v.longEnding(); len(late) > 0 {
@@ -501,7 +501,11 @@ func stage(v *view) *verdict {
 	if !shown || is {
 		return nil
 	}
-	return &verdict{message: message, settled: reason == "Impossible", resync: patience}
+	outlook := Works
+	if reason == "Impossible" || v.heir != nil && v.heirComes() == Waits {
+		outlook = Waits
+	}
+	return &verdict{message: message, outlook: outlook, resync: patience}
 }
 
 // ---- what an epoch leaves behind

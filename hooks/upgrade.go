@@ -178,7 +178,7 @@ func (v *view) forceSnapshots(next release) *verdict {
 	case next.minor != 7 || !v.epoch.oldLog.there:
 		return nil
 	case !v.spareable():
-		return &verdict{message: fmt.Sprintf("etcd %s is not gone to: the log still has entries of 3.5, which a new member of 3.7 can't read, and with fewer than 3 voters new members are the only way; set replicas to 3 for the upgrade, or wait until %d more entries are written", next, v.turnover()), settled: true}
+		return &verdict{message: fmt.Sprintf("etcd %s is not gone to: the log still has entries of 3.5, which a new member of 3.7 can't read, and with fewer than 3 voters new members are the only way; set replicas to 3 for the upgrade, or wait until %d more entries are written", next, v.turnover()), outlook: Waits}
 	case !open:
 		return v.change(EnableDowngrade{Version: release{3, 5, 0}.base()}, why+": lowering the version of the cluster for a moment, which makes them write one")
 	case to != release{3, 5, 0}.base():
@@ -277,7 +277,7 @@ func upgrade(v *view) *verdict {
 	next := hops[0]
 	switch {
 	case v.refuses(hops):
-		return &verdict{message: v.refusal(hops), settled: true}
+		return &verdict{message: v.refusal(hops), outlook: Waits}
 	case v.behind() != "":
 		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: patience}
 	case next.less(v.release()):
@@ -343,7 +343,7 @@ func (v *view) stepDown(next release) *verdict {
 	why := fmt.Sprintf("going down from etcd %s to %s", v.epoch.version, next)
 	// etcd lets nobody join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
 	if !v.spareable() || v.memory() && !sameFlags(v.epoch.version, next.String()) {
-		return &verdict{message: why + " is not done: members would have to be succeeded by new ones, and etcd lets nobody join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set replicas to 3 for the downgrade, or spec.version back", settled: true}
+		return &verdict{message: why + " is not done: members would have to be succeeded by new ones, and etcd lets nobody join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set replicas to 3 for the downgrade, or spec.version back", outlook: Waits}
 	}
 	if to, open := v.downgrading(); !open || to != next.base() {
 		return v.change(EnableDowngrade{Version: next.base()}, why+": asking etcd to lower the version of the cluster")

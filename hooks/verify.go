@@ -3,6 +3,11 @@ package hooks
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
@@ -13,6 +18,7 @@ import (
 func Verify(o Observation, d Decision) error {
 	v := newView(o)
 	j := judgement{v: v, o: o, d: d}
+	j.prospects()
 	if o.heldBack() {
 		j.nothingChanges()
 		return errors.Join(j.broken...)
@@ -40,6 +46,24 @@ type judgement struct {
 func (j *judgement) require(ok bool, rule, format string, args ...any) {
 	if !ok {
 		j.broken = append(j.broken, fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+	}
+}
+
+// prospects: tools are told one thing, and what the table of outlooks allows.
+func (j *judgement) prospects() {
+	var is []string
+	for _, c := range j.d.Status.Conditions {
+		if c.Status == metav1.ConditionTrue && slices.Contains([]string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled}, c.Type) {
+			is = append(is, c.Type)
+		}
+	}
+	j.require(len(is) == 1, "outlook", "one of Ready, Reconciling and Stalled is to be True, and %v are", is)
+	for _, r := range Rules {
+		if r.Name != j.d.Because.Rule {
+			continue
+		}
+		said := r.applies(j.v)
+		j.require(said != nil && (said.outlook == "" || slices.Contains(outlooks[r.Name], said.outlook)), "outlook", "the table does not let rule %s have the outlook of %+v", r.Name, said)
 	}
 }
 

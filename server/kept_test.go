@@ -151,12 +151,12 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 		fields, children, phase := told(strip)
 		require.Equal(t, []string{kind + " " + name}, fields)
 		require.Equal(t, all, children, "nothing is made or deleted: %s", kind)
-		require.Equal(t, "Unnoted", phase)
+		require.Equal(t, "ApplyStrategy", phase)
 		_, _, phase = told(func(r map[string]any) {
 			strip(r)
 			at(r, "children", group, name, "metadata")["deletionTimestamp"] = "2026-03-02T09:00:00Z"
 		})
-		require.NotEqual(t, "Unnoted", phase, "what is being deleted gets no note any more, and waits for none")
+		require.NotEqual(t, "ApplyStrategy", phase, "what is being deleted gets no note any more, and waits for none")
 	}
 }
 

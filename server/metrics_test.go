@@ -181,7 +181,7 @@ func BenchmarkScrape(b *testing.B) {
 	for i := range defaultClusterMetrics {
 		c, status, children := aCluster("orders-" + strconv.Itoa(i))
 		status.Conditions = nil
-		for _, kind := range []string{v1alpha1.Available, v1alpha1.Progressing, v1alpha1.Degraded, v1alpha1.Suspended, v1alpha1.Secured, v1alpha1.Authorized, v1alpha1.Advised} {
+		for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready, v1alpha1.Degraded, v1alpha1.Suspended, v1alpha1.Secured, v1alpha1.Authorized, v1alpha1.Advised} {
 			status.Conditions = append(status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Reason"})
 		}
 		status.TLS.Certificates = append(status.TLS.Certificates, v1alpha1.CertificateStatus{Name: "peer"}, v1alpha1.CertificateStatus{Name: "authority"},

@@ -538,7 +538,9 @@ const (
 )
 
 func TestAsked(t *testing.T) {
-	unlooked := func(w *installation) { delete(w.object(clusters, "EtcdCluster", ""), "status") }
+	unlooked := func(w *installation) { // as the API server shows it
+		w.object(clusters, "EtcdCluster", "")["status"] = map[string]any{"observedGeneration": -1}
+	}
 	test(t, []broken{
 		{"no status", unlooked, "Asked", Fail, "Metacontroller does not call, or its calls fail: no status has ", "kubectl -n metacontroller logs statefulset/metacontroller", nil},
 		{"no status and a log", func(w *installation) { unlooked(w); w.log = "I1122 hello\n" + oldLog + "\nI1122 bye\n" }, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},

@@ -72,7 +72,7 @@ func progress(c *v1alpha1.EtcdCluster, request string, now time.Time) (words str
 	d := c.Status.Defragmentation
 	if d == nil || d.Request != request {
 		words = "it has not begun"
-		if p := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Progressing); p != nil {
+		if p := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready); p != nil {
 			words += "; Quorate says " + p.Reason + ": " + p.Message
 		}
 		return words, false

@@ -103,9 +103,9 @@ func (s screen) distance() {
 // doing says what Quorate does and why, and what is in its way.
 func (s screen) doing() {
 	s.section("NOW")
-	progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Progressing)
-	if progressing != nil {
-		s.say(progressing.Reason + ": " + progressing.Message)
+	ready := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready)
+	if ready != nil {
+		s.say(ready.Reason + ": " + ready.Message)
 	} else {
 		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n quorate-system, -n metacontroller")
 	}
@@ -118,7 +118,7 @@ func (s screen) doing() {
 }
 
 // holding are the rules that change nothing until something else has happened.
-var holding = []string{"Suspended", "Unsupported", "Unnoted", "Foreign", "QuorumLost", "Blind", "Elect", "Corrupt"}
+var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "Foreign", "QuorumLost", "Blind", "Elect", "Corrupt"}
 
 func (s screen) obstacles() []string {
 	var list []string
@@ -201,6 +201,7 @@ var calm = []struct {
 	status metav1.ConditionStatus
 }{
 	{v1alpha1.Available, metav1.ConditionTrue},
+	{v1alpha1.Stalled, metav1.ConditionFalse},
 	{v1alpha1.Degraded, metav1.ConditionFalse},
 	{v1alpha1.Suspended, metav1.ConditionFalse},
 	{v1alpha1.Secured, metav1.ConditionTrue},
@@ -211,8 +212,8 @@ var calm = []struct {
 func (s screen) attention() {
 	var list []string
 	said := ""
-	if progressing := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Progressing); progressing != nil {
-		said = progressing.Message
+	if ready := meta.FindStatusCondition(s.c.Status.Conditions, v1alpha1.Ready); ready != nil {
+		said = ready.Message
 	}
 	for _, want := range calm {
 		c := meta.FindStatusCondition(s.c.Status.Conditions, want.kind)

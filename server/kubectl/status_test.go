@@ -80,12 +80,8 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	h.Leader = 0
 	l.health["orders-1"] = h
 	c.Status.Phase = "Blind"
-	for _, kind := range []string{v1alpha1.Available, v1alpha1.Progressing} {
-		status := metav1.ConditionFalse
-		if kind == v1alpha1.Progressing {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
+	for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready} {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
 	}
 	for i := range c.Status.Members {
 		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false, ago(90*time.Second)
@@ -97,7 +93,7 @@ func growing(c *v1alpha1.EtcdCluster, l *live) {
 	c.Spec.Replicas, c.Generation = &five, 4
 	l.etcd.Members = append(l.etcd.Members, hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
 	c.Status.Phase = "Learner"
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Progressing, Status: metav1.ConditionTrue, Reason: "Learner", Message: "orders-3 has not started yet"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "Learner", Message: "orders-3 has not started yet"})
 	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NotBefore: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
@@ -128,7 +124,7 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
-	set(v1alpha1.Progressing, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
+	set(v1alpha1.Ready, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
 	set(v1alpha1.Suspended, metav1.ConditionTrue, "SpecSuspend", "SUSPENDED: Quorate changes nothing")
 	set(v1alpha1.Degraded, metav1.ConditionTrue, "MembersInTrouble", "orders-2 does not serve; orders-1 has the alarm CORRUPT and NOSPACE, and a sentence this long does not fit into one line")
 	set(v1alpha1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")

@@ -217,8 +217,8 @@ func (c *cluster) stage(reason string, within time.Duration) {
 	eventually(c.t, within, "ForeignMembers is "+reason, func() string {
 		o := c.object()
 		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ForeignMembers)
-		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Progressing)
-		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation || p.Status == "True" {
+		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
+		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation || meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
 			return fmt.Sprintf("%+v, %+v", s, p)
 		}
 		return ""

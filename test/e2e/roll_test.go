@@ -48,8 +48,8 @@ func (c *cluster) decides(rule, words string, within time.Duration) (message str
 	c.t.Helper()
 	eventually(c.t, within, rule+": "+words, func() string {
 		o := c.object()
-		if progressing := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Progressing); progressing != nil {
-			message = progressing.Message
+		if ready := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready); ready != nil {
+			message = ready.Message
 		}
 		if o.Status.ObservedGeneration != o.Generation || o.Status.Phase != rule || !strings.Contains(message, words) {
 			return fmt.Sprintf("%s: %s", o.Status.Phase, message)

@@ -42,6 +42,14 @@ func (c *cluster) sample(file string) {
 	kube(c.t, "-n", c.ns, "apply", "-f", filepath.Join("../../manifests/samples", file))
 }
 
+// unchanged insists that nothing differs between a file and what is stored: neither Flux nor Argo CD would have anything to do.
+func (c *cluster) unchanged(file string) {
+	c.t.Helper()
+	path := filepath.Join("../../manifests/samples", file)
+	kube(c.t, "-n", c.ns, "diff", "-f", path)
+	kube(c.t, "-n", c.ns, "diff", "--server-side", "--force-conflicts", "-f", path)
+}
+
 // fitted applies a file with the patch in this folder.
 func (c *cluster) fitted(folder, file string) {
 	c.t.Helper()
@@ -71,13 +79,16 @@ func (c *cluster) meets(object, condition string) {
 // playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot and has the key.
 func (c *cluster) playBackups() {
 	c.sample("etcdcluster.yaml")
+	c.meets("etcdcluster/demo", "Ready")
 	c.arrives(name)
+	c.unchanged("etcdcluster.yaml")
 	_, err := c.etcdctl("demo-0", "put", "greeting", "hello")
 	require.NoError(c.t, err)
 	c.sample("snapshot.yaml")
 	c.meets("etcdsnapshot/demo-first", "Complete")
+	c.meets("etcdsnapshot/demo-first", "Ready")
 	c.sample("schedule.yaml")
-	c.meets("etcdsnapshotschedule/demo-hourly", "Scheduled")
+	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
 	c.sample("restore.yaml")
 	c.arrives("restored")
 	out, err := c.etcdctl("restored-0", "get", "greeting")
@@ -106,6 +117,7 @@ func (c *cluster) playProduction() {
 func (c *cluster) playMemory() {
 	c.sample("memory.yaml")
 	c.arrives("cache")
+	c.unchanged("memory.yaml")
 	assert.Empty(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"))
 }
 

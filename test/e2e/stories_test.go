@@ -298,7 +298,11 @@ func TestSuspendHoldsEverythingBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
 	c.converges(1, 60*time.Second)
-	c.edit(`{"suspend":true,"replicas":3}`)
+	c.edit(`{"suspend":true}`)
+	c.meets("etcdcluster/demo", "Suspended")
+	c.meets("etcdcluster/demo", "Ready") // there is nothing to do
+	c.edit(`{"replicas":3}`)
+	c.meets("etcdcluster/demo", "Stalled") // nothing goes on before a person ends it
 	eventually(t, 30*time.Second, "the condition shouts", func() string {
 		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Suspended) {
 			return "not suspended"

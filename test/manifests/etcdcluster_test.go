@@ -2,8 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -220,37 +218,6 @@ func TestABoundThatIsNewer(t *testing.T) {
 				t.Errorf("refused: %v", errs.ToAggregate())
 			case c.want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), c.want)):
 				t.Errorf("%v, want: %s", errs.ToAggregate(), c.want)
-			}
-		})
-	}
-}
-
-func TestSamples(t *testing.T) {
-	k := etcdCluster(t)
-	files, err := filepath.Glob("../../manifests/samples/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no samples", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasPrefix(string(text), "# ") {
-				t.Error("does not begin with a comment that says what it is for")
-			}
-			for _, document := range strings.Split(string(text), "\n---\n") {
-				object := parse(t, document)
-				if object["kind"] != "EtcdCluster" {
-					continue
-				}
-				if fields := k.unknown(object); len(fields) > 0 {
-					t.Errorf("unknown fields: %v", fields)
-				}
-				if errs := k.admit(object, nil); len(errs) > 0 {
-					t.Error(errs.ToAggregate())
-				}
 			}
 		})
 	}

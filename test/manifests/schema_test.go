@@ -5,6 +5,7 @@ package manifests
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -69,9 +70,12 @@ func newKind(t *testing.T, crd *apiextensions.CustomResourceDefinition) kind {
 }
 
 // etcdCluster is the kind that users write.
-func etcdCluster(t *testing.T) kind {
+func etcdCluster(t *testing.T) kind { return kindOf(t, "EtcdCluster") }
+
+// kindOf is one of our kinds.
+func kindOf(t *testing.T, name string) kind {
 	t.Helper()
-	text, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_etcdclusters.yaml")
+	text, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_" + strings.ToLower(name) + "s.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

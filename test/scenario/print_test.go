@@ -149,6 +149,9 @@ func (s *story) members(id uint64) []string {
 func conditions(all []metav1.Condition) []string {
 	var odd []string
 	for _, c := range all {
+		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
+			continue
+		}
 		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured || c.Type == v1alpha1.Restored) {
 			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
 		}

@@ -38,6 +38,9 @@ func run(t *testing.T, path string) (breaches string) {
 	s := newStory()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		out := s.tell(t, d)
+		if c := s.w.Cluster(); c != nil {
+			record(t, d, recorded{Kind: "EtcdCluster", Object: c, Lacks: s.w.Lacked})
+		}
 		for _, breach := range s.breaches() {
 			out += "VIOLATION " + breach + "\n"
 			breaches += d.Pos + ": " + breach + "\n"

@@ -53,6 +53,13 @@ func newScheduleStory() *scheduleStory {
 	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), snapshots: map[string]*v1alpha1.EtcdSnapshot{}, revision: 7, taken: map[string]int{}}
 }
 
+func (s *scheduleStory) statuses() []recorded {
+	if s.schedule == nil {
+		return nil
+	}
+	return []recorded{{Kind: "EtcdSnapshotSchedule", Object: s.schedule}}
+}
+
 func (s *scheduleStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
 
 func (s *scheduleStory) apply(a args) string {
@@ -63,6 +70,7 @@ func (s *scheduleStory) apply(a args) string {
 				Concurrency: v1alpha1.ConcurrencyForbid,
 				Template:    v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
 			},
+			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
 	}
 	s.schedule.Generation++
@@ -105,7 +113,7 @@ func (s *scheduleStory) remove(a args) string {
 }
 
 func (s *scheduleStory) wipe(args) string {
-	s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
+	s.schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1}
 	return ""
 }
 

@@ -25,7 +25,10 @@ func TestSnapshotStories(t *testing.T) {
 }
 
 // tellAll tells the stories in a directory, each from its beginning. None may break a rule.
-func tellAll[S interface{ breaches() []string }](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
+func tellAll[S interface {
+	breaches() []string
+	statuses() []recorded
+}](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
 		title(t, path)
 		s := begin()
@@ -39,6 +42,7 @@ func tellAll[S interface{ breaches() []string }](t *testing.T, dir string, begin
 				a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
 			}
 			out := verb(s, a)
+			record(t, d, s.statuses()...)
 			for _, breach := range s.breaches() {
 				t.Errorf("%s: VIOLATION %s", d.Pos, breach)
 				out += "VIOLATION " + breach + "\n"
@@ -99,6 +103,17 @@ func newSnapshotStory() *snapshotStory {
 	return s
 }
 
+func (s *snapshotStory) statuses() []recorded {
+	if s.snapshot == nil {
+		return nil
+	}
+	lacks := ""
+	if s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded && len(s.store) == 0 {
+		lacks = "nothing is stored"
+	}
+	return []recorded{{Kind: "EtcdSnapshot", Object: s.snapshot, Lacks: lacks}}
+}
+
 func (s *snapshotStory) breaches() []string { defer func() { s.broken = nil }(); return s.broken }
 
 func (s *snapshotStory) create(a args) string {
@@ -115,6 +130,7 @@ func (s *snapshotStory) create(a args) string {
 			Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"},
 			UnlessRevision: int64(a.number("unless", 0)), DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
 		},
+		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
 	}
 	if a.has("verify") {
 		snapshot.Spec.Verify = new(a["verify"] == "true")
@@ -166,7 +182,7 @@ func (s *snapshotStory) abandon(args) string {
 }
 
 func (s *snapshotStory) wipe(args) string {
-	s.snapshot.Status = v1alpha1.EtcdSnapshotStatus{}
+	s.snapshot.Status = v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1} // as the API server shows it
 	return ""
 }
 

@@ -255,7 +255,7 @@ func (s *story) recover() string {
 // mayEnd reports whether the cluster is as it is asked for, or waits for a person.
 func (s *story) mayEnd() bool {
 	c := s.w.Cluster()
-	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Progressing)
+	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") || strings.Contains(progress.Message, "is left to seed") || strings.Contains(progress.Message, "no volume can be used"))
 	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "Stage"}, c.Status.Phase) || unusable
 }

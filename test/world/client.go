@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/guard"
 )
 
@@ -48,6 +49,9 @@ type client struct {
 	recorded *sight
 	// dead is set when the process crashed in the middle of the call.
 	dead bool
+	// spec is that of the call's cluster, and lacks what it lacked when etcd was last looked at.
+	spec  *v1alpha1.EtcdClusterSpec
+	lacks string
 }
 
 type sight struct {
@@ -77,6 +81,9 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 	}
 	c.tellHashes(list, health)
 	c.seen = append(c.seen, sight{list, health})
+	if c.w.Watch && c.spec != nil {
+		c.lacks = c.w.Lacks(c.spec)
+	}
 	return list, health
 }
 

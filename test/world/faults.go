@@ -14,9 +14,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
+// noStatus is what the API server shows for a status that was never written.
+var noStatus = v1alpha1.EtcdClusterStatus{ObservedGeneration: -1}
+
 // CreateCluster makes the one cluster of this world.
 func (w *World) CreateCluster(name string, spec v1alpha1.EtcdClusterSpec) {
-	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: spec})
+	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: spec, Status: noStatus})
 	w.Oracle.newCluster()
 }
 
@@ -49,7 +52,7 @@ func (w *World) DeleteCluster(orphan bool) {
 
 // WipeStatus loses all of the status.
 func (w *World) WipeStatus() {
-	w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Status = v1alpha1.EtcdClusterStatus{} })
+	w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Status = noStatus })
 }
 
 // Delete is kubectl delete: a pod stops within its grace period, a claim in use stays until its pod is gone.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	selected "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,8 @@ type Call struct {
 	// lookedAfter: it is being deleted, and looked after as before.
 	lookedAfter bool
 	Decision    hooks.Decision
+	// lacks is what the cluster lacked when that was decided.
+	lacks string
 	// secrets are what the decision asks for, made when it was.
 	secrets map[string]*hooks.Secret
 	Outcome *hooks.Outcome
@@ -88,7 +91,7 @@ func (w *World) Look() *Held {
 	}
 	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
 	o := hooks.Observation{Cluster: h.parent, Children: group(h.observed), Related: h.related}
-	o.Unnoted = hooks.Unnoted(o.Children)
+	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
 	etcd.Observe(context.Background(), hooks.Endpoints(o))
 	h.saw = etcd.seen[0]
@@ -136,8 +139,8 @@ func (w *World) begin2(etcd *client) *Call {
 func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
 	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
-	o.Unnoted = hooks.Unnoted(o.Children)
-	etcd.operator = operatorOf(parent, &o)
+	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
+	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
 	if c.Finalizing && !c.lookedAfter {
 		c.Decision.Children, c.Finalized = hooks.Finalize(o)
@@ -147,6 +150,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	}
 	before := w.fingerprint(o)
 	c.Decision, c.Outcome = w.decide(o, etcd)
+	c.lacks = etcd.lacks
 	if w.fingerprint(o) != before {
 		w.violate("S15", "the hook has changed what it was shown")
 	}
@@ -407,7 +411,14 @@ func (w *World) writeStatus(c *Call) {
 	live := w.Cluster()
 	status := c.Decision.Status
 	status.ObservedGeneration = c.parent.Generation
-	if live == nil || live.UID != c.parent.UID || reflect.DeepEqual(live.Status, status) {
+	if live == nil || live.UID != c.parent.UID {
+		return
+	}
+	w.Lacked = c.lacks
+	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.Ready) && c.lacks != "" {
+		w.violate("Ready", "Ready is True (%s), and %s", c.Decision.Because.Rule, c.lacks)
+	}
+	if reflect.DeepEqual(live.Status, status) {
 		return
 	}
 	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })

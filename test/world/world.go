@@ -80,8 +80,10 @@ type World struct {
 	Oracle Oracle
 	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified. Nil: the shipped one.
 	Decide func(hooks.Observation) hooks.Decision
-	// Watch makes every call prove that it left its input alone; it costs time.
+	// Watch makes every call prove that it left its input alone, and that who is said to be ready is; it costs time.
 	Watch bool
+	// Lacked is what the cluster lacked when the status that is stored was decided: see Lacks.
+	Lacked string
 }
 
 // New is an empty world at the beginning of time.

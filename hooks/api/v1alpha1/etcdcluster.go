@@ -13,13 +13,13 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:resource:shortName=etcd,categories=all
+// +kubebuilder:resource:shortName=qetcd,categories=all;quorate
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
 // +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].message`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 48",message="the name is too long: members are named <name>-<n> and Services <name>-peers, which leaves 48 characters; choose a shorter name"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name becomes the name of a Service: use lower-case letters, digits and '-', beginning with a letter"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.endsWith('-peers')",message="a name that ends in -peers would collide with the peer Service of another cluster; choose another name"
@@ -33,6 +33,7 @@ type EtcdCluster struct {
 
 	// Status is what Quorate last observed, and what it is doing about it.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status EtcdClusterStatus `json:"status,omitzero"`
 }
 
@@ -409,13 +410,22 @@ const (
 	CompactOff AutoCompactionMode = "Off"
 )
 
-// The condition types of an EtcdCluster. Progressing, and Available while it is False, have the name of the rule that fired as
+// The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
+// EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
+const (
+	// Ready is True while what runs is what the spec asks for. Its message says what is done, or waited for, when it is False.
+	Ready = "Ready"
+	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
+	Reconciling = "Reconciling"
+	// Stalled is True while nothing will go on before a person does something. Its message says what.
+	Stalled = "Stalled"
+)
+
+// The other condition types of an EtcdCluster. Those above, and Available while it is False, have the name of the rule that fired as
 // reason and its words as message.
 const (
 	// Available is True while etcd answered a linearizable read in the last call: the cluster serves.
 	Available = "Available"
-	// Progressing is True while Quorate is changing something or waiting for a change to finish.
-	Progressing = "Progressing"
 	// Degraded is True while a member is missing, not serving, or has an alarm.
 	Degraded = "Degraded"
 	// Suspended is True while spec.suspend holds every change back.
@@ -438,11 +448,11 @@ const (
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
 type EtcdClusterStatus struct {
-	// ObservedGeneration is the generation of the spec that this status was made for.
+	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Available, Progressing, Degraded, Suspended, Advised, Secured, Authorized; and ForeignMembers after spec.bootstrap.existing.
+	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized; and ForeignMembers after spec.bootstrap.existing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -514,6 +524,26 @@ type EtcdClusterStatus struct {
 	// Auth is what was last done about users and roles in etcd.
 	// +optional
 	Auth *AuthStatus `json:"auth,omitempty"`
+
+	// Connection is what an application needs to reach etcd.
+	// +optional
+	Connection *ConnectionStatus `json:"connection,omitempty"`
+}
+
+// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster. One is named once it is there.
+type ConnectionStatus struct {
+	// Endpoints are the URLs of the client Service, such as https://demo.shop.svc:2379.
+	// +optional
+	// +listType=atomic
+	Endpoints []string `json:"endpoints,omitempty"`
+
+	// ClientSecret has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of its own instead.
+	// +optional
+	ClientSecret string `json:"clientSecret,omitempty"`
+
+	// AuthoritySecret has in ca.crt whom an application may trust. It is not the Secret with the authority's key, which no application needs.
+	// +optional
+	AuthoritySecret string `json:"authoritySecret,omitempty"`
 }
 
 // Role of a member.

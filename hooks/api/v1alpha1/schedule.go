@@ -8,7 +8,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=etcdsched,categories=all
+// +kubebuilder:resource:shortName=qsched,categories=all;quorate
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.template.cluster`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
@@ -28,6 +28,7 @@ type EtcdSnapshotSchedule struct {
 
 	// Status is what came of it.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status EtcdSnapshotScheduleStatus `json:"status,omitzero"`
 }
 
@@ -151,16 +152,13 @@ type Retention struct {
 	Failed *int32 `json:"failed,omitempty"`
 }
 
-// Scheduled is the condition of an EtcdSnapshotSchedule that takes snapshots by the clock: it is not suspended and can be read.
-const Scheduled = "Scheduled"
-
 // EtcdSnapshotScheduleStatus is what came of a schedule.
 type EtcdSnapshotScheduleStatus struct {
-	// ObservedGeneration is the generation of the spec that this status was made for.
+	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Scheduled.
+	// Conditions: Ready and Stalled. A schedule is ready when it can be read, also while it is suspended or snapshots fail.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -11,7 +11,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=etcdsnap,categories=all
+// +kubebuilder:resource:shortName=qsnap,categories=all;quorate
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Revision",type=integer,JSONPath=`.status.revision`
@@ -32,6 +32,7 @@ type EtcdSnapshot struct {
 
 	// Status is what became of it.
 	// +optional
+	// +default={"observedGeneration": -1}
 	Status EtcdSnapshotStatus `json:"status,omitzero"`
 }
 
@@ -199,8 +200,12 @@ const (
 	SnapshotDeleting SnapshotPhase = "Deleting"
 )
 
-// Complete is the condition of an EtcdSnapshot that is True once it is stored, and False with the reason Failed when it will not be.
-const Complete = "Complete"
+// Complete is the condition of an EtcdSnapshot that is True once it is stored, Failed the one that is True when it will not be. Of one that is
+// skipped neither is True.
+const (
+	Complete = "Complete"
+	Failed   = "Failed"
+)
 
 // Verified is the condition of an EtcdSnapshot that was restored on trial.
 const Verified = "Verified"
@@ -210,11 +215,11 @@ const Discarded = "Discarded"
 
 // EtcdSnapshotStatus is what became of a snapshot.
 type EtcdSnapshotStatus struct {
-	// ObservedGeneration is the generation of the spec that this status was made for.
+	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Complete, Verified; and Discarded while it is being deleted.
+	// Conditions: Ready, Reconciling, Stalled, Complete, Failed, Verified; and Discarded while it is being deleted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

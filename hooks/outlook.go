@@ -1,0 +1,223 @@
+package hooks
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object (kstatus, of
+// sigs.k8s.io/cli-utils): it is as its spec asks for, it is on its way there, or it will not come there by itself. So exactly one of the
+// conditions Ready, Reconciling and Stalled is True.
+
+// Outlook is what to expect of a decision.
+type Outlook string
+
+const (
+	// Works: Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do. Condition Reconciling.
+	Works Outlook = "Works"
+	// Waits: nothing goes on before a person does something. Condition Stalled.
+	Waits Outlook = "Waits"
+	// Rests: what runs is what the spec asks for. Condition Ready.
+	Rests Outlook = "Rests"
+	// Aside: what is done, or not done, has nothing to do with that. The rules that come after it tell.
+	Aside Outlook = "Aside"
+)
+
+// outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds every verdict against this
+// table.
+var outlooks = map[string][]Outlook{
+	"Suspended":     {Aside}, // held back is what the rules after it would do: if they would do something, it waits for a person
+	"Unsupported":   {Waits},
+	"ApplyStrategy": {Waits}, // by dynamic-apply it ends with the next call
+
+	"Empty":   {Rests},               // replicas 0 asks for nothing
+	"Record":  {Works},               // a snapshot to begin with may still be on its way
+	"Pause":   {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
+	"Certify": {Works, Waits},        // Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
+	"Succeed": {Works, Waits},        // Waits: the data can't be restored
+	"Found":   {Works, Waits},        // Waits: too few nodes are named
+
+	"Foreign":    {Waits},
+	"Join":       {Works, Waits}, // Waits: the existing etcd does not suit
+	"Recover":    {Works, Waits}, // Waits: what the policy asks for can't be done
+	"Restore":    {Works},
+	"QuorumLost": {Waits, Works}, // Works: the next epoch is being made ready
+	"Reschedule": {Works},
+	"Start":      {Works, Waits}, // Waits: not started in time, or can't be
+	"Blind":      {Works, Waits}, // Works: pods and nodes come back. Waits: too many members must be restarted
+
+	"Elect":           {Works},
+	"Mark":            {Works},
+	"Corrupt":         {Works, Waits}, // Waits: whose data is right is not proven
+	"LearnerLost":     {Works},
+	"LearnerSurplus":  {Works},
+	"Promote":         {Works},
+	"CancelDowngrade": {Works},
+	"Retarget":        {Works},
+	"LearnerYields":   {Works},
+	"Fence":           {Works},
+	"LearnerLate":     {Works},
+	"Remake":          {Works},
+	"Learner":         {Works, Waits}, // Waits: it is a stranger's, or answers as somebody else
+	"Depart":          {Works},
+	"Replace":         {Works, Waits}, // Waits: so does whoever would have to serve first
+	"Shrink":          {Works, Waits}, // Waits: only strangers are left to remove
+	"GiveUp":          {Works, Waits},
+	"Grow":            {Works, Waits}, // Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
+	"RetireForeign":   {Works, Waits},
+	"Beside":          {Rests, Works, Waits}, // Waits: something of the spec is not done before the foreign members are gone
+
+	"Authorize":     {Works},
+	"Heal":          {Works, Waits}, // Waits: a person decides about a member, has fenced it, or must take a change back that does not work
+	"Roll":          {Works, Waits}, // Waits: an image holds another version than its tag says
+	"Readdress":     {Works},
+	"NoSpace":       {Works},
+	"Defragment":    {Aside},        // upkeep
+	"Upgrade":       {Works, Waits}, // Waits: the way is refused
+	"Resize":        {Works},
+	"Full":          {Waits},
+	"VolumePending": {Waits},
+	"Stage":         {Works, Waits}, // Waits: the data can't be restored
+	"Converged":     {Rests},
+}
+
+// prospect is what people and tools are told of a decision: an outlook, with a reason and words.
+type prospect struct {
+	Outlook
+	reason, message string
+}
+
+// prospectOf is that of the rule with this place in Rules, and its verdict.
+func (v *view) prospectOf(at int, said *verdict) prospect {
+	p := prospect{or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
+	if p.Outlook == Aside {
+		next, then := v.after(at)
+		p.Outlook = v.prospectOf(next, then).Outlook
+		if p.Outlook == Works && v.Cluster.Spec.Suspend {
+			p.Outlook = Waits
+			p.message += fmt.Sprintf("; rule %s waits for that", Rules[next].Name)
+		}
+		return p
+	}
+	if p.Outlook != Rests || v.Etcd == nil || v.beside() {
+		return p
+	}
+	return or(v.unauthorized(), p)
+}
+
+// after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are no change.
+func (v *view) after(at int) (int, *verdict) {
+	for i := at + 1; ; i++ { // the last rule always applies
+		said := Rules[i].applies(v)
+		if said == nil {
+			continue
+		}
+		if _, looks := said.step.(Authorize); looks && v.unauthorized() == (prospect{}) {
+			continue
+		}
+		return i, said
+	}
+}
+
+// unauthorized says that etcd's users and roles are not those of the spec; empty when they are.
+func (v *view) unauthorized() prospect {
+	if v.Cluster.Spec.Auth == nil {
+		return prospect{}
+	}
+	now := authStatus(v)
+	reason, message, _ := authorization(v, now)
+	switch reason {
+	case "FieldWrong":
+		return prospect{Waits, reason, message}
+	case "Applying", "NotApplied":
+		return prospect{Works, reason, message}
+	}
+	return prospect{}
+}
+
+// ---- what only a person can mend
+
+// byPerson reports whether one of these members that do not serve comes back only when a person does something.
+func (v *view) byPerson(silent []*member) Outlook {
+	if slices.ContainsFunc(silent, func(m *member) bool {
+		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != "" || v.needsNode(m) != ""
+	}) {
+		return Waits
+	}
+	return Works
+}
+
+// uncertified is whether certificates come by themselves: those that are not there may be on their way, those that somebody keeps and that can't
+// be used stay so.
+func (v *view) uncertified() Outlook {
+	if v.withoutCertManager() != "" {
+		return Waits
+	}
+	if mode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.leaves, func(l leaf) bool {
+		return (l.server || l.what == "operator") && v.secret(l.secret) != nil && v.flaw(l) != ""
+	}) {
+		return Waits
+	}
+	return Works
+}
+
+// deafened is whether those who need not be restarted could be a quorum.
+func (v *view) deafened() Outlook {
+	known := v.knownVoters()
+	if able := filter(known, func(name string) bool { return !v.deaf(v.Health[name]) }); len(able) < quorum(len(known)) {
+		return Waits
+	}
+	return Works
+}
+
+// filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried again, and may be there
+// then; what can't be read, or does not fit, stays so.
+func (v *view) filling() Outlook {
+	for _, name := range v.epoch.initialNames() {
+		report := seedFailure(v.Children.Pods[name])
+		if report == nil || seeded(v.Children.Pods[name]) {
+			continue
+		}
+		switch report.Reason {
+		case "WrongKey", "Damaged", "NoSpace", "OtherVersion", "NotFound", "Denied":
+			return Waits
+		}
+	}
+	return Works
+}
+
+// heirComes is whether the next epoch is made ready by itself.
+func (v *view) heirComes() Outlook {
+	switch {
+	case v.heir == nil:
+		return Waits
+	case v.choosing():
+		return or(v.chooseSurvivor().outlook, Works)
+	}
+	return v.heir.filling()
+}
+
+// starts is whether the initial members may still come to a quorum by themselves.
+func (v *view) starts() Outlook {
+	if len(v.epoch.startsOn) > 0 && v.unfilled() != "" {
+		return v.filling()
+	}
+	return Waits
+}
+
+// followed is whether everything of the spec is done although there are members that are not ours.
+func (v *view) followed() Outlook {
+	differs := func(m *member) bool { return m.name != "" && v.renewal(m) != nil }
+	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) || v.stagesNothing() {
+		return Waits
+	}
+	return Rests
+}
+
+// stagesNothing reports whether the spec asks for data that the cluster does not have.
+func (v *view) stagesNothing() bool {
+	_, _, is, shown := restored(v)
+	return shown && !is
+}

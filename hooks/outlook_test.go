@@ -1,0 +1,130 @@
+package hooks
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestEveryRuleHasAnOutlook: tools that wait know what to make of each.
+func TestEveryRuleHasAnOutlook(t *testing.T) {
+	var rules []string
+	for _, r := range Rules {
+		rules = append(rules, r.Name)
+		may := outlooks[r.Name]
+		require.NotEmpty(t, may, r.Name)
+		for _, o := range may {
+			assert.Contains(t, []Outlook{Works, Waits, Rests, Aside}, o, r.Name)
+			assert.False(t, o == Aside && len(may) > 1, "%s: what other rules tell, a verdict can't", r.Name)
+		}
+	}
+	assert.ElementsMatch(t, rules, slices.Collect(maps.Keys(outlooks)))
+	last := Rules[len(Rules)-1].Name
+	assert.NotContains(t, outlooks[last], Aside, "nothing comes after it")
+}
+
+// told is which of the three conditions of an observation's decision is True, with its reason.
+func told(t *testing.T, o Observation) (is, message string) {
+	t.Helper()
+	d := Decide(o)
+	require.NoError(t, Verify(o, d))
+	for _, kind := range []string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled} {
+		c := meta.FindStatusCondition(d.Status.Conditions, kind)
+		require.NotNil(t, c, kind)
+		if c.Status == metav1.ConditionTrue {
+			is, message = strings.TrimSpace(is+" "+kind+" "+c.Reason), c.Message
+		}
+	}
+	return is, message
+}
+
+func TestWhatToolsAreTold(t *testing.T) {
+	changed := func(change func(o *Observation)) Observation {
+		o := serve(3)
+		change(&o)
+		return o
+	}
+	asked := func(change func(*v1alpha1.AuthSpec)) Observation {
+		o := asking()
+		for range 4 {
+			called(t, &o)
+		}
+		if change != nil {
+			change(o.Cluster.Spec.Auth)
+		}
+		return o
+	}
+	for name, c := range map[string]struct {
+		o          Observation
+		want, says string
+	}{
+		"a new cluster":                {fresh(3), "Reconciling Record", "recording"},
+		"one that serves":              {serve(3), "Ready Converged", "serving as the spec wants"},
+		"one that is to grow":          {changed(func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }), "Reconciling Grow", "growing"},
+		"one that can't be run":        {changed(func(o *Observation) { o.Cluster.Spec.Version = "nonsense" }), "Stalled Unsupported", "until the spec is corrected"},
+		"a pod that is gone":           {changed(func(o *Observation) { delete(o.Children.Pods, "demo-1"); silence(o, "demo-1") }), "Reconciling Heal", "demo-1"},
+		"suspended, as the spec wants": {changed(func(o *Observation) { o.Cluster.Spec.Suspend = true }), "Ready Suspended", "nothing is changed"},
+		"suspended, and to grow": {changed(func(o *Observation) { o.Cluster.Spec.Suspend, o.Cluster.Spec.Replicas = true, new(int32(5)) }),
+			"Stalled Suspended", "rule Grow waits for that"},
+		"suspended, a pod is gone": {changed(func(o *Observation) {
+			o.Cluster.Spec.Suspend = true
+			delete(o.Children.Pods, "demo-1")
+			silence(o, "demo-1")
+		}), "Stalled Suspended", "rule Heal waits for that"},
+		"a defragmentation": {changed(func(o *Observation) { o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"} }), "Ready Defragment", "as the annotation asks"},
+		"a defragmentation before larger volumes": {changed(func(o *Observation) {
+			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
+			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
+		}), "Reconciling Defragment", "as the annotation asks"},
+		"users that are applied":                     {asked(nil), "Ready Converged", "serving"},
+		"a user whose password is not in the Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }), "Stalled FieldWrong", "spec.auth.users[2]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is, message := told(t, c.o)
+			assert.Equal(t, c.want, is, message)
+			assert.Contains(t, message, c.says)
+		})
+	}
+}
+
+// TestSuspendedAtRest: neither time nor the slow look at users and roles changes what is said (S16).
+func TestSuspendedAtRest(t *testing.T) {
+	o := asking()
+	for range 4 {
+		called(t, &o)
+	}
+	o.Cluster.Spec.Suspend = true
+	o.Cluster.Status = Decide(o).Status
+	first := Decide(o)
+	for range 40 {
+		o.Now = o.Now.Add(17 * time.Second)
+		require.Equal(t, first.Status, Decide(o).Status)
+	}
+	is, _ := told(t, o)
+	assert.Equal(t, "Ready Suspended", is)
+}
+
+func TestConnection(t *testing.T) {
+	o := serve(3)
+	c := Decide(o).Status.Connection
+	require.NotNil(t, c)
+	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url}, ClientSecret: "demo-client-tls", AuthoritySecret: "demo-client-tls"}, *c)
+
+	delete(o.Children.Secrets, "demo-client-tls")
+	assert.Empty(t, Decide(o).Status.Connection.ClientSecret, "it is not there yet")
+	assert.Nil(t, Decide(fresh(3)).Status.Connection, "there is no Service yet")
+
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}}, *Decide(o).Status.Connection)
+}

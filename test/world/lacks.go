@@ -1,0 +1,101 @@
+package world
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody says of it; empty for
+// nothing. It is what a condition Ready is held against.
+func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
+	replicas := 3
+	if spec.Replicas != nil {
+		replicas = int(*spec.Replicas)
+	}
+	c := w.Etcd.Clusters[w.Oracle.cluster]
+	if replicas == 0 {
+		return w.lacksRest(c)
+	}
+	switch {
+	case c.ID == 0:
+		return "there is no etcd"
+	case !w.quorate(c) || !w.leads(c):
+		return "no quorum serves"
+	}
+	for _, a := range c.Alarms {
+		return "there is the alarm " + a.Kind
+	}
+	own := 0
+	for _, m := range c.Members {
+		if w.Foreign[nameAt(m)] {
+			continue
+		}
+		if m.Learner {
+			return nameAt(m) + " is a learner"
+		}
+		if lacks := w.lacksOf(c, m, spec); lacks != "" {
+			return nameAt(m) + " " + lacks
+		}
+		own++
+	}
+	if own != replicas {
+		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
+	}
+	record, _ := w.Objects[Key{ConfigMapKind, hooks.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
+	if r := spec.Restore; r != nil && (record == nil || record.Data[hooks.EpochKeyRestore] != r.ID) {
+		return "it does not have the data of restore " + r.ID
+	}
+	return ""
+}
+
+// lacksRest: with replicas 0 none of ours runs or is a member.
+func (w *World) lacksRest(c Cluster) string {
+	if pods := w.Pods(); len(pods) > 0 {
+		return pods[0].Name + " is there"
+	}
+	if len(w.Foreign) == 0 {
+		return ""
+	}
+	for _, m := range c.Members {
+		if !w.Foreign[nameAt(m)] {
+			return nameAt(m) + " is a member"
+		}
+	}
+	return ""
+}
+
+// lacksOf is what a voter of ours lacks. What Metacontroller sees late nobody can act on: then only etcd is looked at.
+func (w *World) lacksOf(c Cluster, m hooks.Member, spec *v1alpha1.EtcdClusterSpec) string {
+	uid, runs := w.running(c.ID, m.ID)
+	if !runs {
+		return "does not run"
+	}
+	if len(w.Frozen) > 0 {
+		return ""
+	}
+	pod := w.Pod(nameAt(m))
+	switch runs := w.Procs[uid].Version; {
+	case pod == nil || pod.UID != uid:
+		return "has no pod"
+	case pod.DeletionTimestamp != nil:
+		return "has a pod that is being deleted"
+	case runs != spec.Version:
+		return "runs " + runs
+	case pod.Spec.PriorityClassName != spec.PriorityClassName:
+		return "has the priority class " + pod.Spec.PriorityClassName
+	}
+	for _, claim := range w.Claims() {
+		has, asked := claim.Status.Capacity.Storage(), spec.Storage.Size
+		if claim.Name == pod.Name && spec.Storage.Medium == v1alpha1.Persistent && has.Cmp(asked) != 0 {
+			return fmt.Sprintf("has a volume of %s instead of %s", has, asked.String())
+		}
+		if class := spec.Storage.StorageClassName; claim.Name == pod.Name && class != nil && ClassOf(claim) != *class {
+			return "has a volume of the class " + ClassOf(claim)
+		}
+	}
+	return ""
+}
