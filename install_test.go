@@ -333,3 +333,23 @@ func TestImages(t *testing.T) {
 	}
 	require.Contains(t, lines("--etcd-repository=example.com/etcd"), "example.com/etcd:v3.6.16")
 }
+
+// TestTheServerIsToldWhoCalls: what the hook customize may answer depends on Metacontroller's version, and nothing in a call tells that.
+func TestTheServerIsToldWhoCalls(t *testing.T) {
+	for version, byUID := range map[string]bool{"4.16": true, "4.17.2": true, "v5.0": true, "4.15.1": false, "2.0": false, "1.5.20": false} {
+		var out bytes.Buffer
+		require.NoError(t, install([]string{"--metacontroller=" + version}, nil, &out, io.Discard))
+		require.Equal(t, byUID, strings.Contains(out.String(), "name: QUORATE_METACONTROLLER"), version)
+		v := serving{caller: version}
+		v.options.Settings.Image = "i"
+		v.options.MaxBody, v.options.CallTimeout = 1, 1
+		require.NoError(t, v.check())
+		require.Equal(t, byUID, v.options.RelatedByUID, version)
+	}
+	var v serving
+	require.NoError(t, parse(v.flags(), []string{"--image=i"}, func(string) string { return "" }))
+	require.NoError(t, v.check())
+	require.False(t, v.options.RelatedByUID, "untold, it is the oldest: its answers depend on the name alone")
+	v.caller = "newest"
+	require.ErrorContains(t, v.check(), "must be a version such as 4.16 or 1.5.20")
+}

@@ -134,7 +134,7 @@ func TestInstallIsTheBase(t *testing.T) {
 			c := spec["containers"].([]any)[0].(map[string]any)
 			delete(c, "volumeMounts")
 			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool {
-				return slices.Contains([]any{"QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TOKEN_FILE"}, e.(map[string]any)["name"])
+				return slices.Contains([]any{"QUORATE_TLS_CERT", "QUORATE_TLS_KEY", "QUORATE_TOKEN_FILE", "QUORATE_METACONTROLLER"}, e.(map[string]any)["name"])
 			})
 		},
 		"Service/quorate": func(o map[string]any) {
