@@ -545,7 +545,7 @@ func TestAsked(t *testing.T) {
 		{"no status", unlooked, "Asked", Fail, "Metacontroller does not call, or its calls fail: no status has ", "kubectl -n metacontroller logs statefulset/metacontroller", nil},
 		{"no status and a log", func(w *installation) { unlooked(w); w.log = "I1122 hello\n" + oldLog + "\nI1122 bye\n" }, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},
 		{"calls that fail", func(w *installation) { w.log = newLog }, "Asked", Warn, "calls have failed in the last five minutes; the last error in its log: failed to sync EtcdCluster 'shop/orders': sync hook failed: remote error: no token", "if it goes on", nil},
-		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} }, "Asked", Unknown, "you may not get pods and pods/log in namespace metacontroller", "ask whoever administers Kubernetes", nil},
+		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} }, "Asked", Unknown, "you may not list pods, and get pods/log, in namespace metacontroller", "ask whoever administers Kubernetes", nil},
 	})
 	routine := good(t)
 	routine.log = `E1122 1 controller.go:270] failed to sync EtcdCluster "shop/orders": can't update status: the object has been modified; please apply your changes`

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Names of the readings.
@@ -104,16 +106,16 @@ func (o Options) Readings() []Reading {
 	}
 }
 
-// Later are the readings that depend on the answers to the others: the Secrets that are named in them, and the log of Metacontroller's pod, if
-// there is one.
+// Later are the readings that depend on the answers to the others: the Secrets that are named in them, and the log of Metacontroller's pods, if
+// there are any.
 func (s *Seen) Later() []Reading {
 	names := s.secretNames()
 	all := []Reading{{secrets, "get the Secrets " + strings.Join(names, " and ") + " in Quorate's namespace",
 		slices.Concat([]string{"get", "secrets"}, names, []string{"-n", s.Namespace, "--ignore-not-found", "-o", "json"})}}
 	w := s.metacontroller()
-	if pods := s.podsOf(w); len(pods) > 0 {
-		all = append(all, Reading{log, "get pods and pods/log in Metacontroller's namespace",
-			[]string{"logs", pods[0].Name, "-n", s.Metacontroller, "-c", containerOf(w).Name, "--since=5m", "--tail=1000"}})
+	if len(s.podsOf(w)) > 0 { // all of them: any may be the one that works
+		all = append(all, Reading{log, "list pods, and get pods/log, in Metacontroller's namespace",
+			[]string{"logs", "-l", metav1.FormatLabelSelector(w.Spec.Selector), "-n", s.Metacontroller, "-c", containerOf(w).Name, "--since=5m", "--tail=1000"}})
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"encoding/xml"
 	"fmt"
 	"maps"
 	"os"
@@ -191,6 +192,52 @@ func TestChartVersion(t *testing.T) {
 	_, tag, _ := strings.Cut(d.Spec.Template.Spec.Containers[0].Image, ":")
 	if c := parse(t, string(text)); c["appVersion"] != tag || "v"+c["version"].(string) != tag {
 		t.Errorf("the chart is of %s and installs %s, and the manifests install %s", c["version"], c["appVersion"], tag)
+	}
+}
+
+// TestChartForArtifactHub: what the chart says of itself is what it installs, and its icon is there.
+func TestChartForArtifactHub(t *testing.T) {
+	text, err := os.ReadFile(chart + "/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parse(t, string(text))
+	const at = "https://raw.githubusercontent.com/quorate-dev/quorate/main/"
+	icon, err := os.ReadFile("../../" + strings.TrimPrefix(c["icon"].(string), at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(icon, &struct {
+		XMLName xml.Name `xml:"http://www.w3.org/2000/svg svg"`
+	}{}); err != nil {
+		t.Error("the icon: ", err)
+	}
+	listed := func(annotation string) []map[string]string {
+		var all []map[string]string
+		if err := yaml.UnmarshalStrict([]byte(within(c, "annotations")["artifacthub.io/"+annotation].(string)), &all); err != nil {
+			t.Fatal(annotation, err)
+		}
+		return all
+	}
+	var kinds, want []string
+	for _, k := range listed("crds") {
+		kinds = append(kinds, fmt.Sprint(k["name"], " ", k["kind"], " ", k["version"]))
+	}
+	for name, o := range rendered(t) {
+		if kind, _ := o["spec"].(map[string]any); strings.HasPrefix(name, "CustomResourceDefinition/") && kind["group"] == "etcd.quorate.dev" {
+			version := kind["versions"].([]any)[0].(map[string]any)["name"]
+			want = append(want, fmt.Sprint(within(o, "metadata")["name"], " ", within(kind, "names")["kind"], " ", version))
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(kinds, want) {
+		t.Errorf("the kinds are %v, not %v", kinds, want)
+	}
+	for _, image := range listed("images") {
+		d := rendered(t)["Deployment/default/"+image["name"]]
+		if got := within(d, "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)["image"]; got != image["image"] {
+			t.Errorf("%s runs %s, not %s", image["name"], got, image["image"])
+		}
 	}
 }
 

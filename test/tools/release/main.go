@@ -1,5 +1,5 @@
-// release makes what lies beside the binaries of a release: for each an SBOM and the plugin kubectl-quorate in an archive, one file
-// with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
+// release makes what lies beside the binaries of a release: for each an SBOM and the plugin kubectl-quorate in an archive, the plugin's
+// manifest for krew, one file with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
 package main
 
 import (
@@ -57,10 +57,20 @@ func release(source, version string, created time.Time, binaries []string) error
 	if err != nil {
 		return err
 	}
+	var archives []archive
 	for _, file := range binaries {
-		if err := beside(file, version, created, linked, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}}); err != nil {
+		a, err := beside(file, version, created, linked, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
+		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+		archives = append(archives, a)
+	}
+	manifest, err := krew(version, archives)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), krewFile), manifest, 0o644)
+	}
+	if err != nil {
+		return err
 	}
 	packed, err := chart(filepath.Join(source, "manifests/chart"), created)
 	if err != nil {
@@ -69,30 +79,30 @@ func release(source, version string, created time.Time, binaries []string) error
 	return os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), chartFile), packed, 0o644)
 }
 
-// beside makes the SBOM and the archive of one binary.
-func beside(file, version string, created time.Time, linked map[string]*module, more []packed) error {
+// beside makes the SBOM and the archive of one binary, and returns that.
+func beside(file, version string, created time.Time, linked map[string]*module, more []packed) (archive, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return archive{}, err
 	}
 	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
-		return err
+		return archive{}, err
 	}
 	name := strings.TrimSuffix(file, ".exe")
 	if err := os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644); err != nil {
-		return err
+		return archive{}, err
 	}
 	plugin := "kubectl-quorate"
-	archive := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"
+	packedIn := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"
 	if name != file {
 		plugin += ".exe"
 	}
 	text, err := pack(created, append([]packed{{plugin, 0o755, content}}, more...))
 	if err != nil {
-		return err
+		return archive{}, err
 	}
-	return os.WriteFile(filepath.Join(filepath.Dir(file), archive), text, 0o644)
+	return archive{packedIn, plugin, text}, os.WriteFile(filepath.Join(filepath.Dir(file), packedIn), text, 0o644)
 }
 
 // packed is one file of an archive.

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -124,6 +128,43 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the chart holds %v", got)
 	}
 	checkSPDX(t, first["quorate-linux-amd64.spdx.json"], content)
+	checkKrew(t, first)
+}
+
+// checkKrew holds the manifest against what krew asks of one, and against the archives.
+func checkKrew(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	var m struct {
+		APIVersion, Kind string
+		Metadata         struct{ Name string }
+		Spec             struct {
+			Version, Homepage, ShortDescription, Description string
+			Platforms                                        []struct {
+				URI, Sha256, Bin string
+				Selector         struct{ MatchLabels struct{ OS, Arch string } }
+			}
+		}
+	}
+	if err := yaml.UnmarshalStrict(files[krewFile], &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "quorate" || m.Spec.Version != "v1.2.3" ||
+		m.Spec.Description == "" || len(m.Spec.ShortDescription) > 60 || strings.HasSuffix(m.Spec.ShortDescription, ".") {
+		t.Errorf("%+v", m)
+	}
+	if len(m.Spec.Platforms) != 2 {
+		t.Errorf("%d platforms", len(m.Spec.Platforms))
+	}
+	for _, p := range m.Spec.Platforms {
+		name, found := strings.CutPrefix(p.URI, "https://github.com/quorate-dev/quorate/releases/download/v1.2.3/")
+		if sum := fmt.Sprintf("%x", sha256.Sum256(files[name])); !found || files[name] == nil || sum != p.Sha256 {
+			t.Errorf("%s is %s, and the archive %s", p.URI, p.Sha256, sum)
+		}
+		labels := p.Selector.MatchLabels
+		if name != "kubectl-quorate-"+labels.OS+"-"+labels.Arch+".tar.gz" || !slices.Contains(names(t, files[name]), p.Bin) {
+			t.Errorf("%+v", p)
+		}
+	}
 }
 
 func names(t *testing.T, archive []byte) []string {
