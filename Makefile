@@ -161,7 +161,7 @@ e2e-install: export QUORATE_LAB_RUN := /tmp/quorate-lab-install
 e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
-	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller image && \
+	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
 	  $(IN_LAB) V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e ./test/install/"
 
 .PHONY: chaos

@@ -100,6 +100,17 @@ func TestApply(t *testing.T) {
 	_, err := command("", "../../bin/quorate", "install", "--apply")
 	require.ErrorContains(t, err, "add --with-metacontroller", "it would be cut off from its own")
 
+	// Under server-side apply Quorate refuses to go on, and says so. Installing again sets it right.
+	kube(t, "-n", "quorate-system", "patch", "deployment", "metacontroller", "--type=json", "-p",
+		`[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--apply-strategy=server-side-apply"}]`)
+	becomes(t, "ApplyStrategy True", "get", "etcdcluster", "demo", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="Stalled")].status}`)
+	said, err := command("", "../../bin/quorate", "check")
+	require.Error(t, err)
+	require.Contains(t, said, "set --apply-strategy=dynamic-apply")
+	require.Equal(t, pods, members(t, "default", "demo"), "the members run on")
+	apply()
+	converges(t, "default", "demo", "3/3")
+
 	_, err = command(printed(t, append(args[1:], "--no-kinds")...), "kubectl", "delete", "-f", "-", "--timeout=2m")
 	require.NoError(t, err)
 	assert.Equal(t, pods, members(t, "default", "demo"), "the members run on")
