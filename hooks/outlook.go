@@ -141,7 +141,7 @@ func (v *view) unauthorized() prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func (v *view) byPerson(silent []*member) Outlook {
 	if slices.ContainsFunc(silent, func(m *member) bool {
-		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != "" || v.needsNode(m) != ""
+		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != ""
 	}) {
 		return Waits
 	}
