@@ -114,7 +114,7 @@ func TestSuspendedAtRest(t *testing.T) {
 	assert.Equal(t, "Ready Suspended", is)
 }
 
-// TestFormerCondition: what 0.1.0 said, and nobody says any more, does not stay for ever.
+// TestFormerCondition: what 0.1.0 said does not stay.
 func TestFormerCondition(t *testing.T) {
 	o := serve(3)
 	o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue})

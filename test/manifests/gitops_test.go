@@ -21,9 +21,9 @@ type recorded struct {
 	Object                      map[string]any
 }
 
-// TestTools: what the tools of others make of every status in every story of test/scenario. By kstatus' own code, no object is current
-// whose condition Ready is not True or that lacks anything of its spec, and it has failed just when it is Stalled, which it stays until somebody acts. The
-// Lua for Argo CD says the same.
+// TestTools: what the tools of others make of every status in every story of test/scenario. By kstatus' own code, no
+// object is current whose condition Ready is not True or that lacks anything of its spec, and it has failed just when
+// it is Stalled, which it stays until somebody acts. The Lua for Argo CD says the same.
 func TestTools(t *testing.T) {
 	argo := healthByLua(t, "../../manifests/gitops/argocd-health.lua")
 	verdicts, healths, stalled := map[string]int{}, map[string]int{}, map[string]string{}
@@ -71,12 +71,13 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// alone are the verbs of stories by which only time passes and Quorate acts; looked those of them that end with a status of what is there.
+// alone are the verbs of stories by which only time passes and Quorate acts; looked those of them that end with a
+// status of what is there.
 var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look", "kubelet", "collect", "clients", "certificates", "space"},
 	[]string{"sync", "two-syncs", "stabilize"}
 
-// follow insists that what is Stalled stays so until somebody or something else acts. (A claim that the API server has refused to let grow is asked for
-// again every ten minutes, and nothing but the question goes on.)
+// follow insists that what is Stalled stays so until somebody or something else acts. (A claim that the API server
+// has refused to let grow is asked for again every ten minutes, and nothing but the question goes on.)
 func follow(t *testing.T, stalled map[string]string, r recorded, holds map[string]bool) {
 	t.Helper()
 	place, verb := r.At[:strings.LastIndex(r.At, " ")], r.At[strings.LastIndex(r.At, " ")+1:]
@@ -135,7 +136,8 @@ func conditionsOf(u *unstructured.Unstructured) (holds map[string]bool, observed
 	return holds, of == u.GetGeneration()
 }
 
-// healthByLua is what a script says of an object, run as Argo CD does: the object is the global obj, and what is returned has status and message.
+// healthByLua is what a script says of an object, run as Argo CD does: the object is the global obj, and what is
+// returned has status and message.
 func healthByLua(t *testing.T, path string) func(object map[string]any) (health, message string) {
 	t.Helper()
 	script, err := os.ReadFile(path)
