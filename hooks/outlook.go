@@ -7,15 +7,16 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object (kstatus, of
-// sigs.k8s.io/cli-utils): it is as its spec asks for, it is on its way there, or it will not come there by itself. So exactly one of the
-// conditions Ready, Reconciling and Stalled is True.
+// What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
+// (kstatus, of sigs.k8s.io/cli-utils): it is as its spec asks for, it is on its way there, or it will not come there
+// by itself. So exactly one of the conditions Ready, Reconciling and Stalled is True.
 
 // Outlook is what to expect of a decision.
 type Outlook string
 
 const (
-	// Works: Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do. Condition Reconciling.
+	// Works: Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do. Condition
+	// Reconciling.
 	Works Outlook = "Works"
 	// Waits: nothing goes on before a person does something. Condition Stalled.
 	Waits Outlook = "Waits"
@@ -25,8 +26,8 @@ const (
 	Aside Outlook = "Aside"
 )
 
-// outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds every verdict against this
-// table.
+// outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds
+// every verdict against this table.
 var outlooks = map[string][]Outlook{
 	"Suspended":     {Aside}, // held back is what the rules after it would do: if they would do something, it waits for a person
 	"Unsupported":   {Waits},
@@ -62,7 +63,7 @@ var outlooks = map[string][]Outlook{
 	"Remake":          {Works},
 	"Learner":         {Works, Waits}, // Waits: it is a stranger's, or answers as somebody else
 	"Depart":          {Works},
-	"Replace":         {Works, Waits}, // Waits: so does whoever would have to serve first
+	"Replace":         {Works, Waits}, // Waits: those who would have to serve first wait for a person
 	"Shrink":          {Works, Waits}, // Waits: only strangers are left to remove
 	"GiveUp":          {Works, Waits},
 	"Grow":            {Works, Waits}, // Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
@@ -107,7 +108,8 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 	return or(v.unauthorized(), p)
 }
 
-// after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are no change.
+// after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are
+// no change.
 func (v *view) after(at int) (int, *verdict) {
 	for i := at + 1; ; i++ { // the last rule always applies
 		said := Rules[i].applies(v)
@@ -142,15 +144,15 @@ func (v *view) unauthorized() prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func (v *view) byPerson(silent []*member) Outlook {
 	if slices.ContainsFunc(silent, func(m *member) bool {
-		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != "" || v.needsNode(m) != ""
+		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != ""
 	}) {
 		return Waits
 	}
 	return Works
 }
 
-// uncertified is whether certificates come by themselves: those that are not there may be on their way, those that somebody keeps and that can't
-// be used stay so.
+// uncertified is whether certificates come by themselves: those that are not there may be on their way, those that
+// somebody keeps and that can't be used stay so.
 func (v *view) uncertified() Outlook {
 	if v.withoutCertManager() != "" {
 		return Waits
@@ -172,8 +174,8 @@ func (v *view) deafened() Outlook {
 	return Works
 }
 
-// filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried again, and may be there
-// then; what can't be read, or does not fit, stays so.
+// filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
+// again, and may be there then; what can't be read, or does not fit, stays so.
 func (v *view) filling() Outlook {
 	for _, name := range v.epoch.initialNames() {
 		report := seedFailure(v.Children.Pods[name])

@@ -57,7 +57,7 @@ func (j *judgement) prospects() {
 			is = append(is, c.Type)
 		}
 	}
-	j.require(len(is) == 1, "outlook", "one of Ready, Reconciling and Stalled is to be True, and %v are", is)
+	j.require(len(is) == 1, "outlook", "exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
 	for _, r := range Rules {
 		if r.Name != j.d.Because.Rule {
 			continue

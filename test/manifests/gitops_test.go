@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,12 +21,12 @@ type recorded struct {
 	Object                      map[string]any
 }
 
-// TestTools: what the tools of others make of every status in every story of test/scenario. By kstatus' own code, no object is current
-// whose condition Ready is not True or that lacks anything of its spec, and it has failed just when it is Stalled. The Lua for Argo CD says
-// the same.
+// TestTools: what the tools of others make of every status in every story of test/scenario. By kstatus' own code, no
+// object is current whose condition Ready is not True or that lacks anything of its spec, and it has failed just when
+// it is Stalled, which it stays until somebody acts. The Lua for Argo CD says the same.
 func TestTools(t *testing.T) {
 	argo := healthByLua(t, "../../manifests/gitops/argocd-health.lua")
-	verdicts, healths := map[string]int{}, map[string]int{}
+	verdicts, healths, stalled := map[string]int{}, map[string]int{}, map[string]string{}
 	for _, r := range tellStories(t) {
 		u := &unstructured.Unstructured{Object: integers(r.Object).(map[string]any)}
 		u.SetAPIVersion(r.APIVersion)
@@ -36,6 +37,7 @@ func TestTools(t *testing.T) {
 		}
 		verdicts[r.Kind+" "+verdict.Status.String()]++
 		holds, observed := conditionsOf(u)
+		follow(t, stalled, r, holds)
 		if verdict.Status == status.CurrentStatus && (!holds["Ready"] || r.Lacks != "") {
 			t.Errorf("%s: %s is current, with %v, and lacks: %s", r.At, r.Kind, holds, r.Lacks)
 		}
@@ -66,6 +68,29 @@ func TestTools(t *testing.T) {
 		if healths[all] == 0 {
 			t.Errorf("no story shows %s: %v", all, healths)
 		}
+	}
+}
+
+// alone are the verbs of stories by which only time passes and Quorate acts; looked those of them that end with a
+// status of what is there.
+var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look", "kubelet", "collect", "clients", "certificates", "space"},
+	[]string{"sync", "two-syncs", "stabilize"}
+
+// follow insists that what is Stalled stays so until somebody or something else acts. (A claim that the API server
+// has refused to let grow is asked for again every ten minutes, and nothing but the question goes on.)
+func follow(t *testing.T, stalled map[string]string, r recorded, holds map[string]bool) {
+	t.Helper()
+	place, verb := r.At[:strings.LastIndex(r.At, " ")], r.At[strings.LastIndex(r.At, " ")+1:]
+	story := place[:strings.Index(place, ".txt")]
+	asks := strings.HasSuffix(story, "storage_grow_refused")
+	switch {
+	case !slices.Contains(alone, verb):
+		delete(stalled, story)
+	case holds["Stalled"] && slices.Contains(looked, verb):
+		stalled[story] = place
+	case !holds["Stalled"] && stalled[story] != "" && !asks:
+		t.Errorf("%s: %s was Stalled at %s, and has gone on by itself", r.At, r.Kind, stalled[story])
+		delete(stalled, story)
 	}
 }
 
@@ -111,7 +136,8 @@ func conditionsOf(u *unstructured.Unstructured) (holds map[string]bool, observed
 	return holds, of == u.GetGeneration()
 }
 
-// healthByLua is what a script says of an object, run as Argo CD does: the object is the global obj, and what is returned has status and message.
+// healthByLua is what a script says of an object, run as Argo CD does: the object is the global obj, and what is
+// returned has status and message.
 func healthByLua(t *testing.T, path string) func(object map[string]any) (health, message string) {
 	t.Helper()
 	script, err := os.ReadFile(path)

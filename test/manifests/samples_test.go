@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
-// TestSamples: the API server takes every sample, keeps every field of it as it was applied, and adds defaults alone: else Flux and Argo CD would see
-// a difference for ever. By kstatus none of them is current before Quorate has looked at it.
+// TestSamples: the API server takes every sample, keeps every field of it as it was applied, and adds defaults alone:
+// else Flux and Argo CD would see a difference for ever. By kstatus none of them is current before Quorate has looked
+// at it.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob("../../manifests/samples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -55,7 +56,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// drifts are the fields that are not stored as they were applied. In lists nothing may be added: they are compared as wholes.
+// drifts are the fields that are not stored as they were applied. In lists nothing may be added: they are compared as
+// wholes.
 func drifts(at string, applied, stored any) (all []string) {
 	fields, is := applied.(map[string]any)
 	if !is {
@@ -82,8 +84,9 @@ func drifts(at string, applied, stored any) (all []string) {
 	return all
 }
 
-// TestNames: the names by which kubectl finds our kinds are those of no other operator that we know: etcd (Gardener's etcd-druid has a kind Etcd),
-// and etcdclus and ec (earlier operators) are not ours. The category quorate lists all of ours.
+// TestNames: the names by which kubectl finds our kinds are those of no other operator that we know: etcd (Gardener's
+// etcd-druid has a kind Etcd), and etcdclus and ec (earlier operators) are not ours. The category quorate lists all
+// of ours.
 func TestNames(t *testing.T) {
 	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap", "etcdsnapshotschedules": "qsched"} {
 		text, err := os.ReadFile("../../manifests/crds/etcd.quorate.dev_" + file + ".yaml")

@@ -17,7 +17,8 @@ type recorded struct {
 	Kind       string `json:"kind"`
 	// At is the verb's place: file, line and verb.
 	At string `json:"at"`
-	// Lacks is what was missing for it to be what its spec asks for, by what was there when its status was decided; empty for nothing.
+	// Lacks is what was missing for it to be what its spec asks for, by what was there when its status was decided;
+	// empty for nothing.
 	Lacks string `json:"lacks"`
 	// Object with its metadata, spec and status.
 	Object any `json:"object"`
@@ -25,8 +26,8 @@ type recorded struct {
 
 var recording sync.Mutex
 
-// record appends objects to the file that QUORATE_RECORD names, one JSON object a line: what the tools of others make of our statuses is
-// tested in test/manifests, with modules that the product does not have.
+// record appends objects to the file that QUORATE_RECORD names, one JSON object a line: what the tools of others make
+// of our statuses is tested in test/manifests, with modules that the product does not have.
 func record(t *testing.T, d *datadriven.TestData, all ...recorded) {
 	path := os.Getenv("QUORATE_RECORD")
 	if path == "" {

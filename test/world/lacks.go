@@ -9,8 +9,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody says of it; empty for
-// nothing. It is what a condition Ready is held against.
+// Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody
+// says of it; empty for nothing. It is what a condition Ready is held against.
 func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	replicas := 3
 	if spec.Replicas != nil {
@@ -68,7 +68,7 @@ func (w *World) lacksRest(c Cluster) string {
 	return ""
 }
 
-// lacksOf is what a voter of ours lacks. What Metacontroller sees late nobody can act on: then only etcd is looked at.
+// lacksOf is what a voter of ours lacks. While Metacontroller sees things late, only etcd is looked at.
 func (w *World) lacksOf(c Cluster, m hooks.Member, spec *v1alpha1.EtcdClusterSpec) string {
 	uid, runs := w.running(c.ID, m.ID)
 	if !runs {
