@@ -338,7 +338,7 @@ func TestImages(t *testing.T) {
 func TestTheServerIsToldWhoCalls(t *testing.T) {
 	for version, byUID := range map[string]bool{"4.16": true, "4.17.2": true, "v5.0": true, "4.15.1": false, "2.0": false, "1.5.20": false} {
 		var out bytes.Buffer
-		require.NoError(t, install([]string{"--metacontroller=" + version}, nil, &out, io.Discard))
+		require.NoError(t, install(t.Context(), []string{"--metacontroller=" + version}, nil, &out, io.Discard))
 		require.Equal(t, byUID, strings.Contains(out.String(), "name: QUORATE_METACONTROLLER"), version)
 		v := serving{caller: version}
 		v.options.Settings.Image = "i"
