@@ -15,14 +15,14 @@ import (
 type Outlook string
 
 const (
-	// Works: Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do. Condition
-	// Reconciling.
+	// Works says that Quorate goes on by itself, or waits for what Kubernetes, etcd or another controller will do.
+	// Condition Reconciling.
 	Works Outlook = "Works"
-	// Waits: nothing goes on before a person does something. Condition Stalled.
+	// Waits says that nothing goes on before a person does something. Condition Stalled.
 	Waits Outlook = "Waits"
-	// Rests: what runs is what the spec asks for. Condition Ready.
+	// Rests says that what runs is what the spec asks for. Condition Ready.
 	Rests Outlook = "Rests"
-	// Aside: what is done, or not done, has nothing to do with that. The rules that come after it tell.
+	// Aside says that what is done, or not done, has nothing to do with that. The rules that come after it tell.
 	Aside Outlook = "Aside"
 )
 
