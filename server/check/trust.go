@@ -189,11 +189,6 @@ func (s *Seen) started(w *workload) time.Time {
 	return time.Time{}
 }
 
-// tokenInURL reports whether a hook is called with a password.
-func (s *Seen) tokenInURL() bool {
-	return slices.ContainsFunc(s.called(), func(w *webhook) bool { _, is := w.address().User.Password(); return is })
-}
-
 func token(s *Seen) Finding {
 	w := s.deployment()
 	called := s.called()

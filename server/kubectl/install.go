@@ -57,7 +57,7 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm uninstall` it first, which leaves kinds and clusters alone",
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
-			return nil, fmt.Errorf("Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
+			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
 				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace, i.Namespace)
 		}
 	}

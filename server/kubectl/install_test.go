@@ -43,7 +43,7 @@ func TestInstall(t *testing.T) {
 // TestInstallBesideOthers: kinds that others brought stay as they are, and are waited for all the same.
 func TestInstallBesideOthers(t *testing.T) {
 	for labels, applied := range map[string]string{
-		`{}`:                                      "---\nours\n",
+		`{}`: "---\nours\n",
 		`{"app.kubernetes.io/part-of":"quorate"}`: "---\nours\n---\nits\n",
 	} {
 		k, i := installing(t, here, func(k *kube) {
@@ -90,7 +90,9 @@ func TestInstallOverOthers(t *testing.T) {
 
 // TestInstallTroubles: a kind that is not served yet is tried again, everything else is said at once, with what to do.
 func TestInstallTroubles(t *testing.T) {
-	k, i := installing(t, here, func(k *kube) { k.fails["apply"] = `no matches for kind "CompositeController" in version "metacontroller.k8s.io/v1alpha1"` })
+	k, i := installing(t, here, func(k *kube) {
+		k.fails["apply"] = `no matches for kind "CompositeController" in version "metacontroller.k8s.io/v1alpha1"`
+	})
 	waits := 0
 	i.pause = func(context.Context, time.Duration) {
 		if waits++; waits == 3 {
@@ -104,6 +106,8 @@ func TestInstallTroubles(t *testing.T) {
 	require.ErrorContains(t, i.Kinds(t.Context(), both), "ask whoever administers Kubernetes")
 	assert.Len(t, k.applied, 1)
 
-	_, i = installing(t, here, func(k *kube) { k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition" })
+	_, i = installing(t, here, func(k *kube) {
+		k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition"
+	})
 	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has been applied")
 }
