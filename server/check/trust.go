@@ -73,7 +73,7 @@ func certificate(s *Seen) Finding {
 
 // anew is the command for another certificate and another token.
 func (s *Seen) anew() string {
-	return "make it anew (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
+	return "make another (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
 }
 
 func trust(s *Seen) Finding {

@@ -147,7 +147,7 @@ func (i *Installer) Rest(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// apply has kubectl apply objects, and takes fields over that others have set: whoever installs says what is right.
+// apply has kubectl apply objects, and takes fields over that others have set: an installation says what is right.
 func (i *Installer) apply(ctx context.Context, what string, text []byte) error {
 	fmt.Fprintf(i.Out, "applying %s\n", what)
 	for n := range tries {
