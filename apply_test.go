@@ -62,7 +62,7 @@ func TestWithMetacontroller(t *testing.T) {
 	}
 }
 
-// TestKinds: the kinds alone, all but the kinds, and both, are the same objects; whoever deletes the rest deletes no kind.
+// TestKinds: the kinds alone, all but the kinds, and both, are the same objects; a deletion of the rest deletes no kind.
 func TestKinds(t *testing.T) {
 	secret, _ := installed(t)
 	file := filepath.Join(t.TempDir(), "secret.yaml")

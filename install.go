@@ -94,7 +94,7 @@ func (i *installation) flags() *flag.FlagSet {
 	return flags
 }
 
-// check finds flags that do not go together, and completes them.
+// check finds flags that can't be installed by, and completes them.
 func (i *installation) check() error {
 	shipped, err := shippedMetacontroller()
 	if err != nil {
@@ -112,6 +112,20 @@ func (i *installation) check() error {
 	if err := i.scope.check(i.caller); err != nil {
 		return err
 	}
+	if err := i.fit(shipped.version); err != nil {
+		return err
+	}
+	if i.scope.name != "" && i.namespace == defaultNamespace {
+		i.namespace = "quorate-" + i.scope.name
+	}
+	if i.own {
+		i.metacontrollerNamespace = i.namespace
+	}
+	return nil
+}
+
+// fit finds flags that do not go together.
+func (i *installation) fit(shipped string) error {
 	switch {
 	case i.kinds && i.noKinds:
 		return errors.New("--kinds and --no-kinds leave nothing")
@@ -124,13 +138,7 @@ func (i *installation) check() error {
 	case i.own && i.caller != bearer:
 		return errors.New("--with-metacontroller needs --metacontroller=4.16.0 or later: older ones can't prove who they are without a restart")
 	case i.own && strings.Count(i.version, ".") != 2:
-		return fmt.Errorf("--with-metacontroller needs a whole version, such as %s, not %q: it is the tag of an image", shipped.version, i.version)
-	}
-	if i.scope.name != "" && i.namespace == defaultNamespace {
-		i.namespace = "quorate-" + i.scope.name
-	}
-	if i.own {
-		i.metacontrollerNamespace = i.namespace
+		return fmt.Errorf("--with-metacontroller needs a whole version, such as %s, not %q: it is the tag of an image", shipped, i.version)
 	}
 	return nil
 }

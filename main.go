@@ -71,15 +71,20 @@ func arguments(line []string) []string {
 	return line[1:]
 }
 
+// commandOf is the command of these arguments, and what follows it. kubectl quorate install is quorate install.
+func commandOf(args []string) (string, []string) {
+	if len(args) > 1 && args[0] == "kubectl" && args[1] == "install" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return "", nil
+	}
+	return args[0], args[1:]
+}
+
 // run is the whole program; the result is its exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	command := ""
-	if len(args) > 0 {
-		command, args = args[0], args[1:]
-	}
-	if command == "kubectl" && len(args) > 0 && args[0] == "install" { // kubectl quorate install is quorate install
-		command, args = args[0], args[1:]
-	}
+	command, args := commandOf(args)
 	switch command {
 	case "install":
 		return exitCode(install(ctx, args, os.Stdin, stdout, stderr), stderr)

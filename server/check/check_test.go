@@ -145,7 +145,7 @@ func TestMetacontroller(t *testing.T) {
 			other := w.add(metacontroller, w.runs())
 			set(other, "second", "metadata", "name")
 			within(other, "metadata")["labels"] = map[string]any{}
-		}, "OneMetacontroller", Fail, "StatefulSet metacontroller/metacontroller, StatefulSet metacontroller/second", "--target-label-selector='!quorate.dev/installation'", nil},
+		}, "OneMetacontroller", Fail, "StatefulSet metacontroller/metacontroller, StatefulSet metacontroller/second", "--target-label-selector=!quorate.dev/installation", nil},
 		{"too old", image("metacontroller/metacontroller:v0.4.0"), "MetacontrollerVersion", Fail, "0.4.0 is older than 1.5", "upgrade Metacontroller", nil},
 		{"another 1.5", image("metacontrollerio/metacontroller:v1.5.2"), "MetacontrollerVersion", Warn, "was never tried", "4.16", nil},
 		{"one that can't send a token", image("metacontrollerio/metacontroller:v4.11.6"), "MetacontrollerVersion", Warn, "only the NetworkPolicy", "upgrade Metacontroller to 4.16", nil},
@@ -288,7 +288,7 @@ func TestItsOwnMetacontroller(t *testing.T) {
 		})
 	}
 	test(t, []broken{
-		{"one that serves all beside it", beside(), "OneMetacontroller", Fail, "several serve Quorate's CompositeControllers", "--target-label-selector='!quorate.dev/installation'", nil},
+		{"one that serves all beside it", beside(), "OneMetacontroller", Fail, "several serve Quorate's CompositeControllers", "--target-label-selector=!quorate.dev/installation", nil},
 		{"one that serves no label", own(func(w *installation) {
 			for _, reading := range []string{metacontroller, workloads} {
 				c := container(w.object(reading, "Deployment", "metacontroller"))
@@ -481,12 +481,12 @@ func TestTrust(t *testing.T) {
 			h["url"] = strings.Replace(h["url"].(string), "https://quorate:TOKEN@quorate.quorate-system.svc", "http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
 		}, "Certificate", Fail, "1 of 8 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
 		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate", Fail, "there is no Secret quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
-		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) }, "Certificate", Fail, "for quorate.elsewhere.svc, and the hooks are called as quorate.quorate-system.svc", "make it anew", nil},
-		{"expired", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, -1)) }, "Certificate", Fail, "it has expired on 2026-11-21", "make it anew", nil},
-		{"expires soon", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, 20)) }, "Certificate", Warn, "it expires on 2026-12-12", "make it anew", nil},
+		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) }, "Certificate", Fail, "for quorate.elsewhere.svc, and the hooks are called as quorate.quorate-system.svc", "make another", nil},
+		{"expired", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, -1)) }, "Certificate", Fail, "it has expired on 2026-11-21", "make another", nil},
+		{"expires soon", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, 20)) }, "Certificate", Warn, "it expires on 2026-12-12", "make another", nil},
 		{"another key", func(w *installation) {
 			set(w.object(secrets, "Secret", forHooks), "", "data", "tls.key")
-		}, "Certificate", Fail, "no certificate and its private key", "make it anew", nil},
+		}, "Certificate", Fail, "no certificate and its private key", "make another", nil},
 		{"another authority", func(w *installation) {
 			other := good(w.t)
 			within(w.answers[trusted], "data")["ca.crt"] = within(other.answers[trusted], "data")["ca.crt"]

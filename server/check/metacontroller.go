@@ -225,7 +225,7 @@ func oneMetacontroller(s *Seen) Finding {
 		flaws = append(flaws, fail("none serves Quorate's CompositeControllers: the --target-label-selector of "+strings.Join(others, ", ")+" does not match their labels", s.install()))
 	case len(serve) > 1:
 		flaws = append(flaws, fail("several serve Quorate's CompositeControllers, and undo each other's work: "+strings.Join(serve, ", "),
-			"remove all but one; or if others need that too, give it --target-label-selector='!"+ofInstallation+"' (Metacontroller 4)"))
+			"remove all but one; or if others need that too, give it --target-label-selector=!"+ofInstallation+" (Metacontroller 4)"))
 	case len(others) > 0:
 		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
 	}

@@ -73,7 +73,7 @@ func certificate(s *Seen) Finding {
 
 // anew is the command for another certificate and another token.
 func (s *Seen) anew() string {
-	return "make it anew (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
+	return "make another (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
 }
 
 func trust(s *Seen) Finding {
@@ -187,11 +187,6 @@ func (s *Seen) started(w *workload) time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// tokenInURL reports whether a hook is called with a password.
-func (s *Seen) tokenInURL() bool {
-	return slices.ContainsFunc(s.called(), func(w *webhook) bool { _, is := w.address().User.Password(); return is })
 }
 
 func token(s *Seen) Finding {

@@ -44,7 +44,7 @@ func (a *ask) check(ctx context.Context) error {
 	return nil
 }
 
-// findings reads what there is to read, and judges it. It finds Metacontroller where nobody has said where that is.
+// findings reads what there is to read, and judges it. It finds Metacontroller where its namespace was not said.
 func (a *ask) findings(ctx context.Context, o *check.Options) []check.Finding {
 	answers := map[string]check.Answer{}
 	first := o.First()

@@ -38,17 +38,27 @@ const (
 	tries = 10
 )
 
-// Kept is the Secret of an earlier installation; empty when there is none. It refuses what would leave an earlier Metacontroller without
-// callers' rights: an installation that has its own, and is now said to have none.
+// Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks after, and to cut an installation
+// off from a Metacontroller of its own by a flag that was left out.
 func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
-	if !i.Own {
-		out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate,app.kubernetes.io/name=metacontroller", "-o", "name")
-		if err != nil {
-			return nil, err
-		}
-		if name := strings.TrimSpace(string(out)); name != "" {
-			return nil, fmt.Errorf("Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
-				"or if another one is to take over, delete it first: kubectl -n %s delete %s", i.Namespace, i.Namespace, name)
+	out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var there struct {
+		Items []struct{ Metadata metav1.ObjectMeta }
+	}
+	if err := json.Unmarshal(out, &there); err != nil {
+		return nil, fmt.Errorf("what kubectl printed of the deployments in namespace %s can't be read: %w", i.Namespace, err)
+	}
+	for _, d := range there.Items {
+		switch m := d.Metadata; {
+		case m.Labels["app.kubernetes.io/managed-by"] == "Helm":
+			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm uninstall` it first, which leaves kinds and clusters alone",
+				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
+		case m.Name == "metacontroller" && !i.Own:
+			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
+				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace, i.Namespace)
 		}
 	}
 	return i.kube.run(ctx, "get", "secret", secret, "-n", i.Namespace, "--ignore-not-found", "-o", "yaml")
@@ -137,7 +147,7 @@ func (i *Installer) Rest(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// apply has kubectl apply objects, and takes fields over that others have set: whoever installs says what is right.
+// apply has kubectl apply objects, and takes fields over that others have set: an installation says what is right.
 func (i *Installer) apply(ctx context.Context, what string, text []byte) error {
 	fmt.Fprintf(i.Out, "applying %s\n", what)
 	for n := range tries {

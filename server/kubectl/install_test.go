@@ -56,22 +56,34 @@ func TestInstallBesideOthers(t *testing.T) {
 	}
 }
 
-// TestInstallWithoutItsOwn: an installation that has its own Metacontroller is not cut off from it by a flag that was left out.
-func TestInstallWithoutItsOwn(t *testing.T) {
-	_, i := installing(t, Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}, func(k *kube) {
-		k.says["get deployments"] = "deployment.apps/metacontroller\n"
-	})
+// TestInstallOverOthers: an installation that has its own Metacontroller is not cut off from it by a flag that was left out, and what helm has
+// installed is helm's.
+func TestInstallOverOthers(t *testing.T) {
+	elsewhere := Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}
+	deployments := func(meta string) func(k *kube) {
+		return func(k *kube) {
+			k.says["get deployments"] = `{"items":[` + meta + `]}`
+			k.says["get secret quorate-hooks"] = "kind: Secret\n"
+		}
+	}
+	const own = `{"metadata":{"name":"quorate"}},{"metadata":{"name":"metacontroller"}}`
+	_, i := installing(t, elsewhere, deployments(own))
 	_, err := i.Kept(t.Context(), "quorate-hooks")
 	require.ErrorContains(t, err, "add --with-metacontroller")
-	require.ErrorContains(t, err, "kubectl -n quorate-system delete deployment.apps/metacontroller")
+	require.ErrorContains(t, err, "kubectl -n quorate-system delete deployment metacontroller")
 
-	k, i := installing(t, Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}, func(k *kube) {
-		k.says["get deployments"] = ""
-		k.says["get secret quorate-hooks"] = "kind: Secret\n"
-	})
+	_, i = installing(t, here, deployments(`{"metadata":{"name":"quorate","labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"q"}}}`))
+	_, err = i.Kept(t.Context(), "quorate-hooks")
+	require.ErrorContains(t, err, "belongs to the helm release q: upgrade that with helm")
+
+	_, i = installing(t, here, deployments(own))
 	kept, err := i.Kept(t.Context(), "quorate-hooks")
 	require.NoError(t, err)
 	assert.Equal(t, "kind: Secret\n", string(kept))
+
+	k, i := installing(t, elsewhere, deployments(`{"metadata":{"name":"quorate"}}`))
+	_, err = i.Kept(t.Context(), "quorate-hooks")
+	require.NoError(t, err)
 	require.NoError(t, i.Rest(t.Context(), nil))
 	assert.NotContains(t, strings.Join(k.calls, "\n"), "deployment/metacontroller", "another's Metacontroller is not waited for")
 }

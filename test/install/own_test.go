@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forItsOwn leaves the Kubernetes without a Metacontroller and its kinds, as one is to which nobody has brought them. Both are there again after the
+// forItsOwn leaves the Kubernetes without a Metacontroller and its kinds, as a new one is. Both are there again after the
 // test.
 func forItsOwn(t *testing.T) {
 	t.Helper()
@@ -29,7 +29,7 @@ func forItsOwn(t *testing.T) {
 	kube(t, "delete", "crd", "--ignore-not-found", "compositecontrollers.metacontroller.k8s.io", "decoratorcontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io")
 }
 
-// serves: etcd takes a write and gives it back, whoever looks after it.
+// serves: etcd takes a write and gives it back.
 func serves(t *testing.T, value string) {
 	t.Helper()
 	kube(t, "exec", "demo-0", "-c", "etcd", "--", "etcdctl", "put", "greeting", value)

@@ -110,7 +110,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallIsTheBase: but for what is named here, quorate install prints what kubectl apply -k applies: manifests/crds and manifests/default, or
+// TestInstallIsTheBase: except what is named here, quorate install prints what kubectl apply -k applies: manifests/crds and manifests/default, or
 // for a Metacontroller that is there, Quorate's kinds and manifests/without-metacontroller.
 func TestInstallIsTheBase(t *testing.T) {
 	controller := func(o map[string]any) {
@@ -176,7 +176,7 @@ func TestInstallIsTheBase(t *testing.T) {
 	}
 }
 
-// TestKindsApart: no folder that has anything else has a kind, so that nobody deletes kinds with it.
+// TestKindsApart: no folder that has anything else has a kind, so that no kind is deleted with it.
 func TestKindsApart(t *testing.T) {
 	for _, dir := range kustomizations(t) {
 		for name := range render(t, dir) {
