@@ -533,7 +533,7 @@ type answerMeta struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 	// DynamicApplyOnly is told for a child without Metacontroller's note. No kind has such a field: the API server refuses it in a
 	// server-side apply, with its name in the error, and drops it from the update by which Metacontroller otherwise writes the note
-	// (docs/decisions/0026-server-side-apply.md).
+	// (docs/decisions/0029-server-side-apply.md).
 	DynamicApplyOnly bool `json:"setApplyStrategyToDynamicApply,omitempty"`
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // TestServerSideApplyRefusesTheFieldThatSaysSo: the code by which an API server applies refuses every kind of child that carries the field
-// setApplyStrategyToDynamicApply, and names the field (docs/decisions/0026-server-side-apply.md). The children are those of a call's fixture.
+// setApplyStrategyToDynamicApply, and names the field (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.
 func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 	types := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	raw, err := os.ReadFile("../../server/testdata/sync.json")
