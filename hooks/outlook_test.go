@@ -114,13 +114,6 @@ func TestSuspendedAtRest(t *testing.T) {
 	assert.Equal(t, "Ready Suspended", is)
 }
 
-// TestFormerCondition: what 0.1.0 said does not stay.
-func TestFormerCondition(t *testing.T) {
-	o := serve(3)
-	o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Progressing", Status: metav1.ConditionTrue})
-	assert.Nil(t, meta.FindStatusCondition(Decide(o).Status.Conditions, "Progressing"))
-}
-
 func TestConnection(t *testing.T) {
 	o := serve(3)
 	c := Decide(o).Status.Connection

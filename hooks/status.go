@@ -128,7 +128,6 @@ func rounded(n int64) *resource.Quantity {
 
 func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
-	meta.RemoveStatusCondition(&list, "Progressing") // of 0.1.0: Ready took its place
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
 			LastTransitionTime: metav1.NewTime(v.Now.Truncate(1e9))}

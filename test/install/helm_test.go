@@ -26,7 +26,7 @@ func credentials(t *testing.T, namespace string) string {
 
 // An older release, as it were: it has no short name for EtcdClusters.
 const (
-	shortName   = "    shortNames:\n    - etcd\n"
+	shortName   = "    shortNames:\n    - qetcd\n"
 	noShortName = `[{"op": "remove", "path": "/spec/names/shortNames"}]`
 )
 
@@ -60,7 +60,7 @@ func TestHelm(t *testing.T) {
 	pods, before := members(t, "default", "demo"), credentials(t, "etcd-ops")
 
 	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
-	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds are upgraded")
+	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
 	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", "--timeout=2m") // helm does not wait for those who leave
 	now := kube(t, "-n", "etcd-ops", "get", "deployment", "quorate", "-o", server)
@@ -85,7 +85,7 @@ func TestHelm(t *testing.T) {
 	kube(t, "patch", "crd", "etcdclusters.etcd.quorate.dev", "--type=json", "-p", noShortName)
 	helm(t, "etcd-ops", "install", "quorate", chart, "--set", there) // the kinds are still its own
 	restartMetacontroller(t)                                         // certificate and token are others
-	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds that stayed are upgraded")
+	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds that stayed are upgraded")
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	kube(t, "delete", "pod", "demo-0")
 	becomes(t, "true", "get", "pod", "demo-0", "-o", "jsonpath={.status.containerStatuses[0].ready}")
@@ -117,7 +117,7 @@ func TestOneNamespace(t *testing.T) {
 
 	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", there, "--set", "onlyNamespaces={shop}")
 	require.Equal(t, before, credentials(t, "quorate-system"), "so that Metacontroller needs no restart")
-	require.Equal(t, `["etcd"]`, shortNames(t), "the kinds are upgraded")
+	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	require.Equal(t, "30", kube(t, append([]string{"get", "-o", "jsonpath={.spec.resyncPeriodSeconds}"}, resync...)...))
 	require.Equal(t, pods, members(t, "shop", "cart"))
 	kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"replicas":3}}`)

@@ -538,14 +538,14 @@ func onServer(o metav1.Object) metav1.Object {
 	note := annotations[lastApplied]
 	delete(annotations, lastApplied)
 	o.SetAnnotations(annotations)
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(note)}}})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(note)}})
 	return o
 }
 
 func appliedOnServer(o metav1.Object) applied {
 	var a applied
 	for _, f := range o.GetManagedFields() {
-		_ = json.Unmarshal(f.FieldsV1.Raw, &a)
+		_ = json.Unmarshal(f.FieldsV1.GetRawBytes(), &a)
 	}
 	return a
 }
