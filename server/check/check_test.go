@@ -185,9 +185,9 @@ func TestRights(t *testing.T) {
 	}
 	test(t, []broken{
 		{"no binding", func(w *installation) { w.lose(rights, "ClusterRoleBinding", "quorate-metacontroller") }, "MetacontrollerRights", Fail,
-			"service account metacontroller/metacontroller may not, in all namespaces: get, list, watch, update, patch etcdclusters.etcd.quorate.dev, etcdsnapshotschedules.etcd.quorate.dev; ", "apply the ClusterRole and ClusterRoleBinding", nil},
+			"service account metacontroller/metacontroller may not, in all namespaces: get, list, watch, update etcdclusters.etcd.quorate.dev, etcdsnapshotschedules.etcd.quorate.dev; ", "apply the ClusterRole and ClusterRoleBinding", nil},
 		{"no jobs", rules(func(r map[string]any) { r["resources"] = without(r["resources"], "jobs") }), "MetacontrollerRights", Fail,
-			"may not, in all namespaces: get, list, watch, create, update, patch, delete jobs.batch", "quorate install", nil},
+			"may not, in all namespaces: get, list, watch, create, update, delete jobs.batch", "quorate install", nil},
 		{"no deletion", rules(func(r map[string]any) { r["verbs"] = without(r["verbs"], "delete") }), "MetacontrollerRights", Fail, "delete pods, persistentvolumeclaims, configmaps, services, secrets", "quorate install", nil},
 		{"one Secret alone", rules(func(r map[string]any) {
 			if slices.Contains(r["resources"].([]any), any("secrets")) {

@@ -47,6 +47,10 @@ func (c *cluster) unchanged(file string) {
 	c.t.Helper()
 	path := filepath.Join("../../manifests/samples", file)
 	kube(c.t, "-n", c.ns, "diff", "-f", path)
+	const generation = "jsonpath={.metadata.generation}{.items[*].metadata.generation}"
+	before := kube(c.t, "-n", c.ns, "get", "-f", path, "-o", generation)
+	kube(c.t, "-n", c.ns, "apply", "--server-side", "--force-conflicts", "-f", path)
+	require.Equal(c.t, before, kube(c.t, "-n", c.ns, "get", "-f", path, "-o", generation), "no spec differs")
 	kube(c.t, "-n", c.ns, "diff", "--server-side", "--force-conflicts", "-f", path)
 }
 
