@@ -46,7 +46,7 @@ func forOld(t *testing.T, text string) string {
 			container := at(o, "spec", "template", "spec")["containers"].([]any)[0].(object)
 			var env []any
 			for _, e := range container["env"].([]any) {
-				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") && name != "QUORATE_TOKEN_FILE" {
+				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") && name != "QUORATE_TOKEN_FILE" && name != "QUORATE_METACONTROLLER" {
 					env = append(env, e)
 				}
 			}

@@ -3,6 +3,7 @@
 package install
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -129,5 +130,38 @@ func TestApply(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "quorate-system"))
 	takenUp(t, pods)
 	fits(t, "quorate-system")
+	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
+}
+
+// TestKustomize: the two commands for kustomize install, upgrade and, without the kinds, uninstall. Kinds and clusters stay, and the same
+// commands take them up again.
+func TestKustomize(t *testing.T) {
+	removesQuorate(t, "quorate-system")
+	forItsOwn(t)
+	if text, err := os.ReadFile("../../manifests/metacontroller/kustomization.yaml"); err != nil || !strings.Contains(string(text), "newTag: v"+metacontroller+"\n") {
+		t.Skipf("manifests/metacontroller names another Metacontroller than the lab's %s: %v", metacontroller, err)
+	}
+	apply := func() {
+		kube(t, "apply", "--server-side", "--force-conflicts", "-k", "../../manifests/crds")
+		kube(t, "wait", "--for=condition=Established", "--timeout=1m", "-f", "../../manifests/crds/metacontroller.yaml")
+		kube(t, "apply", "--server-side", "--force-conflicts", "-k", "../../manifests/default")
+		for _, name := range []string{"quorate", "metacontroller"} {
+			kube(t, "-n", "quorate-system", "rollout", "status", "deployment/"+name, "--timeout=2m")
+		}
+	}
+	apply()
+	kube(t, "apply", "-f", "../../manifests/samples/etcdcluster.yaml")
+	converges(t, "default", "demo", "3/3")
+	pods := members(t, "default", "demo")
+	apply()
+	require.Equal(t, pods, members(t, "default", "demo"), "no member restarted")
+
+	kube(t, "delete", "-k", "../../manifests/default", "--timeout=2m")
+	kube(t, append([]string{"get", "crd"}, ourKinds...)...)
+	require.Equal(t, pods, members(t, "default", "demo"), "the members run on")
+	serves(t, "alone")
+
+	apply()
+	takenUp(t, pods)
 	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
 }
