@@ -58,7 +58,7 @@ func TestCertManager(t *testing.T) {
 		item string
 	}{
 		"CompositeController/quorate-etcdcluster": {[]string{"spec", "childResources"}, `{apiVersion: cert-manager.io/v1, resource: certificates, updateStrategy: {method: InPlace}}`},
-		"ClusterRole/quorate-metacontroller":      {[]string{"rules"}, `{apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch, create, update, patch, delete]}`},
+		"ClusterRole/quorate-metacontroller":      {[]string{"rules"}, `{apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch, create, update, delete]}`},
 	}
 	for name, text := range base {
 		o := parse(t, string(text))
