@@ -29,6 +29,9 @@ func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
+	if err := to.Alone(ctx, namesOf(objects, "CompositeController")); err != nil {
+		return err
+	}
 	var all []kubectl.Kind
 	for _, o := range kinds {
 		all = append(all, kubectl.Kind{Name: at(o, "metadata")["name"].(string), Text: stream(o), Shared: isMetacontrollers(o)})
@@ -39,8 +42,21 @@ func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, std
 	if err := to.Rest(ctx, stream(objects...)); err != nil {
 		return err
 	}
+	if err := to.Outgrown(ctx, toMetacontroller+i.scope.suffix(), onlyNamespaces+i.scope.suffix(), i.scope.namespaces); err != nil {
+		return err
+	}
 	i.advise(stderr)
 	return to.Check(ctx)
+}
+
+func namesOf(objects []object, kind string) []string {
+	var names []string
+	for _, o := range objects {
+		if o["kind"] == kind {
+			names = append(names, at(o, "metadata")["name"].(string))
+		}
+	}
+	return names
 }
 
 func stream(objects ...object) []byte {

@@ -14,6 +14,9 @@ import (
 // toMetacontroller is the ClusterRole of Metacontroller's for Quorate, and what is added to it in single namespaces.
 const toMetacontroller = "quorate-metacontroller"
 
+// onlyNamespaces is the policy that refuses clusters in other namespaces.
+const onlyNamespaces = "quorate-only-namespaces"
+
 // scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules an installation looks after. Empty is all of them.
 type scope struct {
 	name     string // of this installation beside others: a suffix of the names that a Kubernetes has once
@@ -38,6 +41,9 @@ func (s *scope) check(c caller) error {
 	}
 	if s.name != "" && len(validation.IsDNS1123Label(s.name)) > 0 {
 		return fmt.Errorf("--name must be lower-case letters, digits and dashes, not %q", s.name)
+	}
+	if s.name == "core" || s.name == "leader" {
+		return fmt.Errorf("--name=%s would take the names of rights of an installation without a name: choose another one", s.name)
 	}
 	if s.selector == "" && s.name != "" {
 		return errors.New("--name needs --selector: without it, this installation and another would both answer for every EtcdCluster")
@@ -119,20 +125,28 @@ func listOf(all ...string) []any {
 	return list
 }
 
+// suffix is what the name of the installation adds to the names that a Kubernetes has once.
+func (s *scope) suffix() string {
+	if s.name == "" {
+		return ""
+	}
+	return "-" + s.name
+}
+
 // rename adds the name of the installation to that of an object without a namespace, and where others name it.
 func (s *scope) rename(o object) {
 	meta := at(o, "metadata")
 	if s.name == "" || meta["namespace"] != nil || o["kind"] == "Namespace" || o["kind"] == "CustomResourceDefinition" {
 		return
 	}
-	meta["name"] = meta["name"].(string) + "-" + s.name
+	meta["name"] = meta["name"].(string) + s.suffix()
 	switch o["kind"] {
 	case "ClusterRoleBinding":
 		ref := at(o, "roleRef")
-		ref["name"] = ref["name"].(string) + "-" + s.name
+		ref["name"] = ref["name"].(string) + s.suffix()
 	case "ValidatingAdmissionPolicyBinding":
 		spec := at(o, "spec")
-		spec["policyName"] = spec["policyName"].(string) + "-" + s.name
+		spec["policyName"] = spec["policyName"].(string) + s.suffix()
 	}
 }
 
@@ -176,10 +190,7 @@ func (s *scope) added(objects []object, metacontroller string) []object {
 			writes = verbsOf(o["rules"].([]any), func(verb string) bool { return !reads(verb) })
 		}
 	}
-	name := toMetacontroller
-	if s.name != "" {
-		name += "-" + s.name
-	}
+	name := toMetacontroller + s.suffix()
 	const group = "rbac.authorization.k8s.io"
 	var all []object
 	for _, namespace := range s.namespaces {
@@ -201,7 +212,7 @@ func (s *scope) added(objects []object, metacontroller string) []object {
 // policy refuses what nobody would look after, right away and in words. It is asked when an object is made and never again: one that is there
 // can be changed and deleted, whatever became of the list since.
 func (s *scope) policy() []object {
-	const group, name = "admissionregistration.k8s.io/v1", "quorate-only-namespaces"
+	const group, name = "admissionregistration.k8s.io/v1", onlyNamespaces
 	match := object{"resourceRules": []any{object{
 		"apiGroups": listOf("etcd.quorate.dev"), "apiVersions": listOf("*"), "operations": listOf("CREATE"),
 		"resources": listOf("etcdclusters", "etcdsnapshots", "etcdsnapshotschedules"),

@@ -30,15 +30,40 @@ func (s *Seen) install() string {
 	if s.namesCertificates() {
 		flags += " --cert-manager"
 	}
-	return command("quorate install%s --apply", flags)
+	return command("quorate install%s%s --apply", flags, s.settings())
+}
+
+// settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell them: without them, installing again
+// would change whom Quorate looks after, and with which images.
+func (s *Seen) settings() string {
+	flags := ""
+	if w := s.deployment(); w != nil {
+		c := containerOf(w)
+		if only, _ := env(c, "QUORATE_ONLY_NAMESPACES"); only != "" {
+			flags += " --only-namespaces=" + only
+		}
+		if selector, _ := env(c, "QUORATE_SELECTOR"); selector != "" {
+			flags += fmt.Sprintf(" --selector='%s'", selector)
+		}
+		if repository, set := env(c, "QUORATE_ETCD_REPOSITORY"); set && repository != shipped().etcdRepository {
+			flags += " --etcd-repository=" + repository
+		}
+	}
+	for _, c := range s.ours() {
+		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {
+			flags += " --name=" + name
+		}
+	}
+	return flags
 }
 
 // installOwn is what installs Quorate with a Metacontroller of its own.
 func (s *Seen) installOwn() string {
+	flags := ""
 	if s.Namespace != "quorate-system" {
-		return command("quorate install --with-metacontroller --namespace=%s --apply", s.Namespace)
+		flags = " --namespace=" + s.Namespace
 	}
-	return command("quorate install --with-metacontroller --apply")
+	return command("quorate install --with-metacontroller%s%s --apply", flags, s.settings())
 }
 
 // own reports whether Metacontroller is that of this Quorate.

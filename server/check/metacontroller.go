@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -230,6 +231,22 @@ func oneMetacontroller(s *Seen) Finding {
 		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
 	}
 	return together(ok("there is no other, and one replica is at work"), flaws)
+}
+
+// Unrestricted are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that serve every CompositeController: they run,
+// are not in this namespace, and have no --target-label-selector.
+func Unrestricted(list []byte, but string) []string {
+	var all struct{ Items []workload }
+	if json.Unmarshal(list, &all) != nil {
+		return nil
+	}
+	var titles []string
+	for _, w := range all.Items {
+		if w.Metadata.Namespace != but && w.wanted() > 0 && flag(containerOf(&w), "target-label-selector") == "" {
+			titles = append(titles, w.title())
+		}
+	}
+	return titles
 }
 
 // serves reports whether a Metacontroller looks after Quorate's CompositeControllers, by their labels.

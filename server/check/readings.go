@@ -42,6 +42,9 @@ const (
 	ofInstallation = "quorate.dev/installation"
 )
 
+// MetacontrollersLabels choose the workloads that may be a Metacontroller: its own manifests and ours have the first name, its own chart the second.
+const MetacontrollersLabels = nameLabel + " in (metacontroller,metacontroller-helm)"
+
 // Options say where to look, and from where.
 type Options struct {
 	// Namespace is Quorate's, and Metacontroller that of Metacontroller; while that is empty, it is asked whether Quorate has its own.
@@ -94,7 +97,7 @@ func (o Options) Readings() []Reading {
 		get(kinds, "get customresourcedefinitions", crds...),
 		get(controllers, "list compositecontrollers.metacontroller.k8s.io", "compositecontrollers.metacontroller.k8s.io"),
 		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace", "statefulsets,deployments,pods", "-n", o.Metacontroller),
-		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l", nameLabel+"=metacontroller"),
+		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l", MetacontrollersLabels),
 		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n", o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
 		get(rights, "list clusterroles and clusterrolebindings, and roles and rolebindings in Metacontroller's namespace",
 			"clusterroles,clusterrolebindings,roles,rolebindings", "-n", o.Metacontroller),

@@ -22,6 +22,7 @@ type wanted struct {
 	rights, core, leader []policyRule
 	policies             []string // kind/name
 	image                string
+	etcdRepository       string
 	// certManager is the right that the component for cert-manager adds.
 	certManager []policyRule
 }
@@ -76,7 +77,10 @@ func (w *wanted) take(raw []byte) {
 		}
 	case "Deployment":
 		if head.Metadata.Name == "quorate" {
-			must(take(raw, func(d workload) { w.image = containerOf(&d).Image }))
+			must(take(raw, func(d workload) {
+				w.image = containerOf(&d).Image
+				w.etcdRepository, _ = env(containerOf(&d), "QUORATE_ETCD_REPOSITORY")
+			}))
 		}
 	case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 		w.policies = append(w.policies, head.Kind+"/"+head.Metadata.Name)

@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -95,7 +96,8 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	return err
 }
 
-// foreign are those that are shared and there without our label.
+// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old for the own one: the API server
+// drops or refuses what they do not know, and Quorate would not be called.
 func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error) {
 	args := []string{"get", "customresourcedefinitions"}
 	for _, k := range kinds {
@@ -110,21 +112,15 @@ func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error)
 	if err != nil || len(out) == 0 {
 		return nil, err
 	}
-	var list struct {
-		Items    []struct{ Metadata metav1.ObjectMeta }
-		Metadata metav1.ObjectMeta // where only one is there
-	}
-	if err := json.Unmarshal(out, &list); err != nil {
-		return nil, fmt.Errorf("what kubectl printed of Metacontroller's kinds can't be read: %w", err)
-	}
-	if list.Items == nil {
-		list.Items = []struct{ Metadata metav1.ObjectMeta }{{list.Metadata}}
-	}
 	var foreign []string
-	for _, k := range list.Items {
-		if k.Metadata.Labels[partOf] != "quorate" {
-			foreign = append(foreign, k.Metadata.Name)
+	for _, m := range metadataIn(out) {
+		if m.Labels[partOf] != "quorate" {
+			foreign = append(foreign, m.Name)
 		}
+	}
+	if i.Own && len(foreign) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
+		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own Metacontroller is told: "+
+			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
 	}
 	return foreign, nil
 }

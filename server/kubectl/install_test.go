@@ -47,7 +47,7 @@ func TestInstallBesideOthers(t *testing.T) {
 		`{"app.kubernetes.io/part-of":"quorate"}`: "---\nours\n---\nits\n",
 	} {
 		k, i := installing(t, here, func(k *kube) {
-			k.says["get customresourcedefinitions"] = `{"kind":"CustomResourceDefinition","metadata":{"name":"compositecontrollers.metacontroller.k8s.io","labels":` + labels + `}}`
+			k.says["get customresourcedefinitions"] = `{"kind":"CustomResourceDefinition","metadata":{"name":"compositecontrollers.metacontroller.k8s.io","labels":` + labels + `},"spec":{"caBundle":{}}}`
 		})
 		require.NoError(t, i.Kinds(t.Context(), both))
 		assert.Equal(t, []string{applied}, k.applied)
@@ -110,4 +110,67 @@ func TestInstallTroubles(t *testing.T) {
 		k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition"
 	})
 	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has been applied")
+}
+
+// TestInstallAlone: before anything is changed, another Quorate's CompositeControllers and a Metacontroller that would serve all of them are noticed.
+func TestInstallAlone(t *testing.T) {
+	const metacontrollers = "get statefulsets,deployments -A"
+	names := []string{"quorate-etcdcluster"}
+	workload := func(kind, namespace, more string) string {
+		return `{"kind":"` + kind + `","metadata":{"name":"metacontroller","namespace":"` + namespace + `"},"spec":{"replicas":1,` + more + `"template":{"spec":{"containers":[{"image":"metacontroller","args":["ARGS"]}]}}}}`
+	}
+	for what, c := range map[string]struct{ controllers, workloads, refused string }{
+		"nothing there":       {"", `{"items":[]}`, ""},
+		"ours":                {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"quorate-system"}}}`, `{"items":[` + workload("Deployment", "quorate-system", "") + `]}`, ""},
+		"another Quorate":     {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}`, `{"items":[]}`, "say --namespace=etcd-ops"},
+		"another of several":  {`{"items":[{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}]}`, `{"items":[]}`, "say --namespace=etcd-ops"},
+		"a Metacontroller":    {"", `{"items":[` + workload("StatefulSet", "mc", "") + `]}`, "StatefulSet mc/metacontroller is a Metacontroller without --target-label-selector"},
+		"one that is stopped": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), `"replicas":1`, `"replicas":0`, 1) + `]}`, ""},
+		"one for others":      {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), "ARGS", "--target-label-selector=a=b", 1) + `]}`, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			_, i := installing(t, here, func(k *kube) {
+				k.says["get compositecontrollers"], k.says[metacontrollers] = c.controllers, c.workloads
+			})
+			if err := i.Alone(t.Context(), names); c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+	_, i := installing(t, here, func(k *kube) {
+		k.fails["get compositecontrollers"] = `error: the server doesn't have a resource type "compositecontrollers"`
+		k.says[metacontrollers] = `{"items":[]}`
+	})
+	require.NoError(t, i.Alone(t.Context(), names), "before the kind is there")
+	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"}, func(k *kube) { k.says["get compositecontrollers"] = "" })
+	require.NoError(t, i.Alone(t.Context(), names), "the one that is there is the one that is meant")
+}
+
+// TestInstallOverOldKinds: kinds of a Metacontroller that knows no caBundle would be told what they drop.
+func TestInstallOverOldKinds(t *testing.T) {
+	old := `{"metadata":{"name":"compositecontrollers.metacontroller.k8s.io"},"spec":{"versions":[{"schema":{"properties":{"url":{}}}}]}}`
+	k, i := installing(t, here, func(k *kube) { k.says["get customresourcedefinitions"] = old })
+	require.ErrorContains(t, i.Kinds(t.Context(), both), "replace them first")
+	require.Empty(t, k.applied)
+	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"}, func(k *kube) { k.says["get customresourcedefinitions"] = old })
+	require.NoError(t, i.Kinds(t.Context(), both), "they are those of the one that is there")
+}
+
+// TestInstallOutgrown: rights in namespaces that are no longer meant go, and the policy goes with the list.
+func TestInstallOutgrown(t *testing.T) {
+	there := func(k *kube) {
+		k.says["get roles,rolebindings"] = `{"items":[{"metadata":{"name":"r","namespace":"shop"}},{"metadata":{"name":"r","namespace":"billing"}},{"metadata":{"name":"r","namespace":"billing"}}]}`
+		k.says["delete"] = ""
+	}
+	k, i := installing(t, here, there)
+	require.NoError(t, i.Outgrown(t.Context(), "r", "p", []string{"shop"}))
+	assert.Equal(t, []string{"delete rolebindings,roles r --ignore-not-found -n billing"}, k.calls[1:])
+	k, i = installing(t, here, there)
+	require.NoError(t, i.Outgrown(t.Context(), "r", "p", nil))
+	assert.Equal(t, []string{
+		"delete rolebindings,roles r --ignore-not-found -n shop", "delete rolebindings,roles r --ignore-not-found -n billing",
+		"delete validatingadmissionpolicybindings,validatingadmissionpolicies p --ignore-not-found",
+	}, k.calls[1:])
 }

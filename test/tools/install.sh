@@ -42,6 +42,8 @@ if [[ -n $own ]]; then
   # Of another story in this lab: two Metacontrollers would both serve Quorate.
   kubectl delete --ignore-not-found clusterrole/metacontroller clusterrolebinding/metacontroller namespace/metacontroller
 else
+  # Of another run in this lab: the own one of version 4 would serve Quorate too.
+  kubectl -n quorate-system delete --ignore-not-found deployment/metacontroller poddisruptionbudget/metacontroller networkpolicy/metacontroller
   # What Metacontroller trusts is there before it starts, or it starts again: it reads that once.
   awk -v RS='\n---\n' '/\nkind: ConfigMap\n/ && /\n  name: quorate-hook-ca\n/' bin/install/quorate.yaml > bin/install/trust.yaml
   kubectl apply -f - <<< '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "metacontroller"}}'

@@ -1,6 +1,7 @@
 {{/* What is added to the names that a Kubernetes has once. */}}
 {{- define "quorate.suffix" -}}
 {{- if and .Values.name (not .Values.selector) }}{{ fail "name needs selector: without it, this release and another would both answer for every EtcdCluster" }}{{ end }}
+{{- if has .Values.name (list "core" "leader") }}{{ fail (printf "name %s would take the names of rights of a release without a name: choose another one" .Values.name) }}{{ end }}
 {{- with .Values.name }}-{{ . }}{{ end }}
 {{- end }}
 
@@ -26,6 +27,8 @@
 {{- define "quorate.caller" -}}
 {{- $version := .Values.metacontroller.version }}
 {{- if .Values.metacontroller.enabled }}
+{{- $kind := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "compositecontrollers.metacontroller.k8s.io" }}
+{{- if and $kind (not (contains "\"caBundle\"" (toJson $kind))) }}{{ fail "Metacontroller's kinds are there, of a version before 4.16, and helm does not upgrade them: kubectl apply --server-side --force-conflicts -f crds/metacontroller.yaml (of this chart) first; the Metacontroller that is there works with them too" }}{{ end }}
 {{- if semverCompare "<4.16.0-0" $version }}{{ fail (printf "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not %s: for an older one that is there, set metacontroller.enabled to false" $version) }}{{ end }}
 {{- if not (regexMatch "^v?[0-9]+[.][0-9]+[.][0-9]+$" $version) }}{{ fail (printf "metacontroller.enabled needs a whole metacontroller.version, such as 4.17.2, not %s: it is the tag of an image" $version) }}{{ end }}
 {{- end }}
