@@ -426,7 +426,7 @@ func PasswordFlaw(password string) string {
 func (p PasswordFrom) missing(s *Secret) error {
 	switch {
 	case s == nil:
-		return fmt.Errorf("%s: there is no Secret %s; create it, with the password under the key %q", p.Field, p.Secret, p.Key)
+		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret, p.Key)
 	case !s.has(p.Key):
 		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
 	case s.Unfit[p.Key] != "":

@@ -84,6 +84,9 @@ func (v *view) authWanted() (AuthWant, error) {
 // errPasswordNotYet: a password is being generated, which takes one call.
 var errPasswordNotYet = errors.New("a generated password is not there yet")
 
+// errNoSecret: a Secret that the spec names is not there, and may be on its way.
+var errNoSecret = errors.New("there is no Secret")
+
 // anySecret is an observed Secret, the cluster's own or one that the spec names.
 func (v *view) anySecret(name string) *Secret {
 	if own := v.Children.Secrets[name]; own != nil {
@@ -184,6 +187,8 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	switch {
 	case errors.Is(err, errPasswordNotYet):
 		return "Applying", err.Error(), false
+	case errors.Is(err, errNoSecret):
+		return "SecretNotFound", err.Error(), false
 	case err != nil:
 		return "FieldWrong", err.Error(), false
 	case now == nil || now.Applied != want.Hash():

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -31,10 +33,10 @@ const (
 var outlooks = map[string][]Outlook{
 	"Suspended":     {Aside}, // held back is what the rules after it would do: if they would do something, it waits for a person
 	"Unsupported":   {Waits},
-	"ApplyStrategy": {Waits}, // by dynamic-apply it ends with the next call
+	"ApplyStrategy": {Works, Waits}, // Works: by dynamic-apply it ends with the next call
 
 	"Empty":   {Rests},               // replicas 0 asks for nothing
-	"Record":  {Works},               // a snapshot to begin with may still be on its way
+	"Record":  {Works, Waits},        // Works: a snapshot to begin with may still be on its way
 	"Pause":   {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
 	"Certify": {Works, Waits},        // Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
 	"Succeed": {Works, Waits},        // Waits: the data can't be restored
@@ -105,7 +107,16 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 	if p.Outlook != Rests || v.Etcd == nil || v.beside() {
 		return p
 	}
-	return or(v.unauthorized(), p)
+	return or(v.unauthorized(), or(v.unreachable(), p))
+}
+
+// unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours stays as it is.
+func (v *view) unreachable() prospect {
+	name := ClientService(v.Cluster.Name)
+	if v.Children.Services[name] != nil {
+		return prospect{}
+	}
+	return prospect{Works, "ServiceNotFound", fmt.Sprintf("clients have no Service: %s is not there, or belongs to something else; if it does, delete it or rename it", name)}
 }
 
 // after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are
@@ -133,7 +144,7 @@ func (v *view) unauthorized() prospect {
 	switch reason {
 	case "FieldWrong":
 		return prospect{Waits, reason, message}
-	case "Applying", "NotApplied":
+	case "Applying", "NotApplied", "SecretNotFound":
 		return prospect{Works, reason, message}
 	}
 	return prospect{}
@@ -206,7 +217,32 @@ func (v *view) starts() Outlook {
 	if len(v.epoch.startsOn) > 0 && v.unfilled() != "" {
 		return v.filling()
 	}
+	for _, name := range v.epoch.initialNames() {
+		if m := (&member{name: name, pod: v.Children.Pods[name]}); m.pod != nil && len(failures(m.pod)) == 0 && unpulled(m) == "" && !hasStarted(m.pod) {
+			return Works // a node, an image or a volume is on its way
+		}
+	}
 	return Waits
+}
+
+// hasStarted reports whether etcd's container has run in this pod.
+func hasStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
+}
+
+// arrives is whether the snapshot that a source names may still be taken.
+func (v *view) arrives(s *v1alpha1.SnapshotSource) Outlook {
+	if s == nil || s.Name == "" {
+		return Works
+	}
+	if snapshot := v.Related.Snapshots[s.Name]; snapshot != nil {
+		switch snapshot.Status.Phase {
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotDeleting:
+			return Waits
+		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
+		}
+	}
+	return Works
 }
 
 // followed is whether everything of the spec is done although there are members that are not ours.
@@ -214,6 +250,12 @@ func (v *view) followed() Outlook {
 	differs := func(m *member) bool { return m.name != "" && v.renewal(m) != nil }
 	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) || v.stagesNothing() {
 		return Waits
+	}
+	switch {
+	case len(v.Etcd.Alarms) > 0 || volumePending(v) != nil:
+		return Waits
+	case resize(v) != nil:
+		return Works
 	}
 	return Rests
 }

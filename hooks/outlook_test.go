@@ -86,8 +86,21 @@ func TestWhatToolsAreTold(t *testing.T) {
 			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 		}), "Reconciling Defragment", "as the annotation asks"},
-		"users that are applied":                     {asked(nil), "Ready Converged", "serving"},
-		"a user whose password is not in the Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }), "Stalled FieldWrong", "spec.auth.users[2]"},
+		"users that are applied":                          {asked(nil), "Ready Converged", "serving"},
+		"a user whose password is not in the Secret":      {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }), "Reconciling SecretNotFound", "spec.auth.users[2]"},
+		"clients have no Service":                         {changed(func(o *Observation) { delete(o.Children.Services, "demo") }), "Reconciling ServiceNotFound", "clients have no Service: demo"},
+		"a first start that waits for a volume":           {unborn(10*time.Minute, waiting("ContainerCreating")), "Reconciling Start", "its containers have not started"},
+		"a first start without an image":                  {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start", "its image can't be pulled"},
+		"a first start without a leader":                  {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
+		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling Stage", "does not exist"},
+		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling Stage", "is Running"},
+		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled Stage", "is Failed"},
+		"beside others":                                   {besideThree(3), "Ready Beside", "beside"},
+		"beside others without space": {func() Observation {
+			o := besideThree(3)
+			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
+			return o
+		}(), "Stalled Beside", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)
@@ -95,6 +108,27 @@ func TestWhatToolsAreTold(t *testing.T) {
 			assert.Contains(t, message, c.says)
 		})
 	}
+}
+
+// restoring asks for the data of the snapshot s1, which has this status; nil: it is not there.
+func restoring(status *v1alpha1.EtcdSnapshotStatus) func(o *Observation) {
+	return func(o *Observation) {
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		if status != nil {
+			o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{"s1": {Status: *status}}
+		}
+	}
+}
+
+// TestApplyStrategyOutlook: one call without the annotation is ordinary; two are Metacontroller's strategy.
+func TestApplyStrategyOutlook(t *testing.T) {
+	o := serve(3)
+	o.WithoutLastApplied = []string{"Pod demo-1"}
+	is, _ := told(t, o)
+	assert.Equal(t, "Reconciling ApplyStrategy", is)
+	o.Cluster.Status = Decide(o).Status
+	is, _ = told(t, o)
+	assert.Equal(t, "Stalled ApplyStrategy", is)
 }
 
 // TestSuspendedAtRest: neither time nor the slow look at users and roles changes what is said (S16).

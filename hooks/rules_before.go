@@ -34,7 +34,11 @@ func applyStrategy(v *view) *verdict {
 	if len(shown) > 3 {
 		shown, more = shown[:3], fmt.Sprintf(" and %d more", len(shown)-3)
 	}
-	return &verdict{resync: patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+	outlook := Works // the annotation comes with Metacontroller's next update
+	if v.Cluster.Status.Phase == "ApplyStrategy" {
+		outlook = Waits
+	}
+	return &verdict{outlook: outlook, resync: patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
 		"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set dynamic-apply",
 		strings.Join(shown, ", "), more, AnnotationLastApplied)}
 }
@@ -60,7 +64,7 @@ func record(v *view) *verdict {
 	}
 	from, waits := v.beginning()
 	if waits != "" {
-		return &verdict{message: "waiting for the data to begin with: " + waits, resync: patience}
+		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.Cluster.Spec.Bootstrap.Snapshot), resync: patience}
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member"))
 	if from.source != SourceEmpty {

@@ -26,6 +26,9 @@ func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus
 	s := *v.Snapshot.Status.DeepCopy()
 	s.ObservedGeneration = v.Snapshot.Generation
 	if said.stays {
+		for i := range s.Conditions { // kubectl wait compares each condition's own
+			s.Conditions[i].ObservedGeneration = s.ObservedGeneration
+		}
 		return s
 	}
 	s.Phase, s.Message = said.phase, clipped(said.message)

@@ -173,3 +173,14 @@ func TestWordsForPeople(t *testing.T) {
 
 // networkPeerOfNamespace is every pod of the cluster's namespace.
 var networkPeerOfNamespace = networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
+
+// TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the spec, which may change later.
+func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Generation = 2
+	o.Snapshot.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: v1alpha1.Complete, Status: metav1.ConditionTrue, ObservedGeneration: 1}}}
+	s := DecideSnapshot(o).Status
+	assert.EqualValues(t, 2, s.ObservedGeneration)
+	assert.EqualValues(t, 2, s.Conditions[0].ObservedGeneration)
+}

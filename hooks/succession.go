@@ -502,8 +502,13 @@ func stage(v *view) *verdict {
 		return nil
 	}
 	outlook := Works
-	if reason == "Impossible" || v.heir != nil && v.heirComes() == Waits {
-		outlook = Waits
+	switch {
+	case v.heir != nil:
+		outlook = v.heirComes()
+	case reason == "Impossible":
+		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
+			outlook = v.arrives(v.Cluster.Spec.Restore.Snapshot)
+		}
 	}
 	return &verdict{message: message, outlook: outlook, resync: patience}
 }

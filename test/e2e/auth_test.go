@@ -61,7 +61,7 @@ func TestUsersAndRoles(t *testing.T) {
 
 	// Enabled on a live cluster. A password that is not there yet is asked for by its field, and meanwhile nothing is changed.
 	c.apply(three + usersAndRoles)
-	eventually(t, 30*time.Second, "the missing Secret is named", func() string { return c.authorized("FieldWrong") })
+	eventually(t, 30*time.Second, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
 	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message, "spec.auth.users[3].passwordSecret")
 	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
 	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
