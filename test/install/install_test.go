@@ -87,6 +87,9 @@ var ourKinds = []string{"etcdclusters.etcd.quorate.dev", "etcdsnapshots.etcd.quo
 
 // removesQuorate takes away, when the test is over, what it has installed in namespaces of its own: the next one finds nothing of Quorate's.
 func removesQuorate(t *testing.T, namespaces ...string) {
+	for _, namespace := range namespaces { // of the test before, whose objects would go with it
+		becomes(t, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
+	}
 	t.Cleanup(func() {
 		const kinds = "compositecontrollers,clusterrolebindings,clusterroles,validatingadmissionpolicybindings,validatingadmissionpolicies"
 		for _, args := range [][]string{
