@@ -96,6 +96,11 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling Stage", "is Running"},
 		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled Stage", "is Failed"},
 		"beside others":                                   {besideThree(3), "Ready Beside", "beside"},
+		"beside others, with larger volumes": {func() Observation {
+			o := besideThree(3)
+			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
+			return o
+		}(), "Reconciling Beside", "beside"},
 		"beside others without space": {func() Observation {
 			o := besideThree(3)
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}

@@ -46,7 +46,7 @@ func takenUp(t *testing.T, members3 string) {
 	require.Equal(t, members3, strings.Join(strings.Split(members(t, "default", "demo"), "\n")[:3], "\n"), "no member restarted")
 }
 
-// TestHelmAlone: somebody who has neither Metacontroller nor its kinds installs the chart as the README says, upgrades and uninstalls the release, and
+// TestHelmAlone: a user who has neither Metacontroller nor its kinds installs the chart as the README says, upgrades and uninstalls the release, and
 // installs it again. Kinds and clusters stay, etcd serves on, and is taken up again without a restart of anybody's.
 func TestHelmAlone(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
@@ -79,7 +79,7 @@ func TestHelmAlone(t *testing.T) {
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
-// TestApply: somebody who has neither Metacontroller nor its kinds has quorate install --apply do it all, once and again: nothing restarts the second
+// TestApply: a user who has neither Metacontroller nor its kinds has quorate install --apply do it all, once and again: nothing restarts the second
 // time. What it installed is deleted but the kinds; etcd serves on; and the same command takes it up again.
 func TestApply(t *testing.T) {
 	removesQuorate(t, "quorate-system")

@@ -76,7 +76,7 @@ func TestTools(t *testing.T) {
 var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look", "kubelet", "collect", "clients", "certificates", "space"},
 	[]string{"sync", "two-syncs", "stabilize"}
 
-// follow insists that what is Stalled stays so until somebody or something else acts. (A claim that the API server
+// follow insists that what is Stalled stays so until a person or another controller acts. (A claim that the API server
 // has refused to let grow is asked for again every ten minutes, and nothing but the question goes on.)
 func follow(t *testing.T, stalled map[string]string, r recorded, holds map[string]bool) {
 	t.Helper()
