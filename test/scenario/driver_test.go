@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,7 +40,7 @@ func (s *story) breaches() []string {
 	return fresh
 }
 
-// verbs are what a story can say.
+// verbs are what a story can say. In values, _ is a space.
 var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
@@ -103,16 +101,12 @@ var verbs = map[string]func(*story, args) string{
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
 }
 
-func (s *story) tell(t *testing.T, d *datadriven.TestData) string {
-	verb, known := verbs[d.Cmd]
-	if !known {
-		t.Fatalf("%s: no such verb: %s", d.Pos, d.Cmd)
+func (s *story) statuses() []recorded {
+	c := s.w.Cluster()
+	if c == nil {
+		return nil
 	}
-	a := args{}
-	for _, arg := range d.CmdArgs {
-		a[arg.Key] = strings.Join(arg.Vals, ",")
-	}
-	return verb(s, a)
+	return []recorded{{Kind: "EtcdCluster", Object: c, Lacks: s.w.Lacked}}
 }
 
 // args are the words after the verb; those without a value have an empty one.
@@ -331,7 +325,7 @@ func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if !a.has("schedule") {
 		return
 	}
-	d := &v1alpha1.Defragmentation{Schedule: strings.ReplaceAll(a["schedule"], "_", " ")}
+	d := &v1alpha1.Defragmentation{Schedule: a["schedule"]}
 	if a.has("ratio") {
 		ratio, err := strconv.ParseFloat(a["ratio"], 64)
 		if err != nil {

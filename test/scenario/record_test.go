@@ -15,7 +15,7 @@ import (
 type recorded struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// At is the verb's place: file, line and verb.
+	// At is the verb's place: file, line of its block, and verb.
 	At string `json:"at"`
 	// Lacks is what was missing for it to be what its spec asks for, by what was there when its status was decided;
 	// empty for nothing.

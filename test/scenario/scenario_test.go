@@ -1,5 +1,6 @@
 // Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one of a known
-// bug. The first line says what it is about.
+// bug. The first line says what it is about. A block is verbs, one a line, and below them what they say: those that say
+// nothing stand above the one that does, and "converged" below it.
 // Run with -rewrite to write down what happens now, and read the difference.
 package scenario
 
@@ -15,9 +16,12 @@ import (
 	"github.com/quorate-dev/quorate/test/docs"
 )
 
-func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata/told", func(t *testing.T, path string) {
-		if breaches := run(t, path); breaches != "" {
+func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
+
+// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
+func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
+	datadriven.Walk(t, dir, func(t *testing.T, path string) {
+		if breaches := run(t, path, begin(), verbs); breaches != "" {
 			t.Errorf("%s: VIOLATION\n%s", path, breaches)
 		}
 	})
@@ -26,31 +30,58 @@ func TestStories(t *testing.T) {
 // TestOpen runs the stories of known bugs, which end in a violation. One that no longer does belongs to the others.
 func TestOpen(t *testing.T) {
 	datadriven.Walk(t, "testdata/open", func(t *testing.T, path string) {
-		if run(t, path) == "" {
+		if run(t, path, newStory(), verbs) == "" {
 			t.Errorf("%s: nothing is violated any more: move it to testdata/told", path)
 		}
 	})
 }
 
 // run tells one story, and returns the rules that it broke.
-func run(t *testing.T, path string) (breaches string) {
+func run[S teller](t *testing.T, path string, s S, verbs map[string]func(S, args) string) (breaches string) {
 	title(t, path)
-	s := newStory()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-		out := s.tell(t, d)
-		if c := s.w.Cluster(); c != nil {
-			record(t, d, recorded{Kind: "EtcdCluster", Object: c, Lacks: s.w.Lacked})
-		}
-		for _, breach := range s.breaches() {
-			out += "VIOLATION " + breach + "\n"
-			breaches += d.Pos + ": " + breach + "\n"
-		}
-		if out == "" {
-			return "ok\n"
-		}
-		return out
+		said, broken := tell(t, d, s, verbs)
+		breaches += broken
+		return said
 	})
 	return breaches
+}
+
+// teller is a story of some kind as far as it has been told: the rules broken since it was asked last, and what is
+// recorded after each verb.
+type teller interface {
+	breaches() []string
+	statuses() []recorded
+}
+
+// tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
+func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said, breaches string) {
+	one, rest := *d, d.Input
+	for {
+		verb, known := verbs[one.Cmd]
+		if !known {
+			t.Fatalf("%s: no such verb: %s", one.Pos, one.Cmd)
+		}
+		a := args{}
+		for _, arg := range one.CmdArgs {
+			a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
+		}
+		said += verb(s, a)
+		record(t, &one, s.statuses()...)
+		for _, breach := range s.breaches() {
+			said += "VIOLATION " + breach + "\n"
+			breaches += one.Pos + ": " + one.Cmd + ": " + breach + "\n"
+		}
+		if rest == "" {
+			return cmp.Or(said, "ok\n"), breaches
+		}
+		var line string
+		var err error
+		line, rest, _ = strings.Cut(rest, "\n")
+		if one.Cmd, one.CmdArgs, err = datadriven.ParseLine(line); err != nil {
+			t.Fatalf("%s: %v", one.Pos, err)
+		}
+	}
 }
 
 // TestTheExampleInContributing: whoever writes a story as CONTRIBUTING.md says gets what it shows.
@@ -68,11 +99,12 @@ func TestTheExampleInContributing(t *testing.T) {
 			told++
 			s := newStory()
 			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
-				return cmp.Or(s.tell(t, d), "ok\n")
+				said, breaches := tell(t, d, s, verbs)
+				if breaches != "" {
+					t.Errorf("%s:%d: VIOLATION %s", page.Path, part.Line, breaches)
+				}
+				return said
 			})
-			for _, breach := range s.breaches() {
-				t.Errorf("%s:%d: VIOLATION %s", page.Path, part.Line, breach)
-			}
 		}
 	}
 	if told == 0 {
@@ -101,9 +133,9 @@ func TestMutantsStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words})
-			for _, breach := range s.breaches() {
-				t.Errorf("%s: %s: VIOLATION %s", path, strings.TrimSpace(line), breach)
+			_, breaches := tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words}, s, verbs)
+			if breaches != "" {
+				t.Errorf("%s: VIOLATION %s", strings.TrimSpace(line), breaches)
 			}
 		}
 	}

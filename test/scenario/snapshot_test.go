@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,37 +21,6 @@ import (
 // TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
 func TestSnapshotStories(t *testing.T) {
 	tellAll(t, "testdata/snapshots", newSnapshotStory, snapshotVerbs)
-}
-
-// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
-func tellAll[S interface {
-	breaches() []string
-	statuses() []recorded
-}](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
-	datadriven.Walk(t, dir, func(t *testing.T, path string) {
-		title(t, path)
-		s := begin()
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			verb, known := verbs[d.Cmd]
-			if !known {
-				t.Fatalf("%s: no such verb: %s", d.Pos, d.Cmd)
-			}
-			a := args{}
-			for _, arg := range d.CmdArgs {
-				a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
-			}
-			out := verb(s, a)
-			record(t, d, s.statuses()...)
-			for _, breach := range s.breaches() {
-				t.Errorf("%s: VIOLATION %s", d.Pos, breach)
-				out += "VIOLATION " + breach + "\n"
-			}
-			if out == "" {
-				return "ok\n"
-			}
-			return out
-		})
-	})
 }
 
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
