@@ -11,14 +11,17 @@ func (m *Model) Story(title string, path []action) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s", title, m.opening())
 	m.Follow(path, func(line string, _ *state) {
-		b.WriteString(line + "\n----\n\n")
+		b.WriteString(line + "\n")
+		if verb, _, _ := strings.Cut(line, " "); slices.Contains([]string{"sync", "two-syncs", "look", "call", "apply"}, verb) {
+			b.WriteString("----\n\n") // it has something to say
+		}
 	})
 	b.WriteString("check\n----\n")
 	return b.String()
 }
 
 func (m *Model) opening() string {
-	line := fmt.Sprintf("etcd pace=%d\n----\n\ncluster replicas=%d", never, m.Replicas)
+	line := fmt.Sprintf("etcd pace=%d\ncluster replicas=%d", never, m.Replicas)
 	if m.Medium != "" {
 		line += " medium=" + string(m.Medium)
 	}
@@ -33,15 +36,15 @@ func (m *Model) opening() string {
 		line += " ready"
 	}
 	if m.Young {
-		line = "etcd connected=5s\n----\n\n" + line
+		line = "etcd connected=5s\n" + line
 	}
 	if slices.Contains(m.Versions, unpullable) {
-		line = "image bad=" + image(unpullable) + "\n----\n\n" + line
+		line = "image bad=" + image(unpullable) + "\n" + line
 	}
 	if slices.Contains(m.Templates, unplaced) {
-		line = "node unplaced=" + template(unplaced) + "\n----\n\n" + line
+		line = "node unplaced=" + template(unplaced) + "\n" + line
 	}
-	return line + "\n----\n\n"
+	return line + "\n"
 }
 
 // never is a pace at which no learner catches up before it is told to.
