@@ -21,6 +21,7 @@ func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
 // tellAll tells the stories in a directory, each from its beginning. None may break a rule.
 func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
+		t.Parallel()
 		if breaches := run(t, path, begin(), verbs); breaches != "" {
 			t.Errorf("%s: VIOLATION\n%s", path, breaches)
 		}
