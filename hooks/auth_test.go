@@ -10,16 +10,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-func pointer[T any](v T) *T { return &v }
-
 func someAuth() *v1alpha1.AuthSpec {
 	return &v1alpha1.AuthSpec{
 		Enabled: true,
 		Roles: []v1alpha1.RoleSpec{
 			{Name: "writer", Permissions: []v1alpha1.Permission{
-				{Access: v1alpha1.Write, Prefix: pointer("/app/")}, {Access: v1alpha1.Read, Prefix: pointer("/app/")}, {Access: v1alpha1.Read, Key: "/app"},
+				{Access: v1alpha1.Write, Prefix: new("/app/")}, {Access: v1alpha1.Read, Prefix: new("/app/")}, {Access: v1alpha1.Read, Key: "/app"},
 			}},
-			{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: pointer("")}}},
+			{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: new("")}}},
 		},
 		Users: []v1alpha1.UserSpec{
 			{Name: "web", Roles: []string{"writer", "all"}, PasswordSecret: &v1alpha1.SecretKey{Name: "web-login"}},
@@ -68,7 +66,7 @@ func TestTheHashIsOfWhatIsWanted(t *testing.T) {
 	assert.Equal(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Users[0], s.Users[1] = s.Users[1], s.Users[0] }, nil, versions), "nor does the order")
 	assert.NotEqual(t, is, hash(same, nil, func(string) string { return "rotated" }))
 	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Enabled = false }, nil, versions))
-	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Roles[1].Permissions[0].Prefix = pointer("x") }, nil, versions))
+	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Roles[1].Permissions[0].Prefix = new("x") }, nil, versions))
 }
 
 func TestKeysOfAPermission(t *testing.T) {
@@ -78,11 +76,11 @@ func TestKeysOfAPermission(t *testing.T) {
 		say string
 	}{
 		"a key":                    {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
-		"a prefix":                 {v1alpha1.Permission{Prefix: pointer("/a/")}, Keys{"/a/", "/a0"}, `keys with the prefix "/a/"`},
-		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: pointer("a\xff\xff")}, Keys{"a\xff\xff", "b"}, `keys with the prefix "a\xff\xff"`},
-		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: pointer("a\xfe")}, Keys{"a\xfe", "a\xff"}, `keys with the prefix "a\xfe"`},
-		"a prefix of ff alone":     {v1alpha1.Permission{Prefix: pointer("\xff\xff")}, Keys{"\xff\xff", "\x00"}, `keys from "\xff\xff" on`},
-		"the empty prefix":         {v1alpha1.Permission{Prefix: pointer("")}, Keys{"\x00", "\x00"}, "all keys"},
+		"a prefix":                 {v1alpha1.Permission{Prefix: new("/a/")}, Keys{"/a/", "/a0"}, `keys with the prefix "/a/"`},
+		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: new("a\xff\xff")}, Keys{"a\xff\xff", "b"}, `keys with the prefix "a\xff\xff"`},
+		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: new("a\xfe")}, Keys{"a\xfe", "a\xff"}, `keys with the prefix "a\xfe"`},
+		"a prefix of ff alone":     {v1alpha1.Permission{Prefix: new("\xff\xff")}, Keys{"\xff\xff", "\x00"}, `keys from "\xff\xff" on`},
+		"the empty prefix":         {v1alpha1.Permission{Prefix: new("")}, Keys{"\x00", "\x00"}, "all keys"},
 		"a range":                  {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "m"}}, Keys{"a", "m"}, `keys from "a" to "m"`},
 		"a range without an end":   {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a"}}, Keys{"a", "\x00"}, `keys from "a" on`},
 		"a range of one key":       {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "a\x00"}}, Keys{"a", ""}, `key "a"`},
@@ -147,7 +145,7 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 		"two credentials": {func(s *v1alpha1.AuthSpec) { s.Users[0].Certificate = true }, "spec.auth.users[0]: a user with certificate: true has no password; remove passwordSecret or certificate"},
 		"no access":       {permission(v1alpha1.Permission{Key: "a"}), `spec.auth.roles[1].permissions[1].access "" is not Read, Write or ReadWrite`},
 		"no keys":         {permission(v1alpha1.Permission{Access: v1alpha1.Read}), "spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
-		"two of them":     {permission(v1alpha1.Permission{Access: v1alpha1.Read, Key: "a", Prefix: pointer("")}), "spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
+		"two of them":     {permission(v1alpha1.Permission{Access: v1alpha1.Read, Key: "a", Prefix: new("")}), "spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
 		"an empty range":  {permission(v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{From: "b", To: "b"}}), `spec.auth.roles[1].permissions[1].range is empty: to "b" must come after from "b"; remove to for everything from there on`},
 		"a range of none": {permission(v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{}}), `spec.auth.roles[1].permissions[1].range.from is empty; use prefix "" for all keys`},
 		"a strange token": {func(s *v1alpha1.AuthSpec) { s.Token = "Cookie" }, `spec.auth.token "Cookie" is not JWT or Simple`},

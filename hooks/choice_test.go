@@ -98,18 +98,18 @@ func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "Roll", d.Because.Rule)
-	assert.Equal(t, now.Format(time.RFC3339), podNamed(d, "demo-1").Annotations[AnnotationSpared])
+	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[AnnotationSpared])
 	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[AnnotationRenewing])
 
 	o.Children.Pods["demo-1"].Annotations[AnnotationSpared] = now.Format(time.RFC3339)
 	o.Now = now.Add(CallsEnd)
 	d = Decide(o)
 	assert.Equal(t, "Converged", d.Because.Rule)
-	assert.NotEmpty(t, podNamed(d, "demo-1").Annotations[AnnotationSpared], "as long as the record names it")
+	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[AnnotationSpared], "as long as the record names it")
 	assert.Empty(t, recordOf(d)[AnnotationRenewing])
 
 	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationRenewing)
-	assert.Empty(t, podNamed(Decide(o), "demo-1").Annotations[AnnotationSpared])
+	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[AnnotationSpared])
 }
 
 func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
@@ -120,14 +120,5 @@ func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Contains(t, d.Because.Message, "restarting demo-1: it is to run etcd")
-	assert.Nil(t, podNamed(d, "demo-1"))
-}
-
-func podNamed(d Decision, name string) *corev1.Pod {
-	for _, pod := range d.Children.Pods {
-		if pod.Name == name {
-			return pod
-		}
-	}
-	return nil
+	assert.Nil(t, podIn(d, "demo-1"))
 }

@@ -145,6 +145,7 @@ func TestWrongConnections(t *testing.T) {
 
 // TestSlowLoris: who takes its time, before or after it is known, is cut off, and others are served meanwhile.
 func TestSlowLoris(t *testing.T) {
+	t.Parallel()
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{ReadTimeout: 5 * time.Second}) // longer than the good call takes on a busy machine
 

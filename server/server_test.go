@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,24 +25,12 @@ import (
 // keepAll is a decision that keeps every child as it was observed.
 func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 	d := hooks.Decision{Because: hooks.Because{Rule: quietRule}}
-	for _, p := range o.Children.Pods {
-		d.Children.Pods = append(d.Children.Pods, p)
-	}
-	for _, p := range o.Children.Claims {
-		d.Children.Claims = append(d.Children.Claims, p)
-	}
-	for _, p := range o.Children.ConfigMaps {
-		d.Children.ConfigMaps = append(d.Children.ConfigMaps, p)
-	}
-	for _, p := range o.Children.Services {
-		d.Children.Services = append(d.Children.Services, p)
-	}
-	for _, p := range o.Children.Budgets {
-		d.Children.Budgets = append(d.Children.Budgets, p)
-	}
-	for _, p := range o.Children.Policies {
-		d.Children.Policies = append(d.Children.Policies, p)
-	}
+	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
+	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
+	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))
+	d.Children.Services = slices.Collect(maps.Values(o.Children.Services))
+	d.Children.Budgets = slices.Collect(maps.Values(o.Children.Budgets))
+	d.Children.Policies = slices.Collect(maps.Values(o.Children.Policies))
 	for _, p := range o.Children.Secrets {
 		d.Children.Secrets = append(d.Children.Secrets, &hooks.DesiredSecret{ObjectMeta: p.ObjectMeta, Type: p.Type})
 	}
@@ -297,6 +287,7 @@ func listen(t *testing.T, s *Server) (hooks, pages string, stop func() error) {
 }
 
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	s, _ := testServer(Options{ReadTimeout: 2 * time.Second}) // half of it for the headers, on a busy machine too
 	url, _, _ := listen(t, s)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))

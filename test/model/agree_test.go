@@ -17,7 +17,7 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-var agreements = flag.Int("agreements", 150, "how many random walks TestTheModelIsTheWorld takes")
+var agreements = flag.Int("agreements", 50, "how many random walks TestTheModelIsTheWorld takes")
 
 // TestTheModelIsTheWorld takes random walks through the model and does the same to the world of the stories, which is made of
 // Kubernetes' own objects. After every step the two must agree on everything that both of them know.

@@ -103,12 +103,7 @@ func (s *takeover) clone() *takeover {
 	return &c
 }
 
-// turn is one thing that may happen next.
-type turn struct {
-	words string
-	free  bool
-	do    func(s *takeover)
-}
+type turn = possible[*takeover]
 
 func (s *takeover) after(m turn) *takeover {
 	next := s.clone()
@@ -157,7 +152,7 @@ func (s *takeover) turns() []turn {
 		return list
 	}
 	known := func(m turn) bool { return s.just == nil || slices.Contains(s.just, strings.Fields(m.words)[0]) }
-	for _, m := range append(s.cuts(), s.mishaps()...) {
+	for _, m := range append(cutsIn(s.w, func(s *takeover) *world.World { return s.w }), s.mishaps()...) {
 		if known(m) {
 			list = append(list, m)
 		}
@@ -214,37 +209,9 @@ func (s *takeover) begun() bool {
 	})
 }
 
-// cuts are the places at which a call may be cut off.
-func (s *takeover) cuts() []turn {
-	try := s.w.Clone()
-	call := try.Sync(world.Crash{})
-	var list []turn
-	cut := func(words string, c world.Crash) {
-		list = append(list, turn{"crash " + words, false, func(s *takeover) { s.w.Sync(c) }})
-	}
-	if call != nil && call.Outcome != nil {
-		cut("step", world.Crash{At: world.AfterStep})
-	}
-	for _, line := range try.TakeLog() {
-		words := strings.Fields(strings.TrimPrefix(line, "! "))
-		for _, backwards := range []bool{false, true} {
-			cut(fmt.Sprintf("before %s=%s backwards=%t", words[1], words[2], backwards),
-				world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.Kind(words[1]), Name: words[2]}, Backwards: backwards})
-		}
-	}
-	return list
-}
-
 // quiet reports whether nothing is left to do now.
 func (s *takeover) quiet() bool {
-	if len(s.w.Frozen) > 0 || s.w.Net.Down || s.held != nil || s.late != nil {
-		return false
-	}
-	try := s.w.Clone()
-	before := try.Changes + try.Writes
-	try.Sync(world.Crash{})
-	try.Pass()
-	return try.Changes+try.Writes == before
+	return len(s.w.Frozen) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
 }
 
 // done reports whether the cluster has what is asked for, or what it had when that was taken back.

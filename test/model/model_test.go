@@ -14,7 +14,7 @@ import (
 
 var (
 	deep  = flag.Bool("deep", false, "search the large worlds too, as `make model` does: minutes, and gigabytes")
-	steps = flag.Int("steps", 20_000, "how many random steps TestWalks takes in each of its worlds")
+	steps = flag.Int("steps", 5_000, "how many random steps TestWalks takes in each of its worlds")
 	seed  = flag.Uint64("seed", 1, "of the random steps")
 )
 
@@ -34,8 +34,10 @@ var worlds = []struct {
 	model Model
 	deep  bool
 }{
-	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
-	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, false},
+	{"a new cluster, one fault", Model{Replicas: 3, Faults: 1}, false},
+	{"a new cluster, one edit of its size", Model{Replicas: 3, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
+	{"a new cluster on Memory, one fault", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1}, false},
+	{"a new cluster on Memory, one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1, Templates: noEdits}, false},
 	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
 	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
@@ -47,6 +49,8 @@ var worlds = []struct {
 	{"a running cluster on Memory goes up a minor version and back", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
 	{"a single member goes up a minor version and back", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
 
+	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits, Templates: noEdits}, true},
+	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
 	{"a running cluster, two edits of versions and templates, which may be bad, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
 	{"a running cluster, two edits of versions and templates, which may be bad, one hitch", Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
 	{"a running cluster goes up a minor version and back, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, true},
