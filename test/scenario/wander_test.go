@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-var wanderings = flag.Int("wanderings", 20, "how many random walks each test takes that wanders; TestSnapshotsWander fifty times as many")
+var wanderings = flag.Int("wanderings", 60, "how many random walks each test takes that wanders; TestSnapshotsWander fifty times as many")
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
