@@ -41,12 +41,12 @@ help: ## this list
 ##@ Build
 
 .PHONY: build
-build: ## bin/quorate, static
-	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/quorate .
+build: ## bin/quorate and bin/quorate-snapshot, static
+	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ . ./etcdops/quorate-snapshot
 
 .PHONY: image
 image: build ## bin/quorate.tar, an OCI image, without Docker
-	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(CURDIR)/bin/quorate=/quorate
+	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(CURDIR)/bin/quorate=/quorate $(CURDIR)/bin/quorate-snapshot=/quorate-snapshot
 
 .PHONY: release
 release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
@@ -174,7 +174,7 @@ bench: install ## what a decision, a call and a cluster cost, as a table (docs/p
 
 .PHONY: bench-snapshots
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
-	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate | grep '^|'; done
+	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores

@@ -282,7 +282,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	if len(compilers) != 1 {
 		t.Errorf("binaries are the same only with the same release of Go: %v", compilers)
 	}
-	if len(made.content) != 1 || !strings.HasSuffix(made.content[0], "=/quorate") {
+	if len(made.content) != 2 || !strings.HasSuffix(made.content[0], "=/quorate") || !strings.HasSuffix(made.content[1], "=/quorate-snapshot") {
 		t.Errorf("make image holds %v", made.content)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type Artifact struct {
 	// Index is how many entries it holds.
 	Index uint64
-	// Flaw is why it can't be restored, as `quorate restore` reports it: "Damaged: the hash differs"; empty when it can.
+	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty when it can.
 	Flaw string
 }
 
