@@ -111,6 +111,13 @@ func TestTakingJob(t *testing.T) {
 	assert.Equal(t, int32(3), *job.Spec.BackoffLimit)
 }
 
+func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
+	main := newSnapshotView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "quorate:v1", main.Image)
+	assert.Equal(t, []string{"/quorate-snapshot"}, main.Command)
+	assert.Equal(t, "discard", main.Args[0])
+}
+
 func TestTakingJobInPlainText(t *testing.T) {
 	o := aSnapshot()
 	o.Clusters["orders"].Spec.TLS.Mode = v1alpha1.TLSDisabled
