@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -199,7 +198,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	if err := v.check(); err != nil {
 		return err
 	}
-	tuneMemory(getenv)
+	tuneMemory(ctx, getenv)
 	o := v.options
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)
@@ -225,15 +224,4 @@ func listenAndServe(ctx context.Context, s *server.Server, hooksAt, pagesAt stri
 		return errors.Join(fmt.Errorf("--metrics-listen: %w", err), hooks.Close())
 	}
 	return s.Serve(ctx, hooks, pages)
-}
-
-// tuneMemory lets garbage pile up to some 16 MiB before it is collected, since a call leaves much of it and little that
-// lasts, and collects harder from 48 MiB on. GOGC and GOMEMLIMIT in the environment win.
-func tuneMemory(getenv func(string) string) {
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-	if getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(48 << 20)
-	}
 }
