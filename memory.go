@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How much garbage may pile up, in percent of what is in use, while few calls come and while many do. A call leaves much of it and little that
-// lasts: to collect rarely saves a fifth of the processor under load, and costs some 12 MiB, which nothing is gained by at rest.
+// How much garbage may pile up, in percent of what is in use, while few calls come and while many do. A call leaves much of it and little
+// that lasts: to collect rarely saves a fifth of the processor under load. At rest it would save nothing, and cost some 12 MiB.
 const (
 	garbageAtRest    = 100
 	garbageUnderLoad = 400
