@@ -29,6 +29,9 @@ func TestPluginByName(t *testing.T) {
 	assert.Zero(t, run(t.Context(), []string{"kubectl", "help"}, os.Getenv, &out, &errs))
 	assert.Contains(t, out.String(), "kubectl quorate explain [NAME]")
 	assert.Equal(t, command.Usage, run(t.Context(), []string{"kubectl", "bogus"}, os.Getenv, &out, &errs))
+	out.Reset()
+	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &errs))
+	assert.Equal(t, build.Line("quorate"), out.String())
 }
 
 // TestLinksWhatItNeeds: the program that every node pulls, and that a server keeps in memory, links no SDK of a cloud and nothing of etcd's

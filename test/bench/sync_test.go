@@ -34,7 +34,7 @@ const image = "ghcr.io/quorate-dev/quorate:v0.1.0"
 // be, with objects of full size and an etcd that answers at once. Target: 1 ms. cpu-ms/op is the processor time of both
 // ends, and passes/op is that in units of one json.Valid of the request, which tells a slow or busy machine from slow code.
 func BenchmarkSync(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as quorate serve does
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as quorate serve does under load
 	for _, verify := range []bool{false, true} {
 		b.Run(fmt.Sprintf("verify=%t", verify), func(b *testing.B) {
 			s := server.New(server.Options{
