@@ -16,8 +16,9 @@ OF_IMAGE := -entrypoint /quorate -cmd serve -user 65532:65532 -created $(SOURCE_
   -label org.opencontainers.image.title=Quorate -label 'org.opencontainers.image.description=etcd clusters on Kubernetes' \
   -label org.opencontainers.image.source=https://github.com/quorate-dev/quorate -label org.opencontainers.image.licenses=Apache-2.0 \
   -label org.opencontainers.image.version=$(VERSION) -label org.opencontainers.image.revision=$(COMMIT)
-# Without gRPC's way to Google's storage, which Quorate does not take: 13 MB of 71 (docs/decisions/0018-snapshots.md).
-TAGS := disable_grpc_modules
+# Without gRPC's way to Google's storage, which quorate-snapshot does not take (docs/decisions/0018-snapshots.md), and without gRPC's own
+# pages of traces, which nothing serves and whose templates keep the linker from leaving code out (docs/decisions/0031-two-programs.md).
+TAGS := disable_grpc_modules,grpcnotrace
 
 LAB := go run -C test/lab .
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
@@ -41,12 +42,12 @@ help: ## this list
 ##@ Build
 
 .PHONY: build
-build: ## bin/quorate, static
-	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/quorate .
+build: ## bin/quorate and bin/quorate-snapshot, static
+	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ . ./etcdops/quorate-snapshot
 
 .PHONY: image
 image: build ## bin/quorate.tar, an OCI image, without Docker
-	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(CURDIR)/bin/quorate=/quorate
+	$(LAB) image -o $(CURDIR)/bin/quorate.tar -ref $(IMAGE) $(OF_IMAGE) $(CURDIR)/bin/quorate=/quorate $(CURDIR)/bin/quorate-snapshot=/quorate-snapshot
 
 .PHONY: release
 release: ## bin/release: binaries, plugin, image for amd64 and arm64, SBOMs, licences, checksums; the same bytes from the same commit
@@ -174,7 +175,7 @@ bench: install ## what a decision, a call and a cluster cost, as a table (docs/p
 
 .PHONY: bench-snapshots
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
-	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate | grep '^|'; done
+	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/quorate-dev/quorate/server/kubectl"
@@ -12,7 +11,7 @@ import (
 // applied has the person's own kubectl carry out the installation: kinds, then the rest, then it waits, and checks. Done again, it is the
 // upgrade; done again with the same release and flags, nothing changes.
 func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	p := kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr)
+	p := kubectl.New(build.String(), stdout, stderr)
 	to := p.Installer(kubectl.Place{Namespace: i.namespace, Metacontroller: i.metacontrollerNamespace, Own: i.own}, i.toKubectl)
 	found, err := to.Kept(ctx, forHooks)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
 // TestWithMetacontroller: the own Metacontroller is where Quorate is, serves its CompositeControllers alone, and is let in alone.
@@ -110,7 +112,7 @@ func TestApply(t *testing.T) {
 	}
 	code, out, errs := apply()
 	require.Empty(t, errs)
-	require.Equal(t, exitFailed, code, "nothing is there: the checks say so")
+	require.Equal(t, command.Failed, code, "nothing is there: the checks say so")
 	require.Contains(t, out, "nothing was changed", "by the checks")
 	for call := range strings.Lines(read("calls")) {
 		require.Contains(t, call, "--context=prod")
@@ -128,6 +130,6 @@ func TestApply(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte("kind: Secret\n"), 0o600))
 	code, _, errs = apply()
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, command.Failed, code)
 	require.Contains(t, errs, "the Secret quorate-system/quorate-hooks, which is there, can't be kept: it holds no tokens; delete it")
 }

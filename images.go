@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/manifests"
 )
@@ -58,7 +59,7 @@ func listImages(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("quorate images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	i.flags(flags)
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
 	if err := i.check(); err != nil {

@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/manifests"
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
@@ -149,7 +150,7 @@ func install(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	var i installation
 	flags := i.flags()
 	flags.SetOutput(stderr)
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
 	if err := i.check(); err != nil {

@@ -20,6 +20,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
 // installed are the objects that quorate install prints, by "Kind/name"; Metacontroller's roles in namespaces by "Role/name in namespace".
@@ -347,7 +349,7 @@ func TestTheServerIsToldWhoCalls(t *testing.T) {
 		require.Equal(t, byUID, v.options.RelatedByUID, version)
 	}
 	var v serving
-	require.NoError(t, parse(v.flags(), []string{"--image=i"}, func(string) string { return "" }))
+	require.NoError(t, command.Parse(v.flags(), []string{"--image=i"}))
 	require.NoError(t, v.check())
 	require.False(t, v.options.RelatedByUID, "untold, it is the oldest: its answers depend on the name alone")
 	v.caller = "newest"

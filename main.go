@@ -1,5 +1,5 @@
-// Quorate runs etcd clusters on Kubernetes. This is its one binary: the hook server, and the small jobs that run inside
-// the members' pods.
+// Quorate runs etcd clusters on Kubernetes. This is the program quorate: the hook server, the small jobs before etcd in the members' pods, and
+// what people run. What comes near stores of snapshots, and etcd's own files, is the program quorate-snapshot in etcdops/quorate-snapshot.
 package main
 
 import (
@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/kubectl"
@@ -37,11 +37,6 @@ Usage:
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
   quorate own [flags]       give a directory on a node to etcd's user (an init container, on the medium HostPath)
-  quorate snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
-  quorate discard [flags]   delete a stored snapshot
-  quorate tool [flags]      put the own binary where another image can run it (an init container)
-  quorate restore [flags]   fill a data directory from a snapshot, or from that of another member (an init container, in etcd's image)
-  quorate survey [flags]    say how much the data directory of a member that does not run holds
   quorate kubectl COMMAND   look at clusters with kubectl, as the plugin kubectl-quorate does (docs/kubectl.md)
   quorate version           print the version, the commit, and what it was built with
 
@@ -49,11 +44,10 @@ Usage:
 QUORATE_CALL_TIMEOUT.
 `
 
-// Exit codes, besides hooks.ExitDataLost of prepare.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+// Set by the linker: -X main.version=v1.2.3 -X main.commit=0123abc456de.
+var version, commit string
+
+var build = command.Built(version, commit)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -84,8 +78,8 @@ func commandOf(args []string) (string, []string) {
 
 // run is the whole program; the result is its exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	command, args := commandOf(args)
-	switch command {
+	name, args := commandOf(args)
+	switch name {
 	case "install":
 		return exitCode(install(ctx, args, os.Stdin, stdout, stderr), stderr)
 	case "images":
@@ -96,20 +90,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return runPrepare(ctx, args, stderr)
 	case "own":
 		return runOwn(args, stderr)
-	case "snapshot":
-		return runSnapshot(ctx, args, stderr)
-	case "discard":
-		return runDiscard(ctx, args, stderr)
-	case "tool":
-		return runTool(args, stderr)
-	case "restore":
-		return runRestore(ctx, args, getenv, stdout, stderr)
-	case "survey":
-		return runSurvey(args, stdout, stderr)
 	case "kubectl":
-		return kubectl.New(fmt.Sprintf("%s (commit %s)", version, commit), stdout, stderr).Run(ctx, args)
+		return kubectl.New(build.String(), stdout, stderr).Run(ctx, args)
 	case "version":
-		fmt.Fprint(stdout, versionLine())
+		fmt.Fprint(stdout, build.Line("quorate"))
 		return 0
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
@@ -117,25 +101,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "":
 		fmt.Fprint(stderr, usage)
 	default:
-		fmt.Fprintf(stderr, "quorate: there is no command %q\n\n%s", command, usage)
+		fmt.Fprintf(stderr, "quorate: there is no command %q\n\n%s", name, usage)
 	}
-	return exitUsage
+	return command.Usage
 }
 
-// errUsage is a mistake in the flags that the flag package has already explained.
-var errUsage = errors.New("usage")
-
 func exitCode(err error, stderr io.Writer) int {
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.Is(err, errUsage):
-		return exitUsage
-	case errors.Is(err, kubectl.ErrUnfit): // what is wrong has been printed
-		return exitFailed
+	if errors.Is(err, kubectl.ErrUnfit) { // what is wrong has been printed
+		return command.Failed
 	}
-	fmt.Fprintf(stderr, "quorate: %v\n", err)
-	return exitFailed
+	return command.ExitCode("quorate", err, stderr)
 }
 
 // serving is what the flags of quorate serve say.
@@ -217,24 +192,24 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	var v serving
 	flags := v.flags()
 	flags.SetOutput(stderr)
-	if err := parse(flags, args, getenv); err != nil {
+	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
 		return err
 	}
 	if err := v.check(); err != nil {
 		return err
 	}
-	tuneMemory(getenv)
+	tuneMemory(ctx, getenv)
 	o := v.options
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)
-	o.Metrics = server.NewMetrics(version, commit)
+	o.Metrics = server.NewMetrics(build.Version, build.Commit)
 	o.Settings.Since = time.Now()
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
 	var err error
 	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
 		return err
 	}
-	o.Log.Info("quorate", "version", version, "commit", commit, "image", o.Settings.Image, "verify", o.Verify)
+	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify", o.Verify)
 	return listenAndServe(ctx, server.New(o), v.listen, v.pages)
 }
 
@@ -249,50 +224,4 @@ func listenAndServe(ctx context.Context, s *server.Server, hooksAt, pagesAt stri
 		return errors.Join(fmt.Errorf("--metrics-listen: %w", err), hooks.Close())
 	}
 	return s.Serve(ctx, hooks, pages)
-}
-
-// parse reads flags from the arguments, and those that are not there from the environment. Arguments win.
-func parse(flags *flag.FlagSet, args []string, getenv func(string) string) error {
-	var err error
-	flags.VisitAll(func(f *flag.Flag) {
-		name := "QUORATE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if v := getenv(name); v != "" && err == nil {
-			if e := f.Value.Set(v); e != nil {
-				err = fmt.Errorf("%s: %q is not a value for --%s: %w", name, v, f.Name, e)
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return err
-	} else if err != nil {
-		return errUsage
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("%s takes no argument %q", flags.Name(), flags.Arg(0))
-	}
-	return nil
-}
-
-// tuneMemory lets garbage pile up to some 16 MiB before it is collected, since a call leaves much of it and little that
-// lasts, and collects harder from 48 MiB on. GOGC and GOMEMLIMIT in the environment win.
-func tuneMemory(getenv func(string) string) {
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-	if getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(48 << 20)
-	}
-}
-
-// terminationMessage leaves words where Kubernetes looks for them, if it does.
-func terminationMessage(words string) {
-	f, err := os.OpenFile("/dev/termination-log", os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	_, _ = f.WriteString(words)
 }

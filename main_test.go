@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"os"
-	"runtime"
-	"runtime/debug"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
 // TestPluginByName: kubectl finds the plugin by the name of its file, and people find it under quorate kubectl.
@@ -25,40 +28,26 @@ func TestPluginByName(t *testing.T) {
 	var out, errs bytes.Buffer
 	assert.Zero(t, run(t.Context(), []string{"kubectl", "help"}, os.Getenv, &out, &errs))
 	assert.Contains(t, out.String(), "kubectl quorate explain [NAME]")
-	assert.Equal(t, exitUsage, run(t.Context(), []string{"kubectl", "bogus"}, os.Getenv, &out, &errs))
+	assert.Equal(t, command.Usage, run(t.Context(), []string{"kubectl", "bogus"}, os.Getenv, &out, &errs))
+	out.Reset()
+	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &errs))
+	assert.Equal(t, build.Line("quorate"), out.String())
 }
 
-// TestBuilt: in whatever way the binary was built, it says of what version and commit it is, as well as anybody knows.
-func TestBuilt(t *testing.T) {
-	info := func(version string, settings ...string) *debug.BuildInfo {
-		b := &debug.BuildInfo{Main: debug.Module{Version: version}}
-		for i := 0; i < len(settings); i += 2 {
-			b.Settings = append(b.Settings, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
+// TestLinksWhatItNeeds: the program that every node pulls, and that a server keeps in memory, links no SDK of a cloud and nothing of etcd's
+// server. Those are quorate-snapshot's.
+func TestLinksWhatItNeeds(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	linked := strings.Fields(string(out))
+	assert.Contains(t, linked, "go.etcd.io/etcd/client/v3")
+	assert.Less(t, len(linked), 500, "packages, those of Go among them: what has come, and is it needed here?")
+	for _, path := range linked {
+		for _, others := range []string{
+			"gocloud.dev/", "cloud.google.com/", "google.golang.org/api/", "github.com/aws/", "github.com/Azure/",
+			"go.etcd.io/etcd/server/", "go.etcd.io/raft/", "go.etcd.io/bbolt",
+		} {
+			assert.False(t, strings.HasPrefix(path, others), "%s is for quorate-snapshot", path)
 		}
-		return b
 	}
-	const hash = "0123abc456def7890123abc456def7890123abc4"
-	for _, c := range []struct {
-		way, version, commit string
-		info                 *debug.BuildInfo
-		wantVersion, want    string
-	}{
-		{"make build", "v1.2.3", "0123abc456de", info("(devel)"), "v1.2.3", "0123abc456de"},
-		{"make build outside of a clone", "v0.1.0", "unknown", info("(devel)"), "v0.1.0", "unknown"},
-		{"the linker wins", "v1.2.3", "0123abc456de", info("v9.9.9", "vcs.revision", "ffff"), "v1.2.3", "0123abc456de"},
-		{"go install of a tag", "", "", info("v1.2.3"), "v1.2.3", "unknown"},
-		{"go install of a commit", "", "", info("v0.1.1-0.20261122093000-0123abc456de"), "v0.1.1-0.20261122093000-0123abc456de", "0123abc456de"},
-		{"go install of a commit before any tag", "", "", info("v0.0.0-20261122093000-0123abc456de"), "v0.0.0-20261122093000-0123abc456de", "0123abc456de"},
-		{"a release candidate", "", "", info("v1.2.3-rc.1"), "v1.2.3-rc.1", "unknown"},
-		{"go build in a clone", "", "", info("v0.1.1-0.20261122093000-0123abc456de+dirty", "vcs.revision", hash, "vcs.modified", "true"),
-			"v0.1.1-0.20261122093000-0123abc456de+dirty", "0123abc456de-dirty"},
-		{"go build -buildvcs=false", "", "", info("(devel)"), "devel", "unknown"},
-		{"nothing recorded", "", "", nil, "devel", "unknown"},
-	} {
-		version, commit := built(c.version, c.commit, c.info)
-		assert.Equal(t, [2]string{c.wantVersion, c.want}, [2]string{version, commit}, c.way)
-	}
-	var out bytes.Buffer
-	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &out))
-	assert.Equal(t, "quorate "+version+" (commit "+commit+", "+runtime.Version()+", "+runtime.GOOS+"/"+runtime.GOARCH+")\n", out.String())
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -31,12 +32,12 @@ func runOwn(args []string, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	dir := flags.String("dir", "", "`directory` to give away; required")
 	user := flags.Int("user", 0, "`id` of the user and the group that get it; required")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
 	err := own(*dir, *user)
 	if err != nil {
-		terminationMessage(err.Error())
+		command.TerminationMessage(err.Error())
 	}
 	return exitCode(err, stderr)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -29,7 +30,7 @@ func TestOwn(t *testing.T) {
 	assert.Error(t, own(dir, 0))
 	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	assert.ErrorContains(t, own(filepath.Join(dir, "link"), user), "no directory", "nobody leads it elsewhere")
-	assert.Equal(t, exitFailed, runOwn(nil, io.Discard))
+	assert.Equal(t, command.Failed, runOwn(nil, io.Discard))
 	assert.Equal(t, 0, runOwn([]string{"--dir=" + dir, "--user=" + strconv.Itoa(user)}, io.Discard))
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -36,11 +38,11 @@ func prepare(dataDir, walDir, start, marker string) error {
 	default:
 		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume, start)
 	}
-	data, err := hasData(dataDir, walDir)
+	data, err := datadir.HasData(dataDir, walDir)
 	if err != nil {
 		return fmt.Errorf("the data directory can't be read: %w", err)
 	}
-	started, err := exists(marker)
+	started, err := datadir.Exists(marker)
 	if err != nil {
 		return fmt.Errorf("the marker can't be read: %w", err)
 	}
@@ -64,36 +66,6 @@ func lacks(dataDir, walDir string) string {
 		return dataDir + " holds no write-ahead log"
 	}
 	return fmt.Sprintf("%s holds no write-ahead log, or %s not what belongs to it", walDir, dataDir)
-}
-
-// hasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where else its log is to
-// be (wal.Exist), and starts anew without one, whatever else is there; member/snap is made before the first *.wal, so a log without it is
-// not etcd's work.
-func hasData(dataDir, walDir string) (bool, error) {
-	if walDir == "" {
-		walDir = filepath.Join(dataDir, "member", "wal")
-	}
-	entries, err := os.ReadDir(walDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) == ".wal" {
-			return exists(filepath.Join(dataDir, "member", "snap"))
-		}
-	}
-	return false, nil
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // await waits until the file holds more than white space: somebody says there that the member may start. The file is a projection of an
@@ -151,7 +123,7 @@ func runPrepare(ctx context.Context, args []string, stderr io.Writer) int {
 		begins = &told
 		return nil
 	})
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
 	err := await(ctx, awaited)
@@ -162,9 +134,9 @@ func runPrepare(ctx context.Context, args []string, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
-	terminationMessage(err.Error())
+	command.TerminationMessage(err.Error())
 	if errors.Is(err, errDataLost) {
 		return hooks.ExitDataLost
 	}
-	return exitFailed
+	return command.Failed
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -156,7 +157,7 @@ func TestPrepareWaitsUntilItIsTold(t *testing.T) {
 	require.NoError(t, os.WriteFile(told, []byte("\n"), 0o600))
 	waits("it holds nothing")
 	terminate()
-	require.Equal(t, exitFailed, <-code, "SIGTERM ends it, and the member does not start")
+	require.Equal(t, command.Failed, <-code, "SIGTERM ends it, and the member does not start")
 	require.NoFileExists(t, marker)
 
 	prepares(t.Context())

@@ -110,13 +110,13 @@ const (
 	ContainerEtcd = "etcd"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
-	// ContainerTools is the init container that puts the binary of Quorate where one of another image can run it, in ToolsDir.
+	// ContainerTools is the init container that puts quorate-snapshot where one of another image can run it, in ToolsDir.
 	ContainerTools = "tools"
-	// ToolsDir holds the binary.
+	// ToolsDir holds the program.
 	ToolsDir = "/var/run/quorate-tools"
 	// ScratchDir is a pod's room for files that are needed once.
 	ScratchDir = "/var/run/quorate-scratch"
-	// ContainerSeed is the init container that fills a data directory: `quorate restore`.
+	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.
 	ContainerSeed = "seed"
 	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerDiscard that of one that deletes it from its store.
 	ContainerSnapshot = "snapshot"

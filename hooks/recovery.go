@@ -407,6 +407,7 @@ func (v *view) surveyPod(name string) *corev1.Pod {
 	s := &v.Cluster.Spec
 	survey := corev1.Container{
 		Name: ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Command:                  []string{snapshotProgram},
 		Args:                     []string{"survey", "--data-dir=" + survivorMount + "/data"},
 		SecurityContext:          restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

@@ -38,7 +38,7 @@ type Artifact struct {
 	Completed time.Time `json:"completed,omitzero"`
 }
 
-// SnapshotReport is what `quorate snapshot` reports.
+// SnapshotReport is what `quorate-snapshot snapshot` reports.
 type SnapshotReport struct {
 	Artifact
 	// VerifiedAt is when the artifact had been restored on trial; zero when it was not.
@@ -49,7 +49,7 @@ type SnapshotReport struct {
 	Error string `json:"error,omitempty"`
 }
 
-// RestoreReport is what `quorate restore` reports of one member's data directory.
+// RestoreReport is what `quorate-snapshot restore` reports of one member's data directory.
 type RestoreReport struct {
 	// Revision that the member begins at, Keys that it has, and the Hash of keys and history before the revision was raised, in hexadecimal.
 	Revision int64  `json:"revision,omitempty"`
@@ -61,7 +61,7 @@ type RestoreReport struct {
 	Error string `json:"error,omitempty"`
 }
 
-// SurveyReport is what `quorate survey` reports of the data directory of a member that does not run.
+// SurveyReport is what `quorate-snapshot survey` reports of the data directory of a member that does not run.
 type SurveyReport struct {
 	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in term, then in index,
 	// has everything that was acknowledged, if any of them has (the rule of raft's elections, section 5.4.1 of the paper).

@@ -109,7 +109,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 	return v.job(jobName(s, ContainerSnapshot, n), retries, v.deadline(), pod)
 }
 
-// snapshotArgs are the flags of quorate snapshot.
+// snapshotArgs are the flags of quorate-snapshot snapshot.
 func (v *snapshotView) snapshotArgs(store []string) []string {
 	s, c := v.Snapshot, v.cluster
 	var args []string
@@ -141,6 +141,7 @@ func (v *snapshotView) discardJob(n int) *batchv1.Job {
 		Name:            ContainerDiscard,
 		Image:           v.Settings.Image,
 		ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Command:         []string{snapshotProgram},
 		Args:            append(append([]string{"discard"}, store.Args...), "--key="+SnapshotKey(s)),
 		VolumeMounts:    store.Mounts,
 	}

@@ -84,7 +84,7 @@ func TestTakingJob(t *testing.T) {
 	pod := job.Spec.Template
 	main := pod.Spec.Containers[0]
 	assert.Equal(t, []string{
-		"/var/run/quorate-tools/quorate", "snapshot",
+		"/var/run/quorate-tools/quorate-snapshot", "snapshot",
 		"--endpoint=https://orders-0.orders-peers.shop.svc:2379", "--endpoint=https://orders-4.orders-peers.shop.svc:2379",
 		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt", "--cert-key=/etc/etcd/pki/operator/tls.key",
 		"--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
@@ -109,6 +109,13 @@ func TestTakingJob(t *testing.T) {
 	}
 	assert.Equal(t, int64(3600), *job.Spec.ActiveDeadlineSeconds)
 	assert.Equal(t, int32(3), *job.Spec.BackoffLimit)
+}
+
+func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
+	main := newSnapshotView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "quorate:v1", main.Image)
+	assert.Equal(t, []string{"/quorate-snapshot"}, main.Command)
+	assert.Equal(t, "discard", main.Args[0])
 }
 
 func TestTakingJobInPlainText(t *testing.T) {

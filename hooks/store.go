@@ -42,7 +42,7 @@ type storeAccess struct {
 	EnvFrom []corev1.EnvFromSource
 	Mounts  []corev1.VolumeMount
 	Volumes []corev1.Volume
-	// Args of quorate snapshot, discard and restore.
+	// Args of quorate-snapshot snapshot, discard and restore.
 	Args []string
 	// Labels that the pod must have for the platform to give it an identity.
 	Labels map[string]string
@@ -97,13 +97,17 @@ func oneKey(secret, key string) corev1.VolumeSource {
 	}}
 }
 
-// toolsContainer puts the binary of Quorate where the containers of other images can run it: toolsVolumes and toolsMounts are its
+// snapshotProgram is the program in Quorate's image that comes near stores and etcd's own files. The image's entrypoint is the other one.
+const snapshotProgram = "/quorate-snapshot"
+
+// toolsContainer puts that program where the containers of other images can run it: toolsVolumes and toolsMounts are its
 // volumes. It is an init container.
 func toolsContainer(s Settings) corev1.Container {
 	return corev1.Container{
 		Name:            ContainerTools,
 		Image:           s.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
+		Command:         []string{snapshotProgram},
 		Args:            []string{"tool", "--to=" + toolsBinary},
 		SecurityContext: restricted(),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -113,8 +117,8 @@ func toolsContainer(s Settings) corev1.Container {
 	}
 }
 
-// toolsBinary is the binary of Quorate in a container of another image.
-const toolsBinary = ToolsDir + "/quorate"
+// toolsBinary is that program in a container of another image.
+const toolsBinary = ToolsDir + snapshotProgram
 
 // toolsVolumes hold the binary, and on the node's disk what is needed once: scratch of it at most, nil for no limit but the node's.
 func toolsVolumes(scratch *resource.Quantity) []corev1.Volume {

@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-
-	"github.com/gin-gonic/gin"
 )
 
 // CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read again
@@ -193,14 +191,15 @@ func sentToken(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// authenticate lets a call pass if its sender may call. It comes before anything of the body is read, and the body of a refused
+// authenticate reports whether the sender of a call may call, and refuses the call if not. It comes before anything of the body is read, and the body of a refused
 // call never is: the connection ends.
-func (s *Server) authenticate(c *gin.Context) {
-	err := s.options.Callers.check(c.Request)
+func (s *Server) authenticate(c *exchange) bool {
+	err := s.options.Callers.check(c.request)
 	if err == nil {
-		return
+		return true
 	}
-	c.Header("Connection", "close")
-	c.Header("WWW-Authenticate", `Bearer realm="quorate"`)
+	c.w.Header().Set("Connection", "close")
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="quorate"`)
 	s.refuse(c, err)
+	return false
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Order is what `quorate snapshot` is asked for.
+// Order is what `quorate-snapshot snapshot` is asked for.
 type Order struct {
 	Cluster Cluster
 	Place   Place

@@ -27,7 +27,7 @@ timed() { # NAME COMMAND...: seconds and the most memory that the whole of it, a
 }
 new=(--data-dir "$dir/new" --name b)
 etcdutl=("${new[@]}" --initial-cluster b=http://127.0.0.1:3 --initial-advertise-peer-urls http://127.0.0.1:3)
-quorate=(env ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3 ETCD_INITIAL_CLUSTER_TOKEN=t bin/quorate restore "${new[@]}" --marker "$dir/none" --scratch "$dir/scratch" --peer-url http://127.0.0.1:3 --etcd-version "$version" --etcd "$bin/etcd" --etcdutl "$bin/etcdutl")
+quorate=(env ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3 ETCD_INITIAL_CLUSTER_TOKEN=t bin/quorate-snapshot restore "${new[@]}" --marker "$dir/none" --scratch "$dir/scratch" --peer-url http://127.0.0.1:3 --etcd-version "$version" --etcd "$bin/etcd" --etcdutl "$bin/etcdutl")
 for _ in $(seq "$runs"); do
   timed "etcdutl" "$bin/etcdutl" snapshot restore "$dir/store/snapshot.db" "${etcdutl[@]}"
   timed "cp and etcdutl" sh -c 'cp "$1" "$2" && shift && exec "$0" snapshot restore "$@"' "$bin/etcdutl" "$dir/store/snapshot.db" "$dir/copy.db" "${etcdutl[@]}"

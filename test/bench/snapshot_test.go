@@ -27,7 +27,7 @@ var (
 	snapshotRun = flag.Int("snapshot.runs", 3, "how often each is run; the median is told")
 )
 
-// TestSnapshots measures `quorate snapshot` beside `etcdctl snapshot save` and `etcdutl snapshot restore`, on the same data and disk:
+// TestSnapshots measures `quorate-snapshot snapshot` beside `etcdctl snapshot save` and `etcdutl snapshot restore`, on the same data and disk:
 //
 //	make bench-snapshots
 //
@@ -53,11 +53,11 @@ func TestSnapshots(t *testing.T) {
 		line []string
 	}{
 		{"etcdctl snapshot save", []string{etcdctl, "--endpoints=" + m.ClientURL, "snapshot", "save", saved}},
-		{"quorate snapshot, as it is", take("--compression=none", "--verify=false")},
-		{"quorate snapshot, zstd", take("--verify=false")},
-		{"quorate snapshot, age", take("--compression=none", "--verify=false", "--recipient="+identity.Recipient().String())},
-		{"quorate snapshot, zstd and age", take("--verify=false", "--recipient="+identity.Recipient().String())},
-		{"quorate snapshot, zstd and age, verified", take("--recipient=" + identity.Recipient().String())},
+		{"quorate-snapshot snapshot, as it is", take("--compression=none", "--verify=false")},
+		{"quorate-snapshot snapshot, zstd", take("--verify=false")},
+		{"quorate-snapshot snapshot, age", take("--compression=none", "--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, zstd and age", take("--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, zstd and age, verified", take("--recipient=" + identity.Recipient().String())},
 		{"etcdutl snapshot restore", []string{etcdutl, "snapshot", "restore", saved, "--data-dir=" + filepath.Join(dir, "restored")}},
 	} {
 		var took, worked []time.Duration

@@ -282,8 +282,20 @@ func TestDockerfileAgrees(t *testing.T) {
 	if len(compilers) != 1 {
 		t.Errorf("binaries are the same only with the same release of Go: %v", compilers)
 	}
-	if len(made.content) != 1 || !strings.HasSuffix(made.content[0], "=/quorate") {
-		t.Errorf("make image holds %v", made.content)
+	programs := []string{"/quorate", "/quorate-snapshot"}
+	for i, source := range made.content {
+		_, made.content[i], _ = strings.Cut(source, "=")
+	}
+	if !slices.Equal(made.content, programs) || !slices.Equal(docker.content, programs) {
+		t.Errorf("make image holds %v, the Dockerfile's image %v", made.content, docker.content)
+	}
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := regexp.MustCompile(`-tags '?([\w,]+)`)
+	if a, b := tags.FindSubmatch(out), tags.FindSubmatch(dockerfile); a == nil || b == nil || !bytes.Equal(a[1], b[1]) {
+		t.Errorf("make build has the tags %q, the Dockerfile %q", a, b)
 	}
 }
 
@@ -305,6 +317,11 @@ func readDockerfile(t *testing.T, path string, args map[string]string) image {
 		switch word {
 		case "USER":
 			i.user = rest
+		case "COPY":
+			files := strings.Fields(rest) // --from=build SOURCE... /
+			for _, file := range files[1 : len(files)-1] {
+				i.content = append(i.content, filepath.Join(files[len(files)-1], filepath.Base(file)))
+			}
 		case "ENTRYPOINT":
 			decode(t, []byte(rest), &i.entrypoint)
 		case "CMD":

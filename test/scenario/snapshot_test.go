@@ -295,7 +295,7 @@ func (s *snapshotStory) podDoes(a args) string {
 	return ""
 }
 
-// take is what quorate snapshot does: what is whole is read, else a snapshot is taken.
+// take is what quorate-snapshot snapshot does: what is whole is read, else a snapshot is taken.
 func (s *snapshotStory) take(pod *corev1.Pod, revision int64) hooks.SnapshotReport {
 	key, verify := "", true
 	for _, arg := range pod.Spec.Containers[0].Command {

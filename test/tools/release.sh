@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes all files of a release in a folder, which is emptied first: `make release` calls it. No Docker and no registry is needed.
 #   quorate-OS-ARCH                  the binary; on darwin and windows nobody needs more of it than the plugin
-#   quorate-OS-ARCH.spdx.json        its SBOM, SPDX 2.3
+#   quorate-snapshot-OS-ARCH         the program of snapshot Jobs and init containers, for linux alone
+#   quorate-*OS-ARCH.spdx.json       their SBOMs, SPDX 2.3
 #   kubectl-quorate-OS-ARCH.tar.gz   the plugin with the licences
 #   quorate-image.tar                the image for linux/amd64 and linux/arm64, an OCI layout; quorate-image.digest is its digest in every registry
 #   THIRD-PARTY-LICENSES.txt         licences of all that is linked
@@ -21,17 +22,22 @@ umask 022
 rm -rf "${out:?}"/*
 
 binaries=()
+compile() { # PACKAGE FILE: in the loop's GOOS and GOARCH
+  GOOS=$os GOARCH=$arch go build -trimpath -tags "$TAGS" -ldflags "$LDFLAGS" -o "$out/$2" "$1"
+  binaries+=("$out/$2")
+}
 for platform in ${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64}; do
   os=${platform%/*} arch=${platform#*/} suffix=
   if [[ $os == windows ]]; then suffix=.exe; fi
   echo "building for $platform" >&2
-  GOOS=$os GOARCH=$arch go build -trimpath -tags "$TAGS" -ldflags "$LDFLAGS" -o "$out/quorate-$os-$arch$suffix" .
-  binaries+=("$out/quorate-$os-$arch$suffix")
+  compile . "quorate-$os-$arch$suffix"
+  if [[ $os == linux ]]; then compile ./etcdops/quorate-snapshot "quorate-snapshot-$os-$arch"; fi
 done
 go run -C test/tools ./release -source "$PWD" -version "$VERSION" -created "$SOURCE_DATE_EPOCH" "${binaries[@]}"
 
 eval "of_image=($OF_IMAGE)" # words as the Makefile quotes them
 go run -C test/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \
-  "$out/quorate-linux-ARCH=/quorate" "$PWD/LICENSE=/licenses/LICENSE" "$out/THIRD-PARTY-LICENSES.txt=/licenses/THIRD-PARTY-LICENSES.txt" > "$out/quorate-image.digest"
+  "$out/quorate-linux-ARCH=/quorate" "$out/quorate-snapshot-linux-ARCH=/quorate-snapshot" \
+  "$PWD/LICENSE=/licenses/LICENSE" "$out/THIRD-PARTY-LICENSES.txt=/licenses/THIRD-PARTY-LICENSES.txt" > "$out/quorate-image.digest"
 (cd "$out" && sha256sum -- * > SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 cat "$out/SHA256SUMS"

@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 type Artifact struct {
 	// Index is how many entries it holds.
 	Index uint64
-	// Flaw is why it can't be restored, as `quorate restore` reports it: "Damaged: the hash differs"; empty when it can.
+	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty when it can.
 	Flaw string
 }
 
@@ -171,6 +172,9 @@ func (w *World) runningAt(url string) Dir {
 func (w *World) survey(pod *corev1.Pod) bool {
 	if pod.Spec.Containers[0].Name != hooks.ContainerSurvey {
 		return false
+	}
+	if c := pod.Spec.Containers[0]; !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != "survey" {
+		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
 	told := hooks.SurveyReport{LastTerm: 1, LastIndex: d.Index}

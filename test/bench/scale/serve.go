@@ -44,7 +44,7 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	defer pprof.StopCPUProfile()
-	debug.SetGCPercent(400) // as main.go does
+	debug.SetGCPercent(400) // as memory.go does under load
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	who, err := server.NewCallers(callers, log)
 	if err != nil {

@@ -1,5 +1,5 @@
-// release makes what lies beside the binaries of a release: for each an SBOM and the plugin kubectl-quorate in an archive, the plugin's
-// manifest for krew, one file with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
+// release makes what lies beside the binaries of a release: for each an SBOM, for each quorate the plugin kubectl-quorate in an archive, the
+// plugin's manifest for krew, one file with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
 package main
 
 import (
@@ -59,11 +59,18 @@ func release(source, version string, created time.Time, binaries []string) error
 	}
 	var archives []archive
 	for _, file := range binaries {
-		a, err := beside(file, version, created, linked, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = describe(file, version, created, content, linked)
+		}
+		if err == nil && !strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
+			var a archive
+			a, err = plugin(file, created, content, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
+			archives = append(archives, a)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		archives = append(archives, a)
 	}
 	manifest, err := krew(version, archives)
 	if err == nil {
@@ -79,20 +86,19 @@ func release(source, version string, created time.Time, binaries []string) error
 	return os.WriteFile(filepath.Join(filepath.Dir(binaries[0]), chartFile), packed, 0o644)
 }
 
-// beside makes the SBOM and the archive of one binary, and returns that.
-func beside(file, version string, created time.Time, linked map[string]*module, more []packed) (archive, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return archive{}, err
-	}
+// describe makes the SBOM of one binary.
+func describe(file, version string, created time.Time, content []byte, linked map[string]*module) error {
 	info, err := buildinfo.Read(bytes.NewReader(content))
 	if err != nil {
-		return archive{}, err
+		return err
 	}
 	name := strings.TrimSuffix(file, ".exe")
-	if err := os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644); err != nil {
-		return archive{}, err
-	}
+	return os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644)
+}
+
+// plugin makes the archive of one binary with more files, and returns it.
+func plugin(file string, created time.Time, content []byte, more []packed) (archive, error) {
+	name := strings.TrimSuffix(file, ".exe")
 	plugin := "kubectl-quorate"
 	packedIn := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"
 	if name != file {

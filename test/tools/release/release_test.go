@@ -26,7 +26,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestEveryLinkedModuleHasALicence(t *testing.T) {
 	linked := map[string]*module{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
-		list := exec.Command("go", "list", "-deps", "-tags", "disable_grpc_modules", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", ".")
+		list := exec.Command("go", "list", "-deps", "-tags", "disable_grpc_modules,grpcnotrace", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", ".", "./etcdops/quorate-snapshot")
 		list.Dir = "../../.."
 		list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOWORK=off")
 		list.Stderr = os.Stderr
@@ -80,8 +80,10 @@ func TestRelease(t *testing.T) {
 	made := func() map[string][]byte {
 		t.Helper()
 		dir := t.TempDir()
-		for _, name := range []string{"quorate-linux-amd64", "quorate-windows-amd64.exe"} {
-			if err := os.WriteFile(filepath.Join(dir, name), content, 0o700); err != nil {
+		var binaries []string
+		for _, name := range []string{"quorate-linux-amd64", "quorate-snapshot-linux-amd64", "quorate-windows-amd64.exe"} {
+			binaries = append(binaries, filepath.Join(dir, name))
+			if err := os.WriteFile(binaries[len(binaries)-1], content, 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -101,7 +103,7 @@ func TestRelease(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(tools, "manifests/chart"), os.DirFS("../../../manifests/chart")); err != nil {
 			t.Fatal(err)
 		}
-		if err := release(tools, "v1.2.3", noon, []string{filepath.Join(dir, "quorate-linux-amd64"), filepath.Join(dir, "quorate-windows-amd64.exe")}); err != nil {
+		if err := release(tools, "v1.2.3", noon, binaries); err != nil {
 			t.Fatal(err)
 		}
 		files := map[string][]byte{}
@@ -128,6 +130,12 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the chart holds %v", got)
 	}
 	checkSPDX(t, first["quorate-linux-amd64.spdx.json"], content)
+	checkSPDX(t, first["quorate-snapshot-linux-amd64.spdx.json"], content)
+	for name := range first {
+		if strings.Contains(name, "kubectl-quorate-snapshot") {
+			t.Errorf("%s: the plugin is the other program", name)
+		}
+	}
 	checkKrew(t, first)
 }
 

@@ -6,19 +6,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
 // runTool is the command tool; the result is the exit code.
 func runTool(args []string, stderr io.Writer) int {
-	flags := flag.NewFlagSet("quorate tool", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot tool", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	to := flags.String("to", "", "`file` that the binary is copied to; required")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
 	err := copySelf(*to)
 	if err != nil {
-		terminationMessage(err.Error())
+		command.TerminationMessage(err.Error())
 	}
 	return exitCode(err, stderr)
 }

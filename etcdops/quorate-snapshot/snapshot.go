@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -26,8 +27,8 @@ const reportLimit = 4096
 func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
-		if !errors.Is(err, errUsage) && !errors.Is(err, flag.ErrHelp) {
-			terminationMessage(reportOf(hooks.SnapshotReport{Error: err.Error()}))
+		if !errors.Is(err, command.ErrUsage) && !errors.Is(err, flag.ErrHelp) {
+			command.TerminationMessage(reportOf(hooks.SnapshotReport{Error: err.Error()}))
 		}
 		return exitCode(err, stderr)
 	}
@@ -36,7 +37,7 @@ func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 		debug.SetGCPercent(50)
 	}
 	report, err := archive.Take(ctx, order)
-	terminationMessage(reportOf(report))
+	command.TerminationMessage(reportOf(report))
 	return exitCode(err, stderr)
 }
 
@@ -48,7 +49,7 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 		compression       string
 		recipients        []string
 	)
-	flags := flag.NewFlagSet("quorate snapshot", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot snapshot", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Func("endpoint", "client `URL` of the cluster; may be repeated; required", add(&o.Cluster.Endpoints))
 	flags.StringVar(&ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
@@ -61,7 +62,7 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
 	flags.StringVar(&o.Scratch, "scratch", "", "`directory` with room for twice the database, for --verify; empty is that of temporary files")
 	flags.Int64Var(&o.UnlessRevision, "unless-revision", 0, "take none while the keys have this `revision`; 0 takes one")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return o, err
 	}
 	if len(o.Cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
@@ -146,18 +147,18 @@ func reportOf(report hooks.SnapshotReport) string {
 func runDiscard(ctx context.Context, args []string, stderr io.Writer) int {
 	var place archive.Place
 	var key string
-	flags := flag.NewFlagSet("quorate discard", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot discard", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	storeFlags(flags, &place, &key)
-	err := parse(flags, args, func(string) string { return "" })
+	err := command.Parse(flags, args)
 	if err == nil && (place.URL == "" || key == "") {
 		err = errors.New("--store-url and --key are required")
 	}
 	if err == nil {
 		err = archive.Discard(ctx, place, key)
 	}
-	if err != nil && !errors.Is(err, errUsage) && !errors.Is(err, flag.ErrHelp) {
-		terminationMessage(err.Error())
+	if err != nil && !errors.Is(err, command.ErrUsage) && !errors.Is(err, flag.ErrHelp) {
+		command.TerminationMessage(err.Error())
 	}
 	return exitCode(err, stderr)
 }

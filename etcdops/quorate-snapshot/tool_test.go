@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -31,13 +32,13 @@ func TestTool(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 
-	assert.Equal(t, exitFailed, runTool(nil, io.Discard))
-	assert.Equal(t, exitFailed, runTool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
+	assert.Equal(t, command.Failed, runTool(nil, io.Discard))
+	assert.Equal(t, command.Failed, runTool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
 }
 
 func TestSurveyReports(t *testing.T) {
 	var out bytes.Buffer
-	require.Equal(t, exitFailed, runSurvey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
+	require.Equal(t, command.Failed, runSurvey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
 	var report hooks.SurveyReport
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
@@ -56,8 +57,8 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 	}{
 		{"a member with data", []string{wal, snap}, 0, ""},
 		{"a pod that has started before: prepare says what follows", []string{"started"}, 0, ""},
-		{"nothing, and no survivor", nil, exitFailed, "NotFound"},
-		{"half a directory of somebody's", []string{snap}, exitFailed, "Failed"},
+		{"nothing, and no survivor", nil, command.Failed, "NotFound"},
+		{"half a directory of somebody's", []string{snap}, command.Failed, "Failed"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,9 +87,30 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--from-data=/y"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--bump-revision=-1"},
 	} {
-		assert.Equal(t, exitFailed, runRestore(context.Background(), args, env, io.Discard, &said))
+		assert.Equal(t, command.Failed, runRestore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
 	assert.Contains(t, said.String(), "one of --url, --from-data and --from-member is required")
 	assert.Contains(t, said.String(), "must not be negative")
+}
+
+// write makes empty files.
+func write(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+	}
+}
+
+func TestCommands(t *testing.T) {
+	for name, want := range map[string]int{"version": 0, "help": 0, "serve": 2, "snapshot": 1, "discard": 1, "tool": 1, "restore": 1} {
+		assert.Equal(t, want, run(t.Context(), []string{name}, os.Getenv, io.Discard, io.Discard), name)
+	}
+	var out, said bytes.Buffer
+	assert.Equal(t, 2, run(t.Context(), nil, os.Getenv, &out, &said))
+	assert.Contains(t, said.String(), "Usage:")
+	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &said))
+	assert.Equal(t, command.Built(version, commit).Line("quorate-snapshot"), out.String())
 }

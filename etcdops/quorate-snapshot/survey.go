@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -13,11 +14,11 @@ import (
 // runSurvey is the command survey; the result is the exit code.
 func runSurvey(args []string, stdout, stderr io.Writer) int {
 	var dataDir, walDir string
-	flags := flag.NewFlagSet("quorate survey", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot survey", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`; nothing in it is changed")
 	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
 	found, err := seed.Survey(dataDir, walDir)
@@ -34,7 +35,7 @@ func tell(report any, stdout io.Writer) {
 	if err != nil { // plain data always encodes
 		text = []byte(err.Error())
 	}
-	terminationMessage(string(text))
+	command.TerminationMessage(string(text))
 	fmt.Fprintf(stdout, "%s\n", text)
 }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -39,7 +41,7 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 
 func readRestoring(args []string, getenv func(string) string, stderr io.Writer) (*restoring, error) {
 	r := &restoring{}
-	flags := flag.NewFlagSet("quorate restore", flag.ContinueOnError)
+	flags := flag.NewFlagSet("quorate-snapshot restore", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.DataDir, "data-dir", hooks.DataDir, "etcd's data `directory`, which is made")
 	flags.StringVar(&r.WALDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not to be in the data directory")
@@ -57,7 +59,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
 	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
 	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
-	if err := parse(flags, args, func(string) string { return "" }); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return nil, err
 	}
 	if from != "" {
@@ -106,11 +108,11 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
 // prepare to say what follows (S10).
 func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
-	data, err := hasData(r.DataDir, r.WALDir)
+	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
 		return hooks.RestoreReport{}, fmt.Errorf("the data directory can't be read: %w", err)
 	}
-	started, err := exists(r.marker)
+	started, err := datadir.Exists(r.marker)
 	if err != nil {
 		return hooks.RestoreReport{}, fmt.Errorf("the marker can't be read: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -7,17 +7,26 @@ import (
 	"strings"
 )
 
-// Set by the linker: -X main.version=v1.2.3 -X main.commit=0123abc456de. Without, Go's own record of the build is asked.
-var version, commit string
+// Build is what a program was built from.
+type Build struct{ Version, Commit string }
 
-func init() {
+// Built is the build of this program: what the linker was told (-X main.version=v1.2.3 -X main.commit=0123abc456de), or else what Go has recorded.
+func Built(version, commit string) Build {
 	info, _ := debug.ReadBuildInfo()
-	version, commit = built(version, commit, info)
+	return built(version, commit, info)
+}
+
+// String is what the programs call themselves to others.
+func (b Build) String() string { return fmt.Sprintf("%s (commit %s)", b.Version, b.Commit) }
+
+// Line is what the command version prints.
+func (b Build) Line(program string) string {
+	return fmt.Sprintf("%s %s (commit %s, %s, %s/%s)\n", program, b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // built is the version and the commit of a build: what the linker was told, or else what Go has recorded, as `go install ...@v1.2.3` and
 // a plain `go build` in a clone do. Info may be nil.
-func built(version, commit string, info *debug.BuildInfo) (string, string) {
+func built(version, commit string, info *debug.BuildInfo) Build {
 	recorded := map[string]string{}
 	if info != nil {
 		recorded["version"] = info.Main.Version
@@ -42,7 +51,7 @@ func built(version, commit string, info *debug.BuildInfo) (string, string) {
 			commit = c
 		}
 	}
-	return version, commit
+	return Build{version, commit}
 }
 
 // pseudo is the commit in a version that Go made for a commit without a tag, such as v0.1.1-0.20261122093000-0123abc456de; else empty.
@@ -53,9 +62,4 @@ func pseudo(version string) string {
 		return last
 	}
 	return ""
-}
-
-// versionLine is what `quorate version` prints.
-func versionLine() string {
-	return fmt.Sprintf("quorate %s (commit %s, %s, %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
