@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+
+	"github.com/gin-gonic/gin"
 )
 
 // CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read again
@@ -191,15 +193,14 @@ func sentToken(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// authenticate reports whether the sender of a call may call, and refuses the call if not. It comes before anything of the body is read, and the body of a refused
+// authenticate lets a call pass if its sender may call. It comes before anything of the body is read, and the body of a refused
 // call never is: the connection ends.
-func (s *Server) authenticate(c *exchange) bool {
-	err := s.options.Callers.check(c.request)
+func (s *Server) authenticate(c *gin.Context) {
+	err := s.options.Callers.check(c.Request)
 	if err == nil {
-		return true
+		return
 	}
-	c.w.Header().Set("Connection", "close")
-	c.w.Header().Set("WWW-Authenticate", `Bearer realm="quorate"`)
+	c.Header("Connection", "close")
+	c.Header("WWW-Authenticate", `Bearer realm="quorate"`)
 	s.refuse(c, err)
-	return false
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -18,7 +20,7 @@ import (
 const quietRule = "Converged"
 
 // sync answers the hook sync: what should exist, after at most one step.
-func (s *Server) sync(c *exchange) {
+func (s *Server) sync(c *gin.Context) {
 	began := s.now()
 	r, err := s.read(c)
 	if err != nil {
@@ -33,7 +35,7 @@ func (s *Server) sync(c *exchange) {
 		s.refuse(c, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), s.options.CallTimeout)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
 	defer cancel()
 	end, err := s.turn(ctx, r)
 	if err != nil {
@@ -45,7 +47,7 @@ func (s *Server) sync(c *exchange) {
 }
 
 // look observes, decides and answers, in the turn of the cluster.
-func (s *Server) look(ctx context.Context, c *exchange, r *request, began time.Time) {
+func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began time.Time) {
 	var finalized *bool // told while the cluster is being deleted only
 	if r.Finalizing {
 		finalized = new(bool)
@@ -76,7 +78,7 @@ func (s *Server) look(ctx context.Context, c *exchange, r *request, began time.T
 }
 
 // finalize answers the hook finalize. It does not talk to etcd (S17), unless the cluster is protected: then it is looked after as before.
-func (s *Server) finalize(c *exchange) {
+func (s *Server) finalize(c *gin.Context) {
 	began := s.now()
 	r, err := s.read(c)
 	if err == nil {
@@ -94,7 +96,7 @@ func (s *Server) finalize(c *exchange) {
 		s.refuse(c, bad("the parent is not being deleted (finalizing is %t): the hook sync must be sent to /sync", r.Finalizing))
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.request.Context(), s.options.CallTimeout)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
 	defer cancel()
 	end, err := s.turn(ctx, r)
 	if err != nil {
@@ -131,7 +133,7 @@ func (s *Server) finalize(c *exchange) {
 // letGo answers the hook finalize about a cluster that has not, or no longer, the labels that this server looks after. Metacontroller asks so
 // once the labels have changed, and it takes its finalizer away when everything is answered as it is: what happens next is up to the Quorate
 // whose labels it has. A cluster is let go whether it is being deleted or not: that other Quorate has a finalizer of its own.
-func (s *Server) letGo(c *exchange, r *request, began time.Time) {
+func (s *Server) letGo(c *gin.Context, r *request, began time.Time) {
 	finalized := true
 	children := hooks.AsObserved(r.observation(began, s.options.Settings))
 	body, err := encode(r, children, &r.Cluster.Status, 0, &finalized)
@@ -148,8 +150,8 @@ func (s *Server) letGo(c *exchange, r *request, began time.Time) {
 }
 
 // customize answers the hook customize: which Secrets and snapshots matter, besides the children.
-func (s *Server) customize(c *exchange) {
-	cluster, err := decodeAsked(c.body(s.options.MaxBody))
+func (s *Server) customize(c *gin.Context) {
+	cluster, err := decodeAsked(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	if err == nil {
 		err = s.options.Scope.elsewhere(v1alpha1.Kind, &cluster.ObjectMeta)
 	}
@@ -185,8 +187,8 @@ func (s *Server) shown(r *request) hooks.Etcd {
 }
 
 // read decodes the body of a call, up to its largest size.
-func (s *Server) read(c *exchange) (*request, error) {
-	return decode(c.body(s.options.MaxBody))
+func (s *Server) read(c *gin.Context) (*request, error) {
+	return decode(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 }
 
 // turn waits until no other call for the parent runs, for half of the call's time at most: a call that starts later
@@ -273,28 +275,42 @@ func (g *guarded) check(outcome *hooks.Outcome, d hooks.Decision) error {
 }
 
 // reply answers a hook with status 200. It is the only place that does.
-func reply(c *exchange, body []byte) {
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	c.w.Header().Set("Content-Type", "application/json")
-	c.code = http.StatusOK
-	c.w.WriteHeader(http.StatusOK)
-	_, _ = c.w.Write(body) // Metacontroller may be gone: it asks again
+func reply(c *gin.Context, body []byte) {
+	c.Header("Content-Length", strconv.Itoa(len(body)))
+	c.Data(http.StatusOK, "application/json", body)
 }
 
 // clientGone is the code in metrics for a call whose client did not wait for the answer.
 const clientGone = 499
 
 // refuse answers with an error, which changes nothing: Metacontroller asks again.
-func (s *Server) refuse(c *exchange, err error) {
+func (s *Server) refuse(c *gin.Context, err error) {
 	code := http.StatusInternalServerError
 	if b := (*badRequest)(nil); errors.As(err, &b) {
 		code = b.code
-	} else if errors.Is(c.request.Context().Err(), context.Canceled) {
+	} else if errors.Is(c.Request.Context().Err(), context.Canceled) {
 		code = clientGone
 	}
 	if code == http.StatusTooManyRequests {
-		c.w.Header().Set("Retry-After", "1")
+		c.Header("Retry-After", "1")
 	}
-	c.refusal = err
-	c.fail(code, err.Error())
+	_ = c.Error(err)
+	c.AbortWithStatusJSON(code, gin.H{"error": err.Error()})
+}
+
+// measured counts and times a hook, logs its errors and turns a panic into a 500.
+func (s *Server) measured(hook string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		began := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				s.panicked(c, hook, p)
+			}
+			s.metrics.hook(hook, c.Writer.Status(), time.Since(began))
+		}()
+		c.Next()
+		if err := c.Errors.Last(); err != nil {
+			s.logRefusal(c, hook, err)
+		}
+	}
 }

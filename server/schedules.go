@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -57,9 +59,9 @@ func zone(name string) *time.Location {
 }
 
 // scheduleHook answers the hooks sync and finalize of an EtcdSnapshotSchedule.
-func (s *Server) scheduleHook(c *exchange) {
+func (s *Server) scheduleHook(c *gin.Context) {
 	began := s.now()
-	o, finalizing, err := decodeScheduleCall(c.body(s.options.MaxBody))
+	o, finalizing, err := decodeScheduleCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	if err != nil {
 		s.refuse(c, err)
 		return
@@ -77,8 +79,8 @@ func (s *Server) scheduleHook(c *exchange) {
 		return
 	}
 	deleted := o.Schedule.DeletionTimestamp != nil
-	if hook := "/schedules/finalize"; finalizing != deleted || finalizing != (c.request.URL.Path == hook) {
-		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.request.URL.Path, finalizing, deleted, hook))
+	if hook := "/schedules/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
+		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
 		return
 	}
 	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
@@ -108,7 +110,7 @@ func (s *Server) scheduleHook(c *exchange) {
 }
 
 // letScheduleGo answers as letGo does. Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
-func (s *Server) letScheduleGo(c *exchange, o hooks.ScheduleObservation) {
+func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
 	finalized := true
 	var d hooks.ScheduleDecision
 	d.Snapshots = slices.SortedFunc(maps.Values(o.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int { return cmp.Compare(a.Name, b.Name) })

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -109,35 +109,40 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
-	return byPath(http.MethodPost, "hooks take POST", map[string]http.HandlerFunc{
-		"/sync": s.measured(s.sync), "/finalize": s.measured(s.finalize), "/customize": s.measured(s.customize),
-		"/snapshots/sync": s.measured(s.snapshotHook), "/snapshots/finalize": s.measured(s.snapshotHook),
-		"/snapshots/customize": s.measured(s.snapshotCustomize),
-		"/schedules/sync":      s.measured(s.scheduleHook), "/schedules/finalize": s.measured(s.scheduleHook),
-	})
+	e := routes("hooks take POST")
+	for path, hook := range map[string]gin.HandlerFunc{
+		"sync": s.sync, "finalize": s.finalize, "customize": s.customize,
+		"snapshots/sync": s.snapshotHook, "snapshots/finalize": s.snapshotHook, "snapshots/customize": s.snapshotCustomize,
+		"schedules/sync": s.scheduleHook, "schedules/finalize": s.scheduleHook,
+	} {
+		e.POST("/"+path, s.measured(path), s.authenticate, hook)
+	}
+	return e
 }
 
 // Pages are the server's metrics and health. They change nothing and tell nothing secret.
 func (s *Server) Pages() http.Handler {
-	says := func(code int, words string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, words) // who asked may be gone
+	e := routes("pages take GET")
+	e.GET("/healthz", func(c *gin.Context) { c.String(http.StatusOK, "ok\n") })
+	e.GET("/readyz", func(c *gin.Context) {
+		if s.stopping.Load() {
+			c.String(http.StatusServiceUnavailable, "stopping\n")
+			return
 		}
-	}
-	well, stopping := says(http.StatusOK, "ok\n"), says(http.StatusServiceUnavailable, "stopping\n")
-	return byPath(http.MethodGet, "pages take GET", map[string]http.HandlerFunc{
-		"/healthz": well,
-		"/readyz": func(w http.ResponseWriter, r *http.Request) {
-			if s.stopping.Load() {
-				stopping(w, r)
-				return
-			}
-			well(w, r)
-		},
-		"/metrics": promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP,
+		c.String(http.StatusOK, "ok\n")
 	})
+	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+	return e
+}
+
+// routes is an engine without any.
+func routes(methods string) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.HandleMethodNotAllowed = true
+	e.NoRoute(func(c *gin.Context) { c.JSON(http.StatusNotFound, gin.H{"error": "no such page"}) })
+	e.NoMethod(func(c *gin.Context) { c.JSON(http.StatusMethodNotAllowed, gin.H{"error": methods}) })
+	return e
 }
 
 // Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other, until
@@ -198,30 +203,30 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 }
 
 // panicked answers a call that panicked. The stack goes to the log only.
-func (s *Server) panicked(c *exchange, p any) {
-	s.log.Error("panic", "hook", c.hook(), "panic", fmt.Sprintf("%.200v", p), "stack", string(debug.Stack()))
-	if c.code == 0 {
-		c.fail(http.StatusInternalServerError, "internal error; the log of Quorate has the stack")
+func (s *Server) panicked(c *gin.Context, hook string, p any) {
+	s.log.Error("panic", "hook", hook, "panic", fmt.Sprintf("%.200v", p), "stack", string(debug.Stack()))
+	if !c.Writer.Written() {
+		c.AbortWithStatusJSON(http.StatusInternalServerError, gin.H{"error": "internal error; the log of Quorate has the stack"})
 	}
 }
 
 // logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill the
 // log.
-func (s *Server) logRefusal(c *exchange) {
+func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	held := 0
-	if c.code == http.StatusUnauthorized {
+	if c.Writer.Status() == http.StatusUnauthorized {
 		worth := false
 		if worth, held = s.refused.worth(s.now()); !worth {
 			return
 		}
 	}
 	level := slog.LevelWarn
-	if c.code == http.StatusInternalServerError {
+	if c.Writer.Status() == http.StatusInternalServerError {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{
-		slog.String("hook", c.hook()), slog.Int("code", c.code), slog.String("client", c.request.RemoteAddr),
-		slog.String("error", c.refusal.Error()),
+		slog.String("hook", hook), slog.Int("code", c.Writer.Status()), slog.String("client", c.Request.RemoteAddr),
+		slog.String("error", err.Error()),
 	}
 	if held > 0 {
 		attrs = append(attrs, slog.Int("held_back", held))

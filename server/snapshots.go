@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 
+	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json/jsontext"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,9 +69,9 @@ func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) erro
 }
 
 // snapshotHook answers the hooks sync and finalize of an EtcdSnapshot.
-func (s *Server) snapshotHook(c *exchange) {
+func (s *Server) snapshotHook(c *gin.Context) {
 	began := s.now()
-	o, finalizing, err := decodeSnapshotCall(c.body(s.options.MaxBody))
+	o, finalizing, err := decodeSnapshotCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	if err == nil {
 		err = s.options.Scope.elsewhere(v1alpha1.KindSnapshot, &o.Snapshot.ObjectMeta)
 	}
@@ -87,8 +89,8 @@ func (s *Server) snapshotHook(c *exchange) {
 	}
 	// With --cascade=foreground the hook sync is sent while Kubernetes deletes the children, and then finalize.
 	const hook = "/snapshots/finalize"
-	if finalizing != (c.request.URL.Path == hook) || finalizing && o.Snapshot.DeletionTimestamp == nil {
-		s.refuse(c, bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone", c.request.URL.Path, finalizing, hook))
+	if finalizing != (c.FullPath() == hook) || finalizing && o.Snapshot.DeletionTimestamp == nil {
+		s.refuse(c, bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone", c.FullPath(), finalizing, hook))
 		return
 	}
 	o.Now, o.Settings = began, s.options.Settings
@@ -115,7 +117,7 @@ func jobsTold(o hooks.SnapshotObservation, jobs []*batchv1.Job) []answerChild {
 }
 
 // letSnapshotGo answers as letGo does.
-func (s *Server) letSnapshotGo(c *exchange, o hooks.SnapshotObservation) {
+func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
 	finalized := true
 	jobs := slices.SortedFunc(maps.Values(o.Jobs), func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 	body, err := encodeParts(o.Snapshot.Namespace, &o.Snapshot.Status, jobsTold(o, jobs), 0, &finalized)
@@ -129,9 +131,9 @@ func (s *Server) letSnapshotGo(c *exchange, o hooks.SnapshotObservation) {
 
 // snapshotCustomize answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name alone, it may depend on
 // nothing else (see hooks.SnapshotPods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about the snapshot.
-func (s *Server) snapshotCustomize(c *exchange) {
+func (s *Server) snapshotCustomize(c *gin.Context) {
 	var parent *v1alpha1.EtcdSnapshot
-	in := jsontext.NewDecoder(c.body(s.options.MaxBody))
+	in := jsontext.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
 	err := object(in, "the request", func(key string) error {
 		if key == "parent" {
 			return decodeSnapshotParent(in, &parent)
