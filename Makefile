@@ -66,16 +66,20 @@ clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
 
 ##@ Test
 
+# What is shorter with -short, and whole in `make check`.
+LONG := Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears
+
 # What links the clouds' SDKs takes minutes to compile, so `make check` has it: all below etcdops.
 .PHONY: test
 test: bin/steps ## decisions, stories, a small model, the server, and a real etcd, with Go alone; V=1 shows all of it
-	@bin/steps "tests: QUORATE_VERIFY=1 go test -json \$$(go list ./... | grep -v /etcdops/)"
+	@bin/steps "tests: QUORATE_VERIFY=1 go test -short -json \$$(go list ./... | grep -v /etcdops/)"
 
 .PHONY: check
 check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts, the lab
 	@bin/steps \
 	  "lint: $(MAKE) -s lint" \
 	  "generated files: $(MAKE) -s generate-check" \
+	  "what -short leaves out: QUORATE_VERIFY=1 go test -json ./hooks ./test/scenario ./test/model -run '$(LONG)'" \
 	  "etcd binaries: $(MAKE) -s etcd-binaries" \
 	  "servers of stores: $(MAKE) -s store-servers" \
 	  "helm: $(MAKE) -s bin/helm" \

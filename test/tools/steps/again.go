@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,25 +20,17 @@ func again(command, pkg, test string) string {
 	if pkg == "" {
 		return command
 	}
-	words := []string{}
-	for _, word := range strings.Fields(command) {
-		if word == "go" {
-			break
-		}
-		words = append(words, word) // the environment
-	}
+	environment, rest, _ := strings.Cut(command, "go test ")
+	words, options, module := strings.Fields(environment), kept(rest), product
 	words = append(words, "go", "test")
-	module := product
-	if folder := option(command, "-C"); folder != "" {
-		words, module = append(words, "-C", folder), product+"/"+folder
-	}
-	if tags := option(command, "-tags"); tags != "" {
-		words = append(words, "-tags", tags)
+	if len(options) > 1 && options[0] == "-C" {
+		words, options, module = append(words, options[:2]...), options[2:], product+"/"+options[1]
 	}
 	if rest, ok := strings.CutPrefix(pkg, module); ok {
 		pkg = "." + rest
 	}
-	if words = append(words, pkg); test != "" {
+	words = append(append(words, pkg), options...)
+	if test != "" {
 		run := "^" + story + "$"
 		if part != "" { // parts of a part may build on each other
 			part, _, _ = strings.Cut(part, "/")
@@ -48,15 +41,20 @@ func again(command, pkg, test string) string {
 	return strings.Join(append(words, "-count=1"), " ")
 }
 
-// option is the value of an option in a command.
-func option(command, name string) string {
-	words := strings.Fields(command)
-	for i, word := range words[:max(0, len(words)-1)] {
-		if word == name {
-			return words[i+1]
+// kept are the options of a `go test`, with their values, that say what is built and how far it goes, and not which tests run and how it is told.
+func kept(arguments string) []string {
+	var options []string
+	words := strings.Fields(arguments)
+	for i, word := range words {
+		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "-count") || slices.Contains([]string{"-json", "-v", "-run", "-skip", "-parallel"}, word) {
+			continue
+		}
+		options = append(options, word)
+		if i+1 < len(words) && slices.Contains([]string{"-C", "-tags", "-timeout", "-seed", "-steps", "-wanderings", "-agreements"}, word) {
+			options = append(options, words[i+1])
 		}
 	}
-	return ""
+	return options
 }
 
 // quoted is a word for a shell.

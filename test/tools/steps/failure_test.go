@@ -110,10 +110,11 @@ func TestAgain(t *testing.T) {
 	const product = "github.com/quorate-dev/quorate"
 	for _, c := range []struct{ command, pkg, test, again string }{
 		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
-		{"go test -tags releases -json ./test/conformance", product + "/test/conformance", "TestFlags/3.5.35/defaults", `go test -tags releases ./test/conformance -run '^TestFlags$/^3\.5\.35$' -count=1`},
-		{"go test -C test/lab -json -short ./...", product + "/test/lab", "TestImage", "go test -C test/lab . -run '^TestImage$' -count=1"},
+		{"go test -tags releases -json ./test/conformance", product + "/test/conformance", "TestFlags/3.5.35/defaults", `go test ./test/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
+		{"go test -C test/lab -json -short ./...", product + "/test/lab", "TestImage", "go test -C test/lab . -short -run '^TestImage$' -count=1"},
 		{"go test -json ./...", product, "TestA/it's", `go test . -run '^TestA$/^it'\''s$' -count=1`},
-		{"go test -json ./...", product + "/hooks", "", "go test ./hooks -count=1"},
+		{"go test -json ./test/scenario -run 'Wander' -wanderings 60", product + "/test/scenario", "TestWander/45", `go test ./test/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
+		{"go test -json $(go list ./... | grep -v /etcdops/)", product + "/hooks", "", "go test ./hooks -count=1"},
 		{"make -s lint", "", "", "make -s lint"},
 	} {
 		require.Equal(t, c.again, again(c.command, c.pkg, c.test))
