@@ -10,7 +10,7 @@ import (
 
 const product = "github.com/quorate-dev/quorate"
 
-// again says how a test of a step is repeated alone, or its package for an empty test, or the whole step for an empty package.
+// again says how a test of a step is repeated alone: its package for an empty test, the whole step for an empty package.
 // STEPS_AGAIN is such a command with TEST for the test's name, where `go test` does not do: a story wants its lab.
 func again(command, pkg, test string) string {
 	story, part, _ := strings.Cut(test, "/")
@@ -41,16 +41,17 @@ func again(command, pkg, test string) string {
 	return strings.Join(append(words, "-count=1"), " ")
 }
 
-// kept are the options of a `go test`, with their values, that say what is built and how far it goes, and not which tests run and how it is told.
+// kept are the options of a `go test`, with their values, without those that choose tests or say how they are told.
 func kept(arguments string) []string {
 	var options []string
 	words := strings.Fields(arguments)
 	for i, word := range words {
-		if !strings.HasPrefix(word, "-") || strings.HasPrefix(word, "-count") || slices.Contains([]string{"-json", "-v", "-run", "-skip", "-parallel"}, word) {
+		told := []string{"-json", "-v", "-run", "-skip", "-parallel", "-count=1"}
+		if !strings.HasPrefix(word, "-") || slices.Contains(told, word) {
 			continue
 		}
 		options = append(options, word)
-		if i+1 < len(words) && slices.Contains([]string{"-C", "-tags", "-timeout", "-seed", "-steps", "-wanderings", "-agreements"}, word) {
+		if i+1 < len(words) && slices.Contains([]string{"-C", "-tags", "-timeout", "-seed", "-steps", "-wanderings"}, word) {
 			options = append(options, words[i+1])
 		}
 	}

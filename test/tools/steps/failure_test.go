@@ -107,7 +107,6 @@ func TestRecord(t *testing.T) {
 
 // Each failure is told with the one command that repeats it.
 func TestAgain(t *testing.T) {
-	const product = "github.com/quorate-dev/quorate"
 	for _, c := range []struct{ command, pkg, test, again string }{
 		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
 		{"go test -tags releases -json ./test/conformance", product + "/test/conformance", "TestFlags/3.5.35/defaults", `go test ./test/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
