@@ -67,19 +67,35 @@ clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
 
 ##@ Test
 
+# What is shorter with -short, and whole in `make check`.
+LONG := Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears
+
+# What links the clouds' SDKs takes minutes to compile, so `make check` has it: all below etcdops.
 .PHONY: test
-test: bin/steps ## everything that needs Go alone: lint, generated files, all tests; V=1 shows all of it
+test: bin/steps ## decisions, stories, a small model, the server, and a real etcd, with Go alone; V=1 shows all of it
+	@bin/steps "tests: QUORATE_VERIFY=1 go test -short -json \$$(go list ./... | grep -v /etcdops/)"
+
+.PHONY: check
+check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts, the lab
 	@bin/steps \
 	  "lint: $(MAKE) -s lint" \
 	  "generated files: $(MAKE) -s generate-check" \
+	  "what -short leaves out: QUORATE_VERIFY=1 go test -json ./hooks ./test/scenario ./test/model -run '$(LONG)'" \
 	  "etcd binaries: $(MAKE) -s etcd-binaries" \
 	  "servers of stores: $(MAKE) -s store-servers" \
 	  "helm: $(MAKE) -s bin/helm" \
-	  "tests: QUORATE_VERIFY=1 go test -json ./..." \
+	  "promtool: $(MAKE) -s bin/promtool" \
+	  "etcd and stores: QUORATE_VERIFY=1 go test -tags releases -json ./test/conformance \$$(go list ./... | grep /etcdops/)" \
 	  "manifests: go test -C test/manifests -json ./..." \
 	  "monitoring: go test -C test/monitoring -json ./..." \
+	  "alert rules: test/monitoring/promtool.sh check" \
+	  "alert cases: test/monitoring/promtool.sh play" \
 	  "lab: go test -C test/lab -json -short ./..." \
 	  "tools: go test -C test/tools -json ./..."
+
+.PHONY: nightly
+nightly: bin/steps ## what is long and rare; PART=2 one part of it, BRIEF=1 in some minutes (continuous integration turns)
+	@test/tools/nightly.sh $(PART)
 
 .PHONY: unit
 unit: ## the decisions alone, in seconds
@@ -94,8 +110,8 @@ model: ## every state of a small world, with the shipped decisions in it: minute
 	go test ./test/model -count=1 -v -deep -timeout 60m -steps $(STEPS) -agreements 1000
 
 .PHONY: conformance
-conformance: etcd-binaries store-servers ## the same code against real etcd processes
-	QUORATE_VERIFY=1 go test ./test/conformance/...
+conformance: etcd-binaries store-servers ## the same code against real etcd of every release, and stores
+	QUORATE_VERIFY=1 go test -tags releases ./test/conformance/...
 
 .PHONY: etcd-binaries
 etcd-binaries: ## real etcd of every release, once
@@ -145,15 +161,24 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 	@if [ -n "$(EXPANDABLE)" ]; then $(LAB) expandable; fi
 	$(IN_LAB) test/tools/install.sh
 
+# Stories on the lab: how each is told again alone, and what go test is told besides.
+STORIES = $(IN_LAB) V=1 STEPS_AGAIN="make story RUN=TEST" \
+  bin/steps "$@: go test -json -count=1 -timeout 75m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/... $(1)"
+
 .PHONY: e2e
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
-	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 75m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
+	@$(call STORIES,$(if $(filter .,$(RUN)),-skip '^TestAGibibyte$$'))
+
+.PHONY: story
+story: install bin/steps ## one story, as RUN=TestCreate; if it fails, what it made stays
+	@$(call STORIES,-keep) || { printf '%s\n' 'To look at it:' '  eval "$$(go run -C test/lab . env)"' \
+	  '  kubectl get etcdcluster,pods -A' '  make story RUN=... # again' '  make lab-down      # ends it' >&2; exit 1; }
 
 .PHONY: e2e-upgrade
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(LAB) metacontroller
-	@$(IN_LAB) V=1 bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
+	@$(IN_LAB) V=1 STEPS_AGAIN="make e2e-upgrade" bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
 
 # A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
 .PHONY: e2e-install
@@ -163,27 +188,32 @@ e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
-	  $(IN_LAB) V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e ./test/install/"
+	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e -run '$(RUN)' ./test/install/"
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
-	@$(IN_LAB) V=1 bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
+	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
 
 .PHONY: bench
 bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
 	@$(IN_LAB) test/bench/bench.sh
 
+.PHONY: timings
+timings: ## how long every target takes, cold and warm, as a table; hours. TARGETS="unit test" chooses
+	@test/bench/timings.sh $(TARGETS)
+
 .PHONY: bench-snapshots
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
-	@for mib in 64 1024; do go test ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
+	@for mib in 64 1024; do go test -tags releases ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores
 	@test/bench/scale.sh
 
 .PHONY: bench-fleet
-bench-fleet: install ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/scale.md)
-	@$(IN_LAB) QUORATE_FLEET=$(CLUSTERS) go test -count=1 -timeout 40m -tags e2e -v -run '^TestFleet$$' ./test/e2e/
+bench-fleet: install bin/steps ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/scale.md)
+	@$(IN_LAB) V=1 STEPS_AGAIN="make bench-fleet CLUSTERS=$(CLUSTERS)" \
+	  bin/steps "fleet: QUORATE_FLEET=$(CLUSTERS) go test -json -count=1 -timeout 40m -tags e2e -run '^TestFleet$$' ./test/e2e/"
 
 .PHONY: recording
 recording: install ## play create, kill, upgrade and restore in the lab, and write docs/recording.txt
@@ -194,10 +224,10 @@ dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Promet
 	@$(IN_LAB) test/dashboard/dashboard.sh
 
 # Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e: export CERT_MANAGER ?= 1
-e2e: export EXPANDABLE ?= 1
-e2e e2e-upgrade: s3
+e2e story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
+e2e story: export CERT_MANAGER ?= 1
+e2e story: export EXPANDABLE ?= 1
+e2e story e2e-upgrade: s3
 
 .PHONY: s3
 s3: ## an S3 server for the stories of snapshots, once

@@ -300,17 +300,6 @@ func TestDamageAtAStart(t *testing.T) {
 			assert.Equal(t, http.StatusOK, ready(well, etcdproc.Patience))
 		})
 	})
-
-	t.Run("3.5 without a snapshot looks at nobody", func(t *testing.T) {
-		t.Parallel()
-		version := etcdproc.Versions[0]
-		c := etcdproc.Start(t, version, "demo", 3, impatient(t, version)...)
-		_, followers := leaderAndFollowers(t, c)
-		damage(t, followers[0])
-		followers[0].Stop()
-		followers[0].Restart()
-		c.WaitServing(followers[0])
-	})
 }
 
 // TestDamageWhileItRuns: a compaction brings it to light, the cluster stops taking writes, and goes on once the member is replaced.

@@ -24,6 +24,7 @@ import (
 const atOnce = "10"
 
 func TestMain(m *testing.M) {
+	etcdproc.Main()
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
@@ -139,4 +140,10 @@ func leaderAndFollowers(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Mem
 
 func add(m *etcdproc.Member) hooks.Step {
 	return hooks.AddLearner{Name: m.Name, PeerURL: m.PeerURL}
+}
+
+func killAll(c *etcdproc.Cluster) {
+	for _, m := range c.Members {
+		m.Kill()
+	}
 }

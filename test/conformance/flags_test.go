@@ -157,3 +157,15 @@ func stored[T any, P interface {
 	}
 	return all
 }
+
+// plainFlags are what pods of this version get, without TLS.
+func plainFlags(t *testing.T, version string) []string {
+	t.Helper()
+	return flagsOf(t, version, v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}})
+}
+
+// quiet are those flags, with a log of warnings only.
+func quiet(t *testing.T, version string) []string {
+	t.Helper()
+	return append(plainFlags(t, version), "--log-level=warn")
+}

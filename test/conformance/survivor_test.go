@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && releases
 
 package conformance
 
@@ -100,12 +100,6 @@ func leaderOf(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Member, other
 		}
 	}
 	return leader, others
-}
-
-func killAll(c *etcdproc.Cluster) {
-	for _, m := range c.Members {
-		m.Kill()
-	}
 }
 
 // TestSurvivorKeepsItsWholeLog: entries that nobody knew to be committed may have been acknowledged by those who are gone.

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && releases
 
 package conformance
 
@@ -23,18 +23,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
-
-// plainFlags are what pods of this version get, without TLS.
-func plainFlags(t *testing.T, version string) []string {
-	t.Helper()
-	return flagsOf(t, version, v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}})
-}
-
-// quiet are those flags, with a log of warnings only.
-func quiet(t *testing.T, version string) []string {
-	t.Helper()
-	return append(plainFlags(t, version), "--log-level=warn")
-}
 
 // minorOf is the version that a cluster of this one has, such as 3.6.0.
 func minorOf(version string) string {
@@ -493,4 +481,16 @@ func TestFlagsOfAnotherVersion(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDamageThatIsNotSeen: 3.5 without a snapshot on its disk looks at nobody when it starts (TestDamageAtAStart).
+func TestDamageThatIsNotSeen(t *testing.T) {
+	t.Parallel()
+	const version = "3.5.35"
+	c := etcdproc.Start(t, version, "demo", 3, impatient(t, version)...)
+	_, followers := leaderAndFollowers(t, c)
+	damage(t, followers[0])
+	followers[0].Stop()
+	followers[0].Restart()
+	c.WaitServing(followers[0])
 }

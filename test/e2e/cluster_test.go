@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,14 +40,21 @@ func inNamespace(t *testing.T) *cluster {
 	return namespaced(t, "e2e-"+strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name())))
 }
 
-// namespaced is a cluster in a new namespace of this name, which goes with the test.
+var keep = flag.Bool("keep", false, "leave the namespaces of a story that failed as they are")
+
+// namespaced is a cluster in a new namespace of this name, which goes with the test. One that was kept goes first.
 func namespaced(t *testing.T, ns string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ns: ns}
+	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
 	kube(t, "create", "namespace", c.ns)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
+			if *keep {
+				t.Logf("namespace %s is kept", c.ns)
+				return
+			}
 		}
 		kube(t, "delete", "namespace", c.ns, "--wait=false")
 	})

@@ -17,12 +17,16 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-var agreements = flag.Int("agreements", 50, "how many random walks TestTheModelIsTheWorld takes")
+var agreements = flag.Int("agreements", 150, "how many random walks TestTheModelIsTheWorld takes; with -short a third of them")
 
 // TestTheModelIsTheWorld takes random walks through the model and does the same to the world of the stories, which is made of
 // Kubernetes' own objects. After every step the two must agree on everything that both of them know.
 func TestTheModelIsTheWorld(t *testing.T) {
-	for seed := range uint64(*agreements) {
+	walks := *agreements
+	if testing.Short() {
+		walks /= 3
+	}
+	for seed := range uint64(walks) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))

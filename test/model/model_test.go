@@ -103,6 +103,9 @@ func TestNoRuleBreaksAndNothingIsStuck(t *testing.T) {
 			if m.Medium == "" {
 				m.Medium = v1alpha1.Persistent
 			}
+			if testing.Short() && !m.Ready { // the largest worlds, by far
+				m.Edits = 0
+			}
 			r := m.Search(0)
 			t.Log(r)
 			if r.Broken != nil {

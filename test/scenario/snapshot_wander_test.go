@@ -23,7 +23,7 @@ var snapshotMishaps = []string{
 // TestSnapshotsWander: whatever happens in whatever order, no second snapshot is taken, and once things go well again the snapshot ends; one
 // that is deleted leaves nothing behind, unless it says so.
 func TestSnapshotsWander(t *testing.T) {
-	for seed := range 50 * *wanderings {
+	for seed := range 50 * walks() { // they are short
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
 		s, told := newSnapshotStory(), []string{}
 		last := "" // what Quorate said last

@@ -13,7 +13,7 @@ import (
 // TestWanderBesideOthers are walks of clusters that join an etcd which runs elsewhere, with members there that stop and start, and a person who
 // can't decide whether they are to go. In the end they are.
 func TestWanderBesideOthers(t *testing.T) {
-	for seed := range uint64(*wanderings) {
+	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))

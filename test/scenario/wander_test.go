@@ -16,7 +16,15 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-var wanderings = flag.Int("wanderings", 60, "how many random walks each test takes that wanders; TestSnapshotsWander fifty times as many")
+var wanderings = flag.Int("wanderings", 60, "how many random walks each test takes; with -short a third of them")
+
+// walks is how many random walks a test takes.
+func walks() int {
+	if testing.Short() {
+		return *wanderings / 3
+	}
+	return *wanderings
+}
 
 // TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
 // stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
@@ -37,7 +45,7 @@ func TestWanderThroughEpochs(t *testing.T) {
 
 // wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
 func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...string) {
-	for seed := range uint64(*wanderings) {
+	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))

@@ -10,15 +10,9 @@ import (
 	"testing"
 )
 
-// Versions that the tests run against: the newest patch of each minor version that Quorate supports.
-var Versions = []string{"3.5.35", "3.6.16", "3.7.3"}
-
 // EnvLab names the environment variable for the folder that holds bin/etcd-<version>/etcd. Without it, the folder is
 // quorate-lab in the user's cache.
 const EnvLab = "QUORATE_LAB"
-
-// Binary is the etcd program of a version. A missing one fails the test.
-func Binary(t testing.TB, version string) string { return Program(t, version, "etcd") }
 
 // Program is etcd, etcdctl or etcdutl of a version. A missing one fails the test.
 func Program(t testing.TB, version, name string) string {

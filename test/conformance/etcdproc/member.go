@@ -24,7 +24,7 @@ type Member struct {
 	PeerURL   string
 
 	t       testing.TB
-	binary  string
+	version string
 	dataDir string
 	logFile string
 	extra   []string
@@ -45,7 +45,7 @@ func newMember(t testing.TB, version, dir, name string, ca *Authority, extra []s
 		ClientURL: fmt.Sprintf("%s://127.0.0.1:%d", scheme, freePort(t)),
 		PeerURL:   fmt.Sprintf("http://127.0.0.1:%d", freePort(t)),
 		t:         t,
-		binary:    Binary(t, version),
+		version:   version,
 		dataDir:   filepath.Join(dir, name),
 		logFile:   filepath.Join(dir, name+".log"),
 		extra:     slices.Concat(ca.flags(), extra),
@@ -73,7 +73,8 @@ func (m *Member) start(state, token, initialCluster string) {
 		m.t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	m.process = exec.Command(m.binary, append([]string{
+	program, environment := memberProgram(m.t, m.version)
+	m.process = exec.Command(program, append([]string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.dataDir,
 		"--listen-client-urls=" + m.ClientURL,
@@ -87,6 +88,7 @@ func (m *Member) start(state, token, initialCluster string) {
 		"--unsafe-no-fsync=true",
 		"--log-level=warn",
 	}, m.extra...)...)
+	m.process.Env = environment
 	m.process.Stdout, m.process.Stderr = log, log
 	m.process.SysProcAttr = attributes()
 	if err := m.process.Start(); err != nil {
@@ -121,7 +123,7 @@ func (m *Member) RestartAlone(extra ...string) {
 // Become makes the member one of another version from its next start on, with these flags instead of those that it had.
 func (m *Member) Become(version string, extra ...string) {
 	m.t.Helper()
-	m.binary, m.extra = Binary(m.t, version), slices.Concat(m.ca.flags(), extra)
+	m.version, m.extra = version, slices.Concat(m.ca.flags(), extra)
 }
 
 // Stop ends the process as the kubelet does, with SIGTERM, and waits.

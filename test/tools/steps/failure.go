@@ -1,15 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 )
 
-// failure is a test that failed, or a step's command, and what it said.
-type failure struct{ what, said string }
+// failure is a test that failed, or a step's command, what it said, and the command that repeats it.
+type failure struct{ what, said, again string }
 
 // Of a CI run that failed, the last lines may be all that one gets to see: a failure is told in at most so many entries, each of
 // at most so many lines of so many characters, and only the first failures at all.
@@ -32,7 +34,7 @@ var (
 // of a cluster, a log) cut to their beginning.
 func (f failure) brief() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, "FAIL", f.what)
+	b.WriteString(f.named())
 	entries := f.entries()
 	for i, entry := range entries {
 		if i < len(entries)-entriesShown && !asserts.MatchString(entry[0]) {
@@ -43,6 +45,11 @@ func (f failure) brief() string {
 		}
 	}
 	return b.String()
+}
+
+// named is what failed and how to repeat it.
+func (f failure) named() string {
+	return fmt.Sprintf("FAIL %s\n  again: %s\n", f.what, f.again)
 }
 
 // beginning is an entry without what is too much of it. The first line of a long one says what the rest is; that of an assertion does not.
@@ -77,14 +84,14 @@ func (f failure) entries() [][]string {
 	return entries
 }
 
-// briefly tells the first failures, and names the others.
-func briefly(failures []failure) string {
+// briefly tells the first failures, and names the others. So many were told before.
+func briefly(failures []failure, before int) string {
 	var b strings.Builder
 	for i, f := range failures {
-		if i < failuresShown {
+		if before+i < failuresShown {
 			b.WriteString(f.brief())
 		} else {
-			fmt.Fprintln(&b, "FAIL", f.what)
+			b.WriteString(f.named())
 		}
 	}
 	return b.String()
@@ -92,9 +99,13 @@ func briefly(failures []failure) string {
 
 // record adds to the files `counts` and `failures` in a folder, from which the end of a run over several targets is made.
 func record(folder string, sum result) error {
+	told, err := os.ReadFile(filepath.Join(folder, "failures"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for name, text := range map[string]string{
 		"counts":   fmt.Sprintln(sum.passed, sum.failed, sum.skipped),
-		"failures": briefly(sum.failures),
+		"failures": briefly(sum.failures, strings.Count("\n"+string(told), "\nFAIL ")),
 	} {
 		file, err := os.OpenFile(filepath.Join(folder, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {

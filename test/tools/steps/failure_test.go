@@ -27,16 +27,17 @@ const twoTests = `{"Action":"run","Package":"p","Test":"TestA"}
 
 // The end of a run names what failed, and why, in a few lines.
 func TestAFailureInBrief(t *testing.T) {
-	log := newTestLog(false)
+	log := newTestLog("go test -json ./...", false)
 	log.to = &bytes.Buffer{}
 	_, err := log.Write([]byte(twoTests))
 	require.NoError(t, err)
 	r := log.finish(errors.New("exit status 1"))
 	require.Equal(t, "1 passed, 1 failed in 0.0 s", r.String())
 	require.Equal(t, `FAIL TestA/b
+  again: go test p -run '^TestA$/^b$' -count=1
   a_test.go:4: epoch 2: not within 1m30s
   a_test.go:5: --- describe pods (and 6 lines more)
-`, briefly(r.failures))
+`, briefly(r.failures, 0))
 }
 
 // What an assertion expected is shown, and the assertion also when much was said after it.
@@ -54,47 +55,69 @@ func TestAnAssertionInBrief(t *testing.T) {
         	Test:       	TestA
 ` + strings.Repeat("    a_test.go:5: and so on\n", entriesShown)
 	require.Equal(t, `FAIL TestA
+  again: go test
   a_test.go:4:
   Error:      	Not equal:
   expected: []string{"old-0"}
   actual  : []string{""}
   Diff:
   --- Expected (and 2 lines more)
-`+strings.Repeat("  a_test.go:5: and so on\n", entriesShown), failure{"TestA", said}.brief())
+`+strings.Repeat("  a_test.go:5: and so on\n", entriesShown), failure{"TestA", said, "go test"}.brief())
 }
 
 func TestACommandThatFails(t *testing.T) {
-	log := newTestLog(false)
+	log := newTestLog("go test -json ./...", false)
 	log.to = &bytes.Buffer{}
 	_, err := log.Write([]byte(strings.Repeat("fine\n", 20) + "hooks/x.go:3:1: wrong\n" + strings.Repeat("x", 300)))
 	require.NoError(t, err)
 	r := log.finish(errors.New("exit status 2"))
-	text := briefly(r.failures)
-	require.Contains(t, text, "FAIL the command\n  fine\n")
+	text := briefly(r.failures, 0)
+	require.Contains(t, text, "FAIL the command\n  again: go test -json ./...\n  fine\n")
 	require.Contains(t, text, "\n  hooks/x.go:3:1: wrong\n  "+strings.Repeat("x", widthShown)+"…\n")
-	require.Equal(t, 1+entriesShown, strings.Count(text, "\n"))
+	require.Equal(t, 2+entriesShown, strings.Count(text, "\n"))
 }
 
 // A package that runs out of time, or panics, names the test in which it did.
 func TestATestThatDoesNotEnd(t *testing.T) {
-	log := newTestLog(false)
+	log := newTestLog("go test -json ./...", false)
 	log.to = &bytes.Buffer{}
 	_, err := log.Write([]byte(`{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:3: waits\n"}
 {"Action":"output","Package":"p","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"p"}
 `))
 	require.NoError(t, err)
-	require.Equal(t, "FAIL p\n  panic: test timed out\nFAIL TestA did not end\n  a_test.go:3: waits\n", briefly(log.finish(errors.New("exit status 1")).failures))
+	require.Equal(t, "FAIL p\n  again: go test p -count=1\n  panic: test timed out\n"+
+		"FAIL TestA did not end\n  again: go test p -run '^TestA$' -count=1\n  a_test.go:3: waits\n", briefly(log.finish(errors.New("exit status 1")).failures, 0))
 }
 
 func TestRecord(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, record(folder, result{passed: 3, skipped: 1}))
-	require.NoError(t, record(folder, result{passed: 2, failed: 5, failures: []failure{{"TestA", ""}, {"TestB", ""}, {"TestC", ""}, {"TestD", "said"}}}))
+	of := func(test string) failure { return failure{test, "    a_test.go:3: said", "go test"} }
+	require.NoError(t, record(folder, result{passed: 2, failed: 2, failures: []failure{of("TestA"), of("TestB")}}))
+	require.NoError(t, record(folder, result{failed: 2, failures: []failure{of("TestC"), of("TestD")}}))
 	counts, err := os.ReadFile(filepath.Join(folder, "counts"))
 	require.NoError(t, err)
-	require.Equal(t, "3 0 1\n2 5 0\n", string(counts))
+	require.Equal(t, "3 0 1\n2 2 0\n0 2 0\n", string(counts))
 	failures, err := os.ReadFile(filepath.Join(folder, "failures"))
 	require.NoError(t, err)
-	require.Equal(t, "FAIL TestA\nFAIL TestB\nFAIL TestC\nFAIL TestD\n", string(failures))
+	said := "  again: go test\n  a_test.go:3: said\n"
+	require.Equal(t, "FAIL TestA\n"+said+"FAIL TestB\n"+said+"FAIL TestC\n"+said+"FAIL TestD\n  again: go test\n", string(failures))
+}
+
+// Each failure is told with the one command that repeats it.
+func TestAgain(t *testing.T) {
+	for _, c := range []struct{ command, pkg, test, again string }{
+		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
+		{"go test -tags releases -json ./test/conformance", product + "/test/conformance", "TestFlags/3.5.35/defaults", `go test ./test/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
+		{"go test -C test/lab -json -short ./...", product + "/test/lab", "TestImage", "go test -C test/lab . -short -run '^TestImage$' -count=1"},
+		{"go test -json ./...", product, "TestA/it's", `go test . -run '^TestA$/^it'\''s$' -count=1`},
+		{"go test -json ./test/scenario -run 'Wander' -wanderings 60", product + "/test/scenario", "TestWander/45", `go test ./test/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
+		{"go test -json $(go list ./... | grep -v /etcdops/)", product + "/hooks", "", "go test ./hooks -count=1"},
+		{"make -s lint", "", "", "make -s lint"},
+	} {
+		require.Equal(t, c.again, again(c.command, c.pkg, c.test))
+	}
+	t.Setenv("STEPS_AGAIN", "make story RUN=TEST")
+	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/e2e", product+"/test/e2e", "TestGrow/more"))
 }

@@ -1,6 +1,7 @@
 // steps runs the steps of a make target one after the other, all of them even if one fails, and ends with a table and a
 // line "N passed, N failed". Each argument is a step: "NAME: COMMAND", for a shell. A command that prints `go test -json`
 // counts with its tests, any other as one. Only failures are shown in full; with V=1 everything is, as it happens.
+// Each failure is named again at the end, with the command that repeats it.
 //
 // With STEPS_RESULTS set to a folder, the counts and the failures are added to files in it, for the end of a run over several targets.
 package main
@@ -43,7 +44,7 @@ func main() {
 // run runs one step.
 func run(name, command string) result {
 	began := time.Now()
-	log := newTestLog(os.Getenv("V") != "")
+	log := newTestLog(command, os.Getenv("V") != "")
 	cmd := exec.Command("bash", "-o", "pipefail", "-c", command)
 	cmd.Stdout, cmd.Stderr = log, log
 	err := cmd.Run()
@@ -65,10 +66,14 @@ func report(results []result) bool {
 		sum.passed, sum.failed, sum.skipped = sum.passed+r.passed, sum.failed+r.failed, sum.skipped+r.skipped
 		sum.took += r.took
 		for _, f := range r.failures {
-			sum.failures = append(sum.failures, failure{r.name + ": " + f.what, f.said})
+			sum.failures = append(sum.failures, failure{r.name + ": " + f.what, f.said, f.again})
 		}
 	}
-	fmt.Printf("\n%s\n", sum)
+	fmt.Println()
+	for _, f := range sum.failures {
+		fmt.Print(f.named())
+	}
+	fmt.Println(sum)
 	if folder := os.Getenv("STEPS_RESULTS"); folder != "" {
 		if err := record(folder, sum); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -15,6 +15,7 @@ type event struct {
 
 // testLog is written to by a step. It counts tests, and keeps what each said until it is known whether it failed.
 type testLog struct {
+	command string
 	verbose bool
 	to      io.Writer
 	partial []byte
@@ -26,8 +27,8 @@ type testLog struct {
 	failed  []failure
 }
 
-func newTestLog(verbose bool) *testLog {
-	return &testLog{verbose: verbose, to: os.Stdout, said: map[string]string{}, ended: map[string]string{}, failing: map[string]bool{}}
+func newTestLog(command string, verbose bool) *testLog {
+	return &testLog{command: command, verbose: verbose, to: os.Stdout, said: map[string]string{}, ended: map[string]string{}, failing: map[string]bool{}}
 }
 
 // Write takes whole lines out of what the step prints.
@@ -74,7 +75,7 @@ func (l *testLog) end(key string, e event) {
 		if e.Action == "fail" {
 			l.failing[e.Package] = true
 			if !l.hasFailed(key) { // what it said is its subtests' failure
-				l.failed = append(l.failed, failure{e.Test, l.said[key]})
+				l.fails(e.Test, key, e.Package, e.Test)
 			}
 			l.reveal(key)
 		}
@@ -83,19 +84,25 @@ func (l *testLog) end(key string, e event) {
 	if e.Action == "fail" && !l.failing[e.Package] { // it did not build, or panicked, or ran out of time
 		l.broken = append(l.broken, e.Package)
 		if e.FailedBuild != "" {
-			l.failed = append(l.failed, failure{e.Package + " does not build", l.said[e.FailedBuild+" "]})
+			l.fails(e.Package+" does not build", e.FailedBuild+" ", e.Package, "")
 			l.reveal(e.FailedBuild + " ")
 		} else {
-			l.failed = append(l.failed, failure{e.Package, l.said[key]})
+			l.fails(e.Package, key, e.Package, "")
 		}
 		l.reveal(key)
 		for test := range l.said {
 			if strings.HasPrefix(test, key) && test != key && l.ended[test] == "" {
-				l.failed = append(l.failed, failure{strings.TrimPrefix(test, key) + " did not end", l.said[test]})
+				name := strings.TrimPrefix(test, key)
+				l.fails(name+" did not end", test, e.Package, name)
 				l.reveal(test)
 			}
 		}
 	}
+}
+
+// fails notes a failure of a test, of a package, or of the command, and what was said under this key.
+func (l *testLog) fails(what, key, pkg, test string) {
+	l.failed = append(l.failed, failure{what: what, said: l.said[key], again: again(l.command, pkg, test)})
 }
 
 func (l *testLog) reveal(key string) {
@@ -128,7 +135,7 @@ func (l *testLog) finish(err error) result {
 		r.passed++
 	case err != nil && r.failed == 0: // the command itself failed
 		r.failed++
-		l.failed = append(l.failed, failure{"the command", l.said[" "]})
+		l.fails("the command", " ", "", "")
 		l.reveal(" ")
 		if err.Error() != "exit status 1" {
 			show(l.to, err.Error()+"\n")

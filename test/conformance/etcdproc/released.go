@@ -1,0 +1,17 @@
+//go:build unix && releases
+
+package etcdproc
+
+import "testing"
+
+// Versions that the tests run against: the newest patch of each minor version that Quorate supports.
+var Versions = []string{"3.5.35", "3.6.16", "3.7.3"}
+
+// Main is for members that are linked; these are not.
+func Main() {}
+
+// memberProgram is the released program of this version, in the environment of the test.
+func memberProgram(t testing.TB, version string) (path string, environment []string) {
+	t.Helper()
+	return Program(t, version, "etcd"), nil
+}

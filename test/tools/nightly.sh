@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Plays what is long and rare, in parts. Without an argument: all of them; with a number, that part; with BRIEF=1, some minutes of each.
+# With the word which: prints the part that this commit chooses. Seeds are made of the commit, so that the same line plays the same again.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+commit=$(git rev-parse HEAD)
+seed=$((16#${commit:0:6} + 1))
+parts=(chaos model walks fuzz gibibyte fleet reproducible)
+
+# either VALUE BRIEFLY
+either() { if [[ -n ${BRIEF:-} ]]; then echo "$2"; else echo "$1"; fi; }
+
+# Whatever needs the lab brings it up; what is no target of `bin/steps` becomes one, so that it is counted.
+play() {
+  case $1 in
+    chaos) make chaos FOR="$(either 30m 8m)" SEED=$seed ;;
+    model) bin/steps "model: go test -json ./test/model -count=1 -deep -timeout 60m $(either '' "-run 'Takeovers|Succession|Mutants'")" ;;
+    walks) bin/steps \
+      "model: go test -json ./test/model -count=1 -run Walks -timeout 60m -seed $seed -steps $(either 1000000 200000)" \
+      "stories: QUORATE_VERIFY=1 go test -json ./test/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 300)" ;;
+    fuzz) bin/steps "fuzz: make -s fuzz FUZZTIME=$(either 5m 30s)" ;;
+    gibibyte) make story RUN=TestAGibibyte ;;
+    fleet) make bench-fleet CLUSTERS="$(either 100 30)" ;;
+    reproducible) bin/steps "reproducible: $(either '' "PLATFORMS='linux/amd64 linux/arm64' ")make -s reproducible" ;;
+  esac
+}
+
+case ${1:-} in
+  which) echo $((16#${commit:0:4} % ${#parts[@]} + 1)); exit ;;
+  '') chosen=$(seq ${#parts[@]}) ;;
+  *) chosen=$1 ;;
+esac
+
+failed=0
+for part in $chosen; do
+  name=${parts[part - 1]:?there are ${#parts[@]} parts}
+  echo "=== nightly, part $part of ${#parts[@]}: $name, at $commit. Again: make nightly PART=$part${BRIEF:+ BRIEF=1}"
+  play "$name" || failed=1
+done
+exit $failed
