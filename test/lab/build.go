@@ -91,7 +91,7 @@ func (l *lab) outdated(chosen []component, say bool) ([][]component, error) {
 		}
 		if l.built(c, inputs) {
 			if say {
-				fmt.Printf("%s %s: up to date, %d MB\n", c.name, c.version, l.megabytes(c))
+				fmt.Printf("%s: up to date, %d MB\n", c, l.megabytes(c))
 			}
 			continue
 		}
@@ -125,7 +125,7 @@ func (l *lab) downloadNeeded(_ []string) error {
 func (l *lab) buildGroup(group []component, step string) error {
 	var names []string
 	for _, c := range group {
-		names = append(names, c.name+" "+c.version)
+		names = append(names, c.String())
 	}
 	what := strings.Join(names, ", ")
 	began := time.Now()
@@ -135,7 +135,7 @@ func (l *lab) buildGroup(group []component, step string) error {
 	size := int64(0)
 	for _, c := range group {
 		if err := l.finish(c); err != nil {
-			return fmt.Errorf("building %s %s: %w", c.name, c.version, err)
+			return fmt.Errorf("building %s: %w", c, err)
 		}
 		size += l.megabytes(c)
 	}

@@ -41,6 +41,10 @@ type component struct {
 	optional bool // built by name, or by the command that needs it
 }
 
+func (c component) String() string {
+	return strings.TrimSuffix(c.name, "-"+c.version) + " " + c.version
+}
+
 // binary is one main package and where its binary goes, relative to bin/.
 type binary struct{ path, pkg string }
 
