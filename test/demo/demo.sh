@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From nothing to a three-member etcd: starts the lab, installs Quorate, applies manifests/samples/etcdcluster.yaml, watches
-# it come up, writes a key and reads it back, and says how long that took.
+# From nothing to a three-member etcd: starts the lab, or with the argument kind a cluster of kind's, installs Quorate, applies
+# manifests/samples/etcdcluster.yaml, watches it come up, writes a key and reads it back, and says how long that took.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -40,11 +40,58 @@ watch_until() {
   return 1
 }
 
+# start_lab fetches what the lab compiles while Quorate is compiled.
+start_lab() {
+  make --no-print-directory bin/lab
+  bin/lab download &
+  trap "kill $! 2>/dev/null || :" EXIT
+  make --no-print-directory install
+  eval "$(bin/lab env)"
+  more="export PATH=$QUORATE_LAB_BIN:\$PATH   # kubectl, if you have none"
+  upgrade="$PWD/bin/lab etcd                        # images of etcd's other releases, for an upgrade"
+  end="make lab-down                                        # ends it and leaves nothing behind"
+}
+
+# start_kind makes a cluster called quorate, or takes the one that is there. Its kubeconfig is a file of its own: the caller's
+# clusters are not touched.
+start_kind() {
+  local tool image
+  for tool in docker kind kubectl; do
+    if ! command -v "$tool" >/dev/null; then
+      echo "make demo-kind: there is no $tool in the PATH. Install it, or run make demo, which needs none (Linux, root)." >&2
+      exit 1
+    fi
+  done
+  if ! docker info >/dev/null 2>&1; then
+    echo "make demo-kind: Docker does not answer (docker info fails). Start it, and see that you may use it." >&2
+    exit 1
+  fi
+  mkdir -p bin
+  export KUBECONFIG=$PWD/bin/kind.kubeconfig
+  if kind get clusters 2>/dev/null | grep -qx quorate; then
+    kind export kubeconfig --name quorate
+  else
+    kind create cluster --name quorate
+  fi
+  image=$(sed -n 's/^ *image: \(ghcr.*\)/\1/p' manifests/base/deployment.yaml)
+  docker build -t "$image" .
+  kind load docker-image "$image" --name quorate
+  make --no-print-directory build
+  bin/quorate install --with-metacontroller --apply
+  end="kind delete cluster --name quorate                   # ends it"
+}
+
+more="" upgrade="" end=""
 began=$SECONDS
+case ${1:-lab} in
+lab | kind) ;;
+*)
+  echo "usage: $0 [lab | kind]" >&2
+  exit 2
+  ;;
+esac
 bold "A Kubernetes on this machine, with Metacontroller and Quorate"
-make --no-print-directory install
-environment=$(go run -C test/lab . env)
-eval "$environment"
+"start_${1:-lab}"
 installed=$SECONDS
 
 bold "kubectl apply -f manifests/samples/etcdcluster.yaml"
@@ -66,13 +113,15 @@ cat <<TEXT
 
 It keeps running. Try:
 
-  $(grep '^export KUBECONFIG' <<<"$environment")
-  export PATH=$QUORATE_LAB_BIN:\$PATH   # kubectl, if you have none
+  export KUBECONFIG=$KUBECONFIG${more:+
+  $more}
   kubectl get etcdcluster demo -w                      # in another terminal
   kubectl scale etcdcluster demo --replicas=5          # two learners join and are promoted, one after the other
   kubectl delete pod $member                        # the leader's: it comes back with its data
   kubectl delete pvc/demo-1 pod/demo-1                 # a member's data: it is replaced under a new name
   kubectl describe etcdcluster demo                    # what Quorate is doing and why
+${upgrade:+
+  $upgrade}
 
-  make lab-down                                        # ends it and leaves nothing behind
+  $end
 TEXT

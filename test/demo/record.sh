@@ -29,7 +29,6 @@ cp "$KUBECONFIG" "$dir/kubeconfig"
 export KUBECONFIG=$dir/kubeconfig PATH=$dir:$PATH
 kubectl config set-context --current --namespace=recording >/dev/null
 ln -s "$PWD/bin/quorate" "$dir/kubectl-quorate"
-go build -C test/lab -o "$dir/lab" .
 trap finish EXIT
 
 since() { local now; now=$(date +%s%N); printf '%6d.%d' $(((now - began) / 1000000000)) $(((now - began) / 100000000 % 10)); }
@@ -90,7 +89,7 @@ while [ -e $dir/writing ]; do
 done
 SH
   : >"$dir/acknowledged"
-  "$dir/lab" exec 1 sh "$dir/write.sh" &
+  bin/lab exec 1 sh "$dir/write.sh" &
   local deadline=$((SECONDS + 30))
   until [[ $(wc -l <"$dir/acknowledged") -ge 5 ]]; do
     ((SECONDS < deadline)) || { echo "the writer writes nothing" >&2; return 1; }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,11 +23,10 @@ func TestChoose(t *testing.T) {
 // The module folders pin the very versions that the table tells.
 func TestVersionsArePinned(t *testing.T) {
 	modules := map[string]string{
-		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
-		"cni": "github.com/containernetworking/plugins", "coredns": "github.com/coredns/coredns",
+		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2", "coredns": "github.com/coredns/coredns",
 		"local-path-provisioner": "github.com/rancher/local-path-provisioner", "metacontroller": "metacontroller",
 		"cert-manager": "github.com/cert-manager/cert-manager", "expandable": "github.com/kubernetes-csi/external-resizer/v2",
-		"fake-gcs-server": "github.com/fsouza/fake-gcs-server",
+		"s3": "github.com/versity/versitygw", "fake-gcs-server": "github.com/fsouza/fake-gcs-server",
 	}
 	l := &lab{source: sourceFolder()}
 	for _, c := range components() {
@@ -37,12 +37,75 @@ func TestVersionsArePinned(t *testing.T) {
 		if strings.HasPrefix(c.name, "etcd-") {
 			module = "go.etcd.io/etcd/server/v3"
 		}
-		text, err := os.ReadFile(filepath.Join(l.moduleFolder(c), "go.mod"))
-		if err != nil {
-			t.Fatal(err)
+		if got := required(t, l.moduleFolder(c))[module]; got != "v"+c.version {
+			t.Errorf("%s: its go.mod has %s at %q, not at v%s", c.name, module, got, c.version)
 		}
-		if !strings.Contains(string(text), module+" v"+c.version) {
-			t.Errorf("%s: its go.mod does not have %s at v%s", c.name, module, c.version)
+	}
+}
+
+// What a cluster is made of and Quorate are compiled together where both have a library in the same version. Kubernetes and etcd
+// have versions of their own, with what belongs to them.
+func TestVersionsAreShared(t *testing.T) {
+	theirs := map[string]bool{
+		"github.com/pelletier/go-toml/v2": true, "github.com/quic-go/quic-go": true, // newer ones of containerd and CoreDNS
+		"cel.dev/expr": true, // Quorate does not compile it
+	}
+	ours := required(t, filepath.Join(sourceFolder(), "..", ".."))
+	for module, version := range required(t, filepath.Join(sourceFolder(), "src", cluster)) {
+		if strings.Contains(module, "k8s.io/") || strings.HasPrefix(module, "go.etcd.io/") || theirs[module] {
+			continue
+		}
+		if want := ours[module]; want != "" && want != version {
+			t.Errorf("%s is compiled twice, in %s and in Quorate's %s: go get -C test/lab/src/%s %[1]s@%[3]s", module, version, want, cluster)
+		}
+	}
+}
+
+// required reads the versions that a go.mod requires.
+func required(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "require ")
+		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], "v") {
+			versions[fields[0]] = fields[1]
+		}
+	}
+	return versions
+}
+
+// Components of one module are built by one command, if they can be loaded together.
+func TestGroups(t *testing.T) {
+	l := &lab{source: sourceFolder(), bin: t.TempDir()}
+	groups, err := l.outdated(l.needed(components()), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, group := range groups {
+		var names []string
+		for _, c := range group {
+			names = append(names, c.name)
+		}
+		got = append(got, strings.Join(names, " "))
+	}
+	want := []string{"kubernetes containerd coredns pause etcd-" + controlPlaneEtcd, "local-path-provisioner", "metacontroller"}
+	if !slices.Equal(got, want) {
+		t.Errorf("groups are %q, want %q", got, want)
+	}
+}
+
+func TestNamesOfBinaries(t *testing.T) {
+	for pkg, want := range map[string]string{
+		"quorate.lab/cluster/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "server", "metacontroller": "metacontroller",
+		"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2",
+	} {
+		if got := (binary{pkg: pkg}).made(); got != want {
+			t.Errorf("%s is made as %s, want %s", pkg, got, want)
 		}
 	}
 }
@@ -70,6 +133,13 @@ func TestInputsNoticeChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	note("go.mod", c)
-	c.ldflags = "-X main.version=2"
-	note("a linker flag", c)
+	if err := os.MkdirAll(filepath.Join(folder, "main"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "main", "main.go"), []byte("package main\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	note("a file below it", c)
+	c.links = []string{"other"}
+	note("a further name", c)
 }

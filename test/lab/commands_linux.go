@@ -48,6 +48,7 @@ func init() {
 		{"env", "", "shell exports: KUBECONFIG, PATH, and QUORATE_* for tests", printEnv},
 		{"ps", "", "processes of the nodes, and their memory", ps},
 		{"metacontroller", "[image]", "install Metacontroller into the cluster, or only load its image; the README says which release", installMetacontroller},
+		{"etcd", "", "load the images of every release of etcd, building what is missing", loadReleases},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
 		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be", installExpandable},
 		{"load", "TAR...", "import image tars on every node", load},
@@ -133,6 +134,25 @@ func load(l *lab, args []string) error {
 			return err
 		}
 		tars = append(tars, tar)
+	}
+	return l.loadOn(tars...)
+}
+
+// loadReleases is for those who upgrade: `up` loads one release alone.
+func loadReleases(l *lab, _ []string) error {
+	if _, err := l.running(); err != nil {
+		return err
+	}
+	if err := l.build([]string{"etcd"}); err != nil {
+		return err
+	}
+	var tars []string
+	for _, version := range etcdVersions {
+		image := l.etcdImage(version)
+		if _, err := l.buildImage(image); err != nil {
+			return err
+		}
+		tars = append(tars, l.tarOf(image))
 	}
 	return l.loadOn(tars...)
 }

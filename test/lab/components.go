@@ -10,9 +10,7 @@ import (
 const (
 	kubernetesVersion     = "1.36.3"
 	containerdVersion     = "2.3.7"
-	runcVersion           = "1.4.3"
-	cniVersion            = "1.9.1"
-	corednsVersion        = "1.15.0"
+	corednsVersion        = "1.14.7" // the last one with the libraries of a Kubernetes before 1.37
 	provisionerVersion    = "0.0.30"
 	metacontrollerVersion = "1.5.20" // the newest that the Go module proxy serves
 	certManagerVersion    = "1.21.2"
@@ -22,23 +20,29 @@ const (
 	pauseVersion          = "3.10" // the one containerd asks for; the binary is ours
 )
 
-var etcdVersions = []string{"3.5.35", "3.6.16", "3.7.3"}
+var etcdVersions = []string{"3.5.35", controlPlaneEtcd, "3.7.3"}
 
-// controlPlaneEtcd is the release that holds the cluster's own state.
+// controlPlaneEtcd is the release that holds the cluster's own state. Its image is the one that every lab has.
 const controlPlaneEtcd = "3.6.16"
 
-// component is one thing that `lab build` makes out of one module folder.
+// cluster is the folder of all that a cluster is made of: one module, so that
+// they have each library in one version, which is compiled once for them all.
+const cluster = "cluster"
+
+// component is one thing that `lab build` makes.
 type component struct {
 	name     string // what `lab build NAME` calls it
 	version  string
-	source   string // folder under src; the name, when empty
+	source   string // folder under src, with a go.mod; the name, when empty
 	binaries []binary
 	links    []string // further names of the first binary
-	ldflags  string
-	tags     string
-	cgo      bool
+	alone    bool     // what it imports can't be loaded together with the rest of its module
 	file     moduleFile
 	optional bool // built by name, or by the command that needs it
+}
+
+func (c component) String() string {
+	return strings.TrimSuffix(c.name, "-"+c.version) + " " + c.version
 }
 
 // binary is one main package and where its binary goes, relative to bin/.
@@ -51,48 +55,45 @@ type moduleFile struct {
 	to     string
 }
 
+// settings are how all of a module is built.
+type settings struct{ ldflags, tags, gcflags string }
+
+var modules = map[string]settings{
+	cluster: {
+		ldflags: kubernetesLDFlags(kubernetesVersion) +
+			" -X github.com/containerd/containerd/v2/version.Version=v" + containerdVersion,
+		tags: "no_devmapper no_tracing no_zfs nri_no_wasm", // parts of containerd
+		// No debugger's tables, which the linker would drop. All else is compiled as Quorate is, and so only once.
+		gcflags: "k8s.io/...=-dwarf=false",
+	},
+}
+
 func components() []component {
 	all := []component{
 		{
-			name: "kubernetes", version: kubernetesVersion,
-			binaries: []binary{{"kubernetes", "."}},
+			name: "kubernetes", version: kubernetesVersion, source: cluster,
+			binaries: []binary{{"kubernetes", "quorate.lab/cluster/kubernetes"}},
 			links:    []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"},
-			ldflags:  kubernetesLDFlags(kubernetesVersion),
 		},
 		{
-			name: "containerd", version: containerdVersion,
+			name: "containerd", version: containerdVersion, source: cluster,
 			binaries: []binary{
 				{"containerd", "github.com/containerd/containerd/v2/cmd/containerd"},
 				{"containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
 				{"ctr", "github.com/containerd/containerd/v2/cmd/ctr"},
 			},
-			ldflags: "-X github.com/containerd/containerd/v2/version.Version=v" + containerdVersion,
 		},
 		{
-			// runc's first stage is C, so it needs cgo and libseccomp. Debian's
-			// crun would save the compiler, but refuses containerd 2's spec.
-			name: "runc", version: runcVersion,
-			binaries: []binary{{"runc", "github.com/opencontainers/runc"}},
-			ldflags:  "-X main.version=" + runcVersion + " -linkmode external -extldflags -static",
-			tags:     "seccomp netgo osusergo",
-			cgo:      true,
+			name: "coredns", version: corednsVersion, source: cluster,
+			binaries: []binary{{"coredns", "quorate.lab/cluster/coredns"}},
 		},
 		{
-			name: "cni", version: cniVersion,
-			binaries: []binary{
-				{"cni/bridge", "github.com/containernetworking/plugins/plugins/main/bridge"},
-				{"cni/loopback", "github.com/containernetworking/plugins/plugins/main/loopback"},
-				{"cni/host-local", "github.com/containernetworking/plugins/plugins/ipam/host-local"},
-				{"cni/portmap", "github.com/containernetworking/plugins/plugins/meta/portmap"},
-			},
-			ldflags: "-X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=v" + cniVersion,
+			name: "pause", version: pauseVersion, source: cluster,
+			binaries: []binary{{"pause", "quorate.lab/cluster/pause"}},
 		},
 		{
-			name: "coredns", version: corednsVersion,
-			binaries: []binary{{"coredns", "."}},
-		},
-		{
-			name: "local-path-provisioner", version: provisionerVersion,
+			// It and others import the same logger by names that differ in case.
+			name: "local-path-provisioner", version: provisionerVersion, source: cluster, alone: true,
 			binaries: []binary{{"local-path-provisioner", "github.com/rancher/local-path-provisioner"}},
 		},
 		{
@@ -108,7 +109,7 @@ func components() []component {
 		},
 		{
 			name: "cert-manager", version: certManagerVersion, optional: true,
-			binaries: []binary{{"cert-manager-" + certManagerVersion + "/cert-manager", "."}},
+			binaries: []binary{{"cert-manager-" + certManagerVersion + "/cert-manager", "github.com/cert-manager/cert-manager/lab"}},
 			file: moduleFile{
 				module: "github.com/cert-manager/cert-manager",
 				from:   "deploy/crds/*.yaml",
@@ -117,7 +118,7 @@ func components() []component {
 		},
 		{
 			name: "expandable", version: expandableVersion, optional: true,
-			binaries: []binary{{"expandable", "."}},
+			binaries: []binary{{"expandable", "quorate.lab/expandable"}},
 		},
 		{
 			// An S3 server whose buckets are folders.
@@ -129,7 +130,6 @@ func components() []component {
 			name: "fake-gcs-server", version: fakeGCSVersion, optional: true,
 			binaries: []binary{{"fake-gcs-server", "github.com/fsouza/fake-gcs-server"}},
 		},
-		{name: "pause", version: pauseVersion, binaries: []binary{{"pause", "."}}},
 	}
 	for _, version := range etcdVersions {
 		all = append(all, etcd(version))
@@ -139,9 +139,12 @@ func components() []component {
 
 func etcd(version string) component {
 	dir := "etcd-" + version + "/"
+	source := "etcd-" + version[:strings.LastIndex(version, ".")]
+	if version == controlPlaneEtcd {
+		source = cluster
+	}
 	return component{
-		name: "etcd-" + version, version: version,
-		source: "etcd-" + version[:strings.LastIndex(version, ".")],
+		name: "etcd-" + version, version: version, source: source, optional: version != controlPlaneEtcd,
 		binaries: []binary{
 			{dir + "etcd", "go.etcd.io/etcd/server/v3"},
 			{dir + "etcdctl", "go.etcd.io/etcd/etcdctl/v3"},

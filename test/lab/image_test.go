@@ -247,7 +247,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "go run -C test/lab . image ")
+	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "bin/lab image ")
 	if !found {
 		t.Fatalf("make image does not call lab image:\n%s", out)
 	}

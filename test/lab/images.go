@@ -26,7 +26,7 @@ func (l *lab) labImages() ([]labImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []labImage{
+	return []labImage{
 		{file: "pause", image: image{
 			refs:       []string{"registry.k8s.io/pause:" + pauseVersion},
 			entrypoint: []string{"/pause"},
@@ -34,11 +34,8 @@ func (l *lab) labImages() ([]labImage, error) {
 		}},
 		busybox,
 		l.metacontrollerImage(metacontroller),
-	}
-	for _, version := range etcdVersions {
-		all = append(all, l.etcdImage(version))
-	}
-	return all, nil
+		l.etcdImage(controlPlaneEtcd),
+	}, nil
 }
 
 // etcdImage is laid out as the official one: three binaries and no shell.

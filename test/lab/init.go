@@ -128,7 +128,7 @@ func (o bootOrder) mountDisk() error {
 			return err
 		}
 	}
-	return mount(o.CNI, "/opt/cni/bin", "", unix.MS_BIND, "")
+	return nil
 }
 
 func (o bootOrder) bindFiles() error {

@@ -63,9 +63,15 @@ func stateFolder() (string, error) {
 	return filepath.Join(home, ".cache", "quorate-lab"), nil
 }
 
+// source is this folder, where the build tells it: one with -trimpath does not know.
+var source string
+
 // sourceFolder is where this file was compiled. The module folders cannot be
 // embedded: go:embed leaves out any folder with a go.mod.
 func sourceFolder() string {
+	if source != "" {
+		return source
+	}
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(file)
 }

@@ -52,7 +52,7 @@ func (n node) disk(path string) string { return n.path("disk", path) }
 // diskFolders are where a node keeps what it must find again after a reboot.
 var diskFolders = []string{
 	"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/log/pods", "/var/log/containers",
-	"/etc/cni/net.d", "/opt/cni/bin", "/opt/local-path-provisioner",
+	"/etc/cni/net.d", "/opt/local-path-provisioner",
 }
 
 // poweredOn says whether the node's first process lives.
@@ -117,7 +117,6 @@ type bootOrder struct {
 	Disk     []string
 	Cgroups  []bootCgroup
 	V2       bool
-	CNI      string // folder with the plugins
 	Pause    string
 }
 
@@ -128,7 +127,7 @@ type bootCgroup struct{ Folder, Option string }
 // root of its cgroup namespace is the group it is in when it makes that one.
 func (n node) startInit(groups cgroups) (int, error) {
 	order := bootOrder{Hostname: n.String(), Folder: n.path(), Disk: diskFolders, V2: groups.v2,
-		CNI: filepath.Join(n.lab.bin, "cni"), Pause: filepath.Join(n.lab.bin, "pause")}
+		Pause: filepath.Join(n.lab.bin, "pause")}
 	for _, h := range groups.hierarchies {
 		order.Cgroups = append(order.Cgroups, bootCgroup{h.folder(), h.mountOption()})
 	}

@@ -32,7 +32,7 @@ func conf(name string, values any) ([]byte, error) {
 // writeConf writes the node's configuration files, which are the same at every boot.
 func (n node) writeConf() error {
 	values := map[string]any{
-		"Bin": n.lab.bin, "PKI": n.lab.pki(""), "Node": n.String(), "IP": n.ip().String(),
+		"PKI": n.lab.pki(""), "Node": n.String(), "IP": n.ip().String(),
 		"PodCIDR": n.podCIDR(), "PodsCIDR": podsCIDR, "DNS": dnsServiceIP, "Pause": pauseVersion,
 	}
 	for name, target := range map[string]string{

@@ -27,11 +27,8 @@ var debianPackages = []debianPackage{
 	{"util-linux", command("setpriv")},
 	{"mount", command("mount")},
 	{"procps", command("ps")},
-	// For runc alone.
-	{"gcc", command("gcc")},
-	{"libc6-dev", staticLibc},
-	{"libseccomp-dev", file("/usr/include/seccomp.h")},
-	{"pkg-config", command("pkg-config")},
+	{"runc", command("runc")},
+	{"containernetworking-plugins", file("/usr/lib/cni/bridge")},
 }
 
 // expandablePackages are for `lab expandable` alone.
@@ -66,11 +63,6 @@ func isStatic(path string) bool {
 	}
 	defer binary.Close()
 	return binary.Section(".interp") == nil
-}
-
-func staticLibc() bool {
-	path, err := exec.Command("gcc", "-print-file-name=libc.a").Output()
-	return err == nil && strings.HasPrefix(string(path), "/")
 }
 
 // needPackages installs what is missing.

@@ -208,7 +208,7 @@ func (s *smoke) metacontroller(t *testing.T) {
 func (s *smoke) processOnNode(t *testing.T) {
 	n := s.lab.node(s.lab.nodes)
 	var output bytes.Buffer
-	cmd := n.command([]string{filepath.Join(s.lab.bin, "etcd-3.7.3", "etcdctl"),
+	cmd := n.command([]string{filepath.Join(s.lab.bin, "etcd-"+controlPlaneEtcd, "etcdctl"),
 		"--endpoints=http://etcd-client." + s.namespace + ".svc.cluster.local:2379", "get", "hello"})
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := n.run(cmd); err != nil || !strings.Contains(output.String(), "world") {

@@ -16,7 +16,7 @@ mkdir -p bin/install
 kubectl -n quorate-system get secret quorate-hooks -o yaml --ignore-not-found > bin/install/kept.yaml
 keep=()
 if [[ -s bin/install/kept.yaml ]]; then keep=(--keep bin/install/kept.yaml); fi
-if [[ -n ${CERT_MANAGER:-} ]]; then go run -C test/lab . cert-manager; fi
+if [[ -n ${CERT_MANAGER:-} ]]; then bin/lab cert-manager; fi
 # Where cert-manager is, EtcdClusters may use it. The kind must be there before Metacontroller hears of it.
 if kubectl get crd certificates.cert-manager.io > /dev/null 2>&1; then flags+=(--cert-manager); fi
 bin/quorate install "${flags[@]}" --kinds > bin/install/kinds.yaml
@@ -38,7 +38,7 @@ YAML
 
 apply() { kubectl apply --server-side --force-conflicts "$@"; }
 if [[ -n $own ]]; then
-  go run -C test/lab . metacontroller image
+  bin/lab metacontroller image
   # Of another story in this lab: two Metacontrollers would both serve Quorate.
   kubectl delete --ignore-not-found clusterrole/metacontroller clusterrolebinding/metacontroller namespace/metacontroller
 else
@@ -49,7 +49,7 @@ else
   kubectl apply -f - <<< '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "metacontroller"}}'
   apply -f bin/install/trust.yaml
   if ((!${#keep[@]})); then kubectl -n metacontroller delete pod metacontroller-0 --ignore-not-found --wait=false; fi
-  go run -C test/lab . metacontroller
+  bin/lab metacontroller
 fi
 apply -f bin/install/kinds.yaml
 kubectl wait --for=condition=Established --timeout=30s -f bin/install/kinds.yaml

@@ -1,3 +1,0 @@
-module quorate.lab/pause
-
-go 1.26.0
