@@ -19,7 +19,7 @@ go test ./test/bench -run '^$' -bench Sync/verify=false -count 5 >>"$go"
 go test ./test/bench -run '^$' -bench ResidentMemory >>"$go"
 
 echo "clusters in the lab ..." >&2
-QUORATE_BENCH=1 go test -v -count=1 -timeout 30m -tags e2e -run 'TimeToAvailable|SteadyState' ./test/e2e/... >"$lab" || { cat "$lab"; exit 1; }
+QUORATE_BENCH=1 go test -v -count=1 -timeout 30m -tags e2e -run 'TestTimeToAvailable|TestMembers/SteadyState' ./test/e2e/... >"$lab" || { cat "$lab"; exit 1; }
 
 cat <<TABLE
 
@@ -29,7 +29,7 @@ cat <<TABLE
 | one decision, 9 members | $(median BenchmarkDecide/members=9 ns/op 0.001) µs | 150 µs |
 | a whole /sync over HTTP, 3 members, full-size objects | $(median BenchmarkSync ns/op 0.000001) ms | 1 ms |
 | resident memory with 100 clusters | $(median BenchmarkResidentMemory MiB-resident 1) MiB (peak $(median BenchmarkResidentMemory MiB-peak 1)) | 64 MiB |
-| writes to the API server in 2 minutes at rest | $(grep -q -- '--- PASS: TestSteadyStateWritesNothing' "$lab" && echo 0) | 0 |
+| writes to the API server in 2 minutes at rest | $(grep -q -- '--- PASS: TestMembers/SteadyStateWritesNothing' "$lab" && echo 0) | 0 |
 
 $(grep '^|' "$lab")
 TABLE

@@ -43,7 +43,7 @@ func (c *cluster) authorized(reason string) string {
 // loggedIn waits until a user with a password is let in.
 func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, user+" is let in", func() string {
+	eventually(c.t, user+" is let in", func() string {
 		var err error
 		if client, err = c.login(user, password); err != nil {
 			return err.Error()
@@ -56,16 +56,16 @@ func (c *cluster) loggedIn(user, password string) (client *clientv3.Client) {
 func TestUsersAndRoles(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+	c.converges(3)
 	w := c.writes() // with the certificate of the user client, which has no name in etcd yet
 
 	// Enabled on a live cluster. A password that is not there yet is asked for by its field, and meanwhile nothing is changed.
 	c.apply(three + usersAndRoles)
-	eventually(t, 30*time.Second, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
+	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
 	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message, "spec.auth.users[3].passwordSecret")
 	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
 	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
-	eventually(t, 60*time.Second, "applied", func() string { return c.authorized("Enabled") })
+	eventually(t, "applied", func() string { return c.authorized("Enabled") })
 	w.ends()
 	assert.Empty(t, w.refused, "a client whose user has its roles notices nothing")
 	w.losesNothing()
@@ -101,7 +101,7 @@ func TestUsersAndRoles(t *testing.T) {
 	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	for _, pod := range c.pods() {
 		kube(t, "-n", c.ns, "delete", "pod", pod.Name, "--grace-period=0", "--force", "--wait=false")
-		eventually(t, 30*time.Second, "the user with a token goes on without "+pod.Name, func() string {
+		eventually(t, "the user with a token goes on without "+pod.Name, func() string {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			if _, err := till.Put(ctx, "/orders/2", pod.Name); err != nil {
@@ -110,7 +110,7 @@ func TestUsersAndRoles(t *testing.T) {
 			}
 			return ""
 		})
-		eventually(t, 60*time.Second, pod.Name+" serves again", func() string {
+		eventually(t, pod.Name+" serves again", func() string {
 			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.UID == pod.UID || !ready(now) {
 				return "the pod is not ready"
 			}
@@ -120,7 +120,7 @@ func TestUsersAndRoles(t *testing.T) {
 
 	// Disabled on purpose.
 	c.edit(`{"auth":{"enabled":false}}`)
-	eventually(t, 60*time.Second, "turned off", func() string { return c.authorized("Disabled") })
+	eventually(t, "turned off", func() string { return c.authorized("Disabled") })
 	_, err = shop.Get(t.Context(), "/payments/1")
 	require.NoError(t, err)
 	w.losesNothing()

