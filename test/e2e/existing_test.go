@@ -250,8 +250,8 @@ func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	})
 }
 
-// TestJoinPlainAndBack: three of ours join an etcd in plain text, outside of Kubernetes; one of its members is retired, then all is taken back,
-// and the application that writes all the time loses nothing.
+// TestJoinPlainAndBack: three of ours join an etcd in plain text, outside of Kubernetes, and leave it again, as replicas says and when they are
+// deleted, and the application that writes all the time loses nothing.
 func TestJoinPlainAndBack(t *testing.T) {
 	t.Parallel()
 	f := newForeigners(t, "3.6.16", 23790, false)
@@ -260,25 +260,15 @@ func TestJoinPlainAndBack(t *testing.T) {
 	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "']}}\n")
 	c.stage("Beside")
 	hasMembers(t, f.client(""), "demo-0", "demo-1", "demo-2", "old-0", "old-1", "old-2")
-
-	c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
-	eventually(t, "the first of them is removed", func() string {
-		if n := len(membersOf(t, f.client(""))); n > 5 {
-			return fmt.Sprintf("%d members", n)
-		}
-		return ""
-	})
-	c.edit(`{"bootstrap":{"existing":{"retireForeign":false}}}`)
-	c.stage("Beside")
-	left := membersOf(t, f.client(""))
-	t.Logf("left: %v", left)
-
 	c.edit(`{"replicas":0}`)
 	c.stage("Left")
 	assert.NotContains(t, strings.Join(membersOf(t, f.client("")), " "), "demo")
 	assert.Empty(t, c.pods())
-	w.losesNothing()
+	c.edit(`{"replicas":3}`)
+	c.stage("Beside")
 	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
+	hasMembers(t, f.client(""), "old-0", "old-1", "old-2")
+	w.losesNothing()
 }
 
 // TestJoinByTLSAndStay: ours take the place of an etcd with an authority of its own, which asks for passwords. Each side is told to trust the
@@ -586,17 +576,4 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 			assert.Equal(t, "value of key-first", strings.TrimSpace(out))
 		})
 	}
-}
-
-// TestDeletedBesideOthers: an EtcdCluster that is deleted while its members vote elsewhere has them leave first, one by one.
-func TestDeletedBesideOthers(t *testing.T) {
-	t.Parallel()
-	f := newForeigners(t, "3.6.16", 23290, false)
-	c := inNamespace(t)
-	w := c.writesWith(f.client(""), "key")
-	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "']}}\n")
-	c.stage("Beside")
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
-	hasMembers(t, f.client(""), "old-0", "old-1", "old-2")
-	w.losesNothing()
 }

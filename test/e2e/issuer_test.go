@@ -214,27 +214,24 @@ func (c *cluster) remembers() {
 	require.Len(c.t, c.reads(c.word()+"-first").Kvs, 1)
 }
 
-// TestEverythingIsDistrustedAtOnce: the commands of docs/security.md for when something was stolen.
-func TestEverythingIsDistrustedAtOnce(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.converges(1)
+// distrustsEverything: the commands of docs/security.md for when something was stolen.
+func (c *cluster) distrustsEverything() {
 	c.writes().losesNothing()
-	stolen := forgerWith(t, c.secretOf(name+"-ca"))
+	stolen := forgerWith(c.t, c.secretOf(name+"-ca"))
 	tomorrow := time.Now().Add(24 * time.Hour)
-	letsIn(t, c.pods()[0], stolen.client("client", tomorrow))
+	letsIn(c.t, c.pods()[0], stolen.client("client", tomorrow))
 
 	c.stops()
 	c.edit(`{"suspend":true}`)
 	c.meets("etcdcluster/demo", "Suspended")
-	kube(t, "-n", c.ns, "delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token")
+	kube(c.t, "-n", c.ns, "delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token")
 	c.edit(`{"suspend":false,"replicas":1}`)
 	c.converges(1)
 	c.remembers()
 	pod := c.pods()[0]
-	letsIn(t, pod, forgerWith(t, c.secretOf(name+"-ca")).client("client", tomorrow))
-	require.Error(t, knock(pod, 2379, stolen.client("root", tomorrow)))
-	require.Error(t, knock(pod, 2380, stolen.client(name+":peers", tomorrow)))
+	letsIn(c.t, pod, forgerWith(c.t, c.secretOf(name+"-ca")).client("client", tomorrow))
+	require.Error(c.t, knock(pod, 2379, stolen.client("root", tomorrow)))
+	require.Error(c.t, knock(pod, 2380, stolen.client(name+":peers", tomorrow)))
 }
 
 // issuers are an authority that stays, and one that it signs, which issues.

@@ -165,16 +165,13 @@ func (c *cluster) exchangesImagesInPlace() {
 	assert.Equal(c.t, before, c.uids())
 }
 
-func TestASingleMemberIsSucceededWithoutAPause(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.converges(1)
-	w := c.writes()
+func (c *cluster) succeedsItsOnlyMember() {
+	w, before := c.writes(), c.pods()[0].Name
 	c.edit(`{"resources":{"requests":{"cpu":"55m"}}}`)
 	took := c.converges(1)
-	assert.NotContains(t, c.ids(), "demo-0")
+	assert.NotContains(c.t, c.ids(), before)
 	w.losesNothing()
-	t.Logf("one member was succeeded in %.1f s", took.Seconds())
+	c.t.Logf("one member was succeeded in %.1f s", took.Seconds())
 	c.claims(1)
 }
 

@@ -102,37 +102,34 @@ func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	})
 }
 
-func TestNobodyWithoutTheRightCertificate(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.converges(1)
+func (c *cluster) letsNobodyElseIn() {
 	pod := c.pods()[0]
-	ours := forgerWith(t, c.secretOf(name+"-ca"))
+	ours := forgerWith(c.t, c.secretOf(name+"-ca"))
 	tomorrow, yesterday := time.Now().Add(24*time.Hour), time.Now().Add(-time.Hour)
 
-	letsIn(t, pod, ours.client("client", tomorrow)) // the way that everybody should go
+	letsIn(c.t, pod, ours.client("client", tomorrow)) // the way that everybody should go
 	for why, err := range map[string]error{
 		"no certificate":                                 knock(pod, 2379),
-		"a certificate of another authority":             knock(pod, 2379, stranger(t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
-		"one of an authority that bears our name":        knock(pod, 2379, stranger(t, ours.ca.Subject).client("root", tomorrow)),
+		"a certificate of another authority":             knock(pod, 2379, stranger(c.t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
+		"one of an authority that bears our name":        knock(pod, 2379, stranger(c.t, ours.ca.Subject).client("root", tomorrow)),
 		"a certificate that has expired":                 knock(pod, 2379, ours.client("client", yesterday)),
 		"the peers' port, no certificate":                knock(pod, 2380),
 		"the peers' port, a client's certificate":        knock(pod, 2380, ours.client("client", tomorrow)),
 		"the peers' port, root's certificate":            knock(pod, 2380, ours.client("root", tomorrow)),
 		"the peers' port, a peer of another cluster's":   knock(pod, 2380, ours.client("other:peers", tomorrow)),
-		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
+		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(c.t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
 		"the peers' port, a peer whose time is over":     knock(pod, 2380, ours.client(name+":peers", yesterday)),
 	} {
-		assert.Error(t, err, why)
-		t.Logf("%s: %v", why, err)
+		assert.Error(c.t, err, why)
+		c.t.Logf("%s: %v", why, err)
 	}
 
 	plain := c.clientWith(nil, c.service())
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := plain.Get(ctx, "key")
-	require.Error(t, err, "plain text")
-	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+	require.Error(c.t, err, "plain text")
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 }
 
 // TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application writes, which then follows.
