@@ -23,10 +23,14 @@ LAB := go run -C test/lab .
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
 
+# The stories. Most of their time they wait, so there are more at once than cores.
+E2E = go test -json -count=1 -timeout 60m -parallel 8 -tags e2e -run '$(RUN)' ./test/e2e/...
+
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 RUN ?= .
+TIMES ?= 1
 FUZZTIME ?= 30s
 STEPS ?= 1000000
 FOR ?= 5m
@@ -146,7 +150,11 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 
 .PHONY: e2e
 e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
-	@$(IN_LAB) V=1 bin/steps "e2e: go test -json -count=1 -timeout 75m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/..."
+	@$(IN_LAB) V=1 bin/steps "e2e: $(E2E)"
+
+.PHONY: e2e-busy
+e2e-busy: install bin/steps ## the same TIMES=1 times, while other work takes both cores and writes to the disk
+	@$(IN_LAB) V=1 test/tools/busy.sh bin/steps $(foreach n,$(shell seq $(TIMES)),"e2e $(n): $(E2E)")
 
 .PHONY: e2e-upgrade
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
@@ -193,10 +201,10 @@ dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Promet
 	@$(IN_LAB) test/dashboard/dashboard.sh
 
 # Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e: export CERT_MANAGER ?= 1
-e2e: export EXPANDABLE ?= 1
-e2e e2e-upgrade: s3
+e2e e2e-busy e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
+e2e e2e-busy: export CERT_MANAGER ?= 1
+e2e e2e-busy: export EXPANDABLE ?= 1
+e2e e2e-busy e2e-upgrade: s3
 
 .PHONY: s3
 s3: ## an S3 server for the stories of snapshots, once

@@ -28,7 +28,7 @@ import (
 
 var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos; 0 draws one")
-	chaosFor  = flag.Duration("chaos.for", 5*time.Minute, "how long TestChaos disturbs, at least")
+	chaosFor  = flag.Duration("chaos.for", 2*time.Minute, "how long TestChaos disturbs, at least")
 	chaosThat = flag.String("chaos.quorate", "../../bin/quorate", "the binary that TestChaos disturbs")
 )
 
