@@ -189,7 +189,7 @@ func nightly(t *testing.T) {
 
 // newLab enters node 1's network namespace, where pod addresses, Services and cluster DNS exist.
 func newLab() (*network, error) {
-	n, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 12)
+	n, err := newNetwork(os.Getenv("QUORATE_LAB_NETNS"), 32)
 	if err != nil {
 		return nil, fmt.Errorf("QUORATE_LAB_NETNS: %w; run the stories with `make e2e`", err)
 	}
