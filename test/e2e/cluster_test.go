@@ -219,6 +219,19 @@ func (c *cluster) etcdctl(pod string, args ...string) (string, error) {
 	return kubectl("", append([]string{"-n", c.ns, "exec", pod, "-c", "etcd", "--", "etcdctl"}, args...)...)
 }
 
+// asked is what etcdctl prints when etcd answers: in an election it does not. It may be carried out twice.
+func (c *cluster) asked(pod string, args ...string) (out string) {
+	c.t.Helper()
+	eventually(c.t, "etcdctl "+args[0]+" is answered", func() string {
+		var err error
+		if out, err = c.etcdctl(pod, args...); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return out
+}
+
 // dump prints what one would look at first, in one piece.
 func (c *cluster) dump() {
 	var all strings.Builder

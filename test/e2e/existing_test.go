@@ -412,8 +412,7 @@ func TestJoinAStatefulSet(t *testing.T) {
 	c.stage("Retired")
 	c.convergesBeside(3)
 	kube(t, "-n", c.ns, "delete", "statefulset/former", "service/former")
-	out, err := c.etcdctl("demo-0", "get", "before")
-	require.NoError(t, err)
+	out := c.asked("demo-0", "get", "before")
 	assert.Contains(t, out, "the move")
 	c.converges(3)
 }
@@ -571,8 +570,7 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 			c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)
 			c.stage("Retired")
 			c.converges(3)
-			out, err := c.etcdctl(c.pods()[0].Name, "get", "key-first", "--print-value-only")
-			require.NoError(t, err)
+			out := c.asked(c.pods()[0].Name, "get", "key-first", "--print-value-only")
 			assert.Equal(t, "value of key-first", strings.TrimSpace(out))
 		})
 	}

@@ -133,7 +133,7 @@ func (c *cluster) triesALearnerAgain() {
 		return ""
 	})
 	assert.Equal(c.t, before, c.ids())
-	c.edit(`{"storage":{"storageClassName":null}}`)
+	c.edit(`{"memberReplacement":null,"storage":{"storageClassName":null}}`)
 }
 
 // forgetsNothing empties a voter's data under load, and that of its successor: it has joined, and was told whom, and the same must not happen to it.
@@ -141,6 +141,7 @@ func (c *cluster) forgetsNothing() {
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	member, _ := c.follower()
 	c.staysForgotten(c.staysForgotten(member))
+	c.edit(`{"memberReplacement":null}`)
 }
 
 // staysForgotten empties a voter's data directory under load, in a pod that stays. Its etcd must not begin a second time: it could vote

@@ -86,8 +86,7 @@ func (c *cluster) playBackups() {
 	c.meets("etcdcluster/demo", "Ready")
 	c.arrives(name)
 	c.unchanged("etcdcluster.yaml")
-	_, err := c.etcdctl("demo-0", "put", "greeting", "hello")
-	require.NoError(c.t, err)
+	c.asked("demo-0", "put", "greeting", "hello")
 	c.sample("snapshot.yaml")
 	c.meets("etcdsnapshot/demo-first", "Complete")
 	c.meets("etcdsnapshot/demo-first", "Ready")
@@ -95,8 +94,7 @@ func (c *cluster) playBackups() {
 	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
 	c.sample("restore.yaml")
 	c.arrives("restored")
-	out, err := c.etcdctl("restored-0", "get", "greeting")
-	require.NoError(c.t, err)
+	out := c.asked("restored-0", "get", "greeting")
 	assert.Equal(c.t, "greeting\nhello\n", out)
 }
 
