@@ -149,7 +149,7 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 	$(IN_LAB) test/tools/install.sh
 
 .PHONY: e2e
-e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
+e2e: install bin/steps ## the README's stories on it; RUN=TestMembers chooses
 	@$(IN_LAB) V=1 bin/steps "e2e: $(E2E)"
 
 .PHONY: e2e-busy
@@ -160,7 +160,7 @@ e2e-busy: install bin/steps ## the same TIMES=1 times, while other work takes bo
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(LAB) metacontroller
-	@$(IN_LAB) V=1 bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
+	@$(IN_LAB) V=1 bin/steps "upgrade: go test -json -count=1 -timeout 60m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
 
 # A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
 .PHONY: e2e-install
@@ -170,7 +170,7 @@ e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
-	  $(IN_LAB) V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e ./test/install/"
+	  $(IN_LAB) V=1 bin/steps "e2e-install: go test -json -count=1 -timeout 40m -tags e2e ./test/install/"
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
