@@ -115,7 +115,7 @@ func TestUsersAndRoles(t *testing.T) {
 	// A token that any member accepts, also when the one that gave it is killed. Whoever logged in goes on.
 	till = c.loggedIn("till", string(c.secretOf(name + "-user.till")["password"]))
 	for _, pod := range c.pods() {
-		kube(t, "-n", c.ns, "delete", "pod", pod.Name, "--grace-period=0", "--force", "--wait=false")
+		c.kills(pod.Name)
 		eventually(t, "the user with a token goes on without "+pod.Name, func() string {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()

@@ -189,11 +189,11 @@ func (l *life) victim() corev1.Pod {
 // deletePod deletes a pod, in half of the cases without grace, as when a node fails.
 func (l *life) deletePod() string {
 	victim := l.victim()
-	args := []string{"-n", l.ns, "delete", "pod", victim.Name, "--wait=false"}
 	if l.dice.IntN(2) == 0 {
-		args = append(args, "--grace-period=0", "--force")
+		l.kills(victim.Name)
+	} else {
+		l.deletes("pods", victim.Name)
 	}
-	kube(l.t, args...)
 	l.another(victim)
 	return "delete the pod of " + victim.Name
 }
@@ -203,9 +203,9 @@ func (l *life) deletePod() string {
 func (l *life) loseData() string {
 	victim := l.victim()
 	if !l.memory {
-		kube(l.t, "-n", l.ns, "delete", "pvc", victim.Name, "--wait=false")
+		l.deletes("pvc", victim.Name)
 	}
-	kube(l.t, "-n", l.ns, "delete", "pod", victim.Name, "--wait=false")
+	l.deletes("pods", victim.Name)
 	l.another(victim)
 	if victim.Labels["etcd.quorate.dev/role"] == "voter" {
 		eventually(l.t, victim.Name+" is no member any more", func() string {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,10 @@ type cluster struct {
 	ns string
 }
 
-const name = "demo"
+const (
+	name    = "demo"
+	applied = "application/apply-patch+yaml" // on the server's side
+)
 
 // newCluster applies an EtcdCluster with this spec (YAML, indented by two) in a namespace named after the test.
 func newCluster(t *testing.T, spec string) *cluster {
@@ -43,12 +47,12 @@ func inNamespace(t *testing.T) *cluster {
 func namespaced(t *testing.T, ns string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ns: ns}
-	kube(t, "create", "namespace", c.ns)
+	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied, "{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
 		}
-		kube(t, "delete", "namespace", c.ns, "--wait=false")
+		require.NoError(t, api.send(http.MethodDelete, "/api/v1/namespaces/"+c.ns, "", ""))
 	})
 	return c
 }
@@ -71,14 +75,26 @@ func (c *cluster) manifest(spec string) string {
 
 func (c *cluster) apply(spec string) {
 	c.t.Helper()
-	_, err := kubectl(c.manifest(spec), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	require.NoError(c.t, c.tries(c.manifest(spec)))
+}
+
+// tries applies a manifest of an EtcdCluster, and returns why it is refused.
+func (c *cluster) tries(manifest string) error {
+	return api.send(http.MethodPatch, c.path()+"?fieldManager=e2e&force=true", applied, manifest)
+}
+
+// path of the EtcdCluster.
+func (c *cluster) path() string { return fmt.Sprintf(paths["etcdcluster"], c.ns) + "/" + name }
+
+// edits merges a JSON patch into the spec, and returns why it is refused.
+func (c *cluster) edits(patch string) error {
+	return api.send(http.MethodPatch, c.path(), "application/merge-patch+json", `{"spec":`+patch+`}`)
 }
 
 // edit merges a JSON patch into the spec.
 func (c *cluster) edit(patch string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":`+patch+`}`)
+	require.NoError(c.t, c.edits(patch))
 }
 
 func (c *cluster) object() *v1alpha1.EtcdCluster {
@@ -143,6 +159,22 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 		return ""
 	})
 	return all
+}
+
+// deletes objects, and does not wait until they are gone.
+func (c *cluster) deletes(resource string, names ...string) { c.without(resource, "", names) }
+
+// kills pods without grace, as when a node fails.
+func (c *cluster) kills(pods ...string) { c.without("pods", "?gracePeriodSeconds=0", pods) }
+
+func (c *cluster) without(resource, options string, names []string) {
+	c.t.Helper()
+	for _, object := range names {
+		err := api.send(http.MethodDelete, fmt.Sprintf(paths[resource], c.ns)+"/"+object+options, "", "")
+		if err != nil && !strings.Contains(err.Error(), "404 Not Found") {
+			require.NoError(c.t, err)
+		}
+	}
 }
 
 // another waits until a pod is not what it was.

@@ -25,8 +25,8 @@ import (
 // loses takes members away with their claims, at once, as nodes with local disks do that burn down.
 func (c *cluster) loses(members ...string) {
 	c.t.Helper()
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pvc", "--wait=false"}, members...)...)
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pod", "--force", "--grace-period=0"}, members...)...)
+	c.deletes("pvc", members...)
+	c.kills(members...)
 }
 
 // present are the keys below a prefix.
@@ -136,7 +136,7 @@ func (c *cluster) comesBackByItself() {
 	w.wrote(100)
 	_, others := c.follower()
 	// Killed beside their claims first: what has a volume comes back, and is no loss.
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pod", "--force", "--grace-period=0"}, others...)...)
+	c.kills(others...)
 	c.converges(3)
 	require.Equal(c.t, epoch, c.object().Status.Epoch)
 	w.losesNothing()
@@ -158,7 +158,7 @@ func (c *cluster) comesBackFromALastMember() {
 	w.wrote(100)
 	survivor, others := c.follower()
 	sure := c.shares(survivor, w)
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pod", "--force", "--grace-period=0"}, others...)...)
+	c.kills(others...)
 	w.ends()
 	c.survived(epoch, w, sure)
 	require.NotEmpty(c.t, c.object().Status.Origin.Evidence)
@@ -169,7 +169,7 @@ func (c *cluster) isMadeAnew() {
 	c.edit(`{"recovery":{"quorumLoss":"Recreate","after":"30s"}}`)
 	c.put("of the former cluster")
 	_, others := c.follower()
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pod", "--force", "--grace-period=0"}, others...)...)
+	c.kills(others...)
 	c.inEpoch(epoch + 1)
 	c.converges(3)
 	assert.Empty(c.t, c.present("key"))

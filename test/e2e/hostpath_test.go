@@ -26,7 +26,9 @@ func TestMembersOnNodes(t *testing.T) {
 	assert.Empty(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"))
 	before := c.ids()
 	w := c.writes()
-	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
+	pod := c.pods()[1]
+	c.deletes("pods", pod.Name)
+	c.another(pod)
 	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Equal(t, before, c.ids(), "the same member, on its node")

@@ -98,6 +98,35 @@ func (a *apiServer) read(path string, into any) (bool, error) {
 	}
 }
 
+// send asks the API server to change something, which must do no harm when it is done twice. An error is what it refused, and why.
+func (a *apiServer) send(method, path, contentType, body string) error {
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Second) {
+		request, err := http.NewRequest(method, a.server+path, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", contentType)
+		r, err := a.client.Do(request)
+		if err == nil {
+			var answer []byte
+			answer, err = io.ReadAll(r.Body)
+			_ = r.Body.Close()
+			switch {
+			case err != nil: // it was cut off
+			case r.StatusCode < http.StatusMultipleChoices:
+				return nil
+			case r.StatusCode < http.StatusInternalServerError && r.StatusCode != http.StatusTooManyRequests:
+				return fmt.Errorf("%s %s: %s: %s", method, path, r.Status, answer)
+			default:
+				err = fmt.Errorf("%s %s: %s", method, path, r.Status)
+			}
+		}
+		if time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
 // get reads an object of the API server into a typed one; false when there is none.
 func get[T any](t *testing.T, namespace, resource, name string) (*T, bool) {
 	t.Helper()

@@ -139,7 +139,7 @@ func TestMemory(t *testing.T) {
 func (c *cluster) replacesALostPod() {
 	assert.Empty(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"))
 	w := c.writes()
-	kube(c.t, "-n", c.ns, "delete", "pod", "demo-0", "--wait=false")
+	c.deletes("pods", "demo-0")
 	c.succeeds("demo-0", func() {})
 	w.losesNothing()
 }

@@ -157,7 +157,7 @@ func TestSnapshots(t *testing.T) {
 // onClaim are the files on a claim, as a pod sees them.
 func (c *cluster) onClaim(claim string) []string {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "delete", "pod", "look", "--ignore-not-found", "--force", "--grace-period=0")
+	c.kills("look")
 	_, err := kubectl(fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: look, namespace: %s}
@@ -242,7 +242,7 @@ func (bucket *s3) staysWhole(c *cluster) {
 		moment := time.Duration(mathrand.IntN(3000)) * time.Millisecond
 		<-time.After(moment)
 		if running != "" {
-			kube(c.t, "-n", c.ns, "delete", "pod", running, "--force", "--grace-period=0", "--ignore-not-found")
+			c.kills(running)
 		}
 		took := eventually(c.t, "its processes are gone", func() string { return strings.Join(processesOf(c.t, running), ", ") })
 		c.t.Logf("%s was killed %s after it began, and ended %.1f s later", running, moment, took.Seconds())

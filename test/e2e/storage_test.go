@@ -24,12 +24,14 @@ func (c *cluster) keepsItsLogElsewhere() {
 	c.claims(6)
 	before := c.ids()
 	w := c.writes()
-	kube(c.t, "-n", c.ns, "delete", "pod", "demo-1")
+	pod := c.pods()[1]
+	c.deletes("pods", pod.Name)
+	c.another(pod)
 	c.converges(3)
 	assert.Equal(c.t, before, c.ids(), "the same member, on both of its volumes")
 
-	kube(c.t, "-n", c.ns, "delete", "pvc", "demo-1-wal", "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
+	c.deletes("pvc", "demo-1-wal")
+	c.deletes("pods", "demo-1")
 	c.succeeds("demo-1", func() {})
 	c.claims(6)
 	w.losesNothing()

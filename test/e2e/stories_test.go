@@ -76,7 +76,7 @@ func (c *cluster) refusesBadSpecs() {
 		"  version: 3.6.16\n  options: {quotaBackendBytes: 2000000000}":    "95 %",
 		"  version: 3.6.16\n  options: {autoCompaction: {retention: abc}}": "duration",
 	} {
-		_, err := kubectl(strings.Replace(c.manifest(spec), "name: demo", "name: other", 1), "apply", "-f", "-")
+		err := c.tries(c.manifest(spec))
 		if assert.Error(c.t, err, spec) {
 			assert.Contains(c.t, err.Error(), says)
 		}
@@ -85,7 +85,7 @@ func (c *cluster) refusesBadSpecs() {
 		`{"storage":{"medium":"Memory"}}`: "can't be changed",
 		`{"storage":{"size":"100Mi"}}`:    "can't shrink",
 	} {
-		_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":`+patch+`}`)
+		err := c.edits(patch)
 		if assert.Error(c.t, err, patch) {
 			assert.Contains(c.t, err.Error(), says)
 		}
@@ -135,11 +135,12 @@ func (c *cluster) pausesAndResumes() {
 
 // pausesBesideAClaimThatGoes suspends first, so that both are seen at once: a voter whose claim goes would be succeeded.
 func (c *cluster) pausesBesideAClaimThatGoes() {
+	c.writes().losesNothing()
 	member, others := c.follower()
 	c.edit(`{"suspend":true}`)
 	c.meets("etcdcluster/demo", "Suspended")
 	c.meets("etcdcluster/demo", "Ready") // there is nothing to do
-	kube(c.t, "-n", c.ns, "delete", "pvc", member, "--wait=false")
+	c.deletes("pvc", member)
 	c.edit(`{"replicas":0}`)
 	c.meets("etcdcluster/demo", "Stalled") // nothing goes on before a person ends it
 	assert.Len(c.t, c.pods(), 3)
@@ -164,7 +165,7 @@ func (c *cluster) pausesBesideAClaimThatGoes() {
 
 func (c *cluster) bringsADeletedPodBack() {
 	w, before, pod := c.writes(), c.ids(), c.pods()[1]
-	kube(c.t, "-n", c.ns, "delete", "pod", pod.Name, "--wait=false")
+	c.deletes("pods", pod.Name)
 	c.another(pod)
 	c.converges(3)
 	assert.Equal(c.t, before, c.ids(), "the member is the same one")
@@ -174,8 +175,8 @@ func (c *cluster) bringsADeletedPodBack() {
 func (c *cluster) replacesALostClaim() {
 	w := c.writes()
 	member, others := c.follower()
-	kube(c.t, "-n", c.ns, "delete", "pvc", member, "--wait=false")
-	kube(c.t, "-n", c.ns, "delete", "pod", member, "--wait=false")
+	c.deletes("pvc", member)
+	c.deletes("pods", member)
 	successor := c.succeeds(member, func() {})
 	assert.ElementsMatch(c.t, append(others, successor), slices.Collect(maps.Keys(c.ids())), "the successor has a new name")
 	w.losesNothing()
@@ -185,7 +186,7 @@ func (c *cluster) survivesItsLeader() {
 	w, before := c.writes(), c.ids()
 	leader := c.leader()
 	pod, _ := get[corev1.Pod](c.t, c.ns, "pods", leader)
-	kube(c.t, "-n", c.ns, "delete", "pod", leader, "--grace-period=0", "--force", "--wait=false")
+	c.kills(leader)
 	c.another(*pod)
 	c.converges(3)
 	c.t.Logf("%s led, now %s does", leader, c.leader())
@@ -195,7 +196,7 @@ func (c *cluster) survivesItsLeader() {
 
 // leavesNothing deletes a cluster of which etcd is down for good: no image can be pulled, and two members are gone.
 func (c *cluster) leavesNothing() {
-	kube(c.t, append([]string{"-n", c.ns, "delete", "pod", "--grace-period=0", "--force", "--wait=false"}, podNames(c.pods()[:2])...)...)
+	c.kills(podNames(c.pods()[:2])...)
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
 	eventually(c.t, "nothing is left", func() string { return strings.Join(c.left(), " ") })
 }

@@ -143,7 +143,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	ids := c.ids()
 	plain := c.writesWith(c.clientWith(nil, c.service()), "plain")
 
-	_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"tls":{"mode":"Auto"}}}`)
+	err := c.edits(`{"tls":{"mode":"Auto"}}`)
 	require.Error(t, err, "it would lock the application out")
 	assert.Contains(t, err.Error(), "allowPlaintextClients")
 	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
