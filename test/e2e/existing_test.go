@@ -125,7 +125,7 @@ func (f *foreigners) start(n int) {
 		args = append(args, "--peer-skip-client-san-verification") // of 3.6 and later
 	}
 	if f.ca != nil {
-		args = append(args, "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key", "--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
+		args = append(args, "--bcrypt-cost=4", "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key", "--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
 			"--peer-cert-file="+f.dir+"/tls.crt", "--peer-key-file="+f.dir+"/tls.key", "--peer-trusted-ca-file="+f.dir+"/peer-ca.crt", "--peer-client-cert-auth")
 	}
 	log, err := os.OpenFile(fmt.Sprintf("%s/old-%d.log", f.dir, n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
