@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,7 +66,7 @@ func (c *cluster) restsInSilence() {
 	}
 	var before string
 	eventually(c.t, "nothing has happened that would be worth a word", func() string {
-		writes, decided := writesIn(c.t, c.ns), fmt.Sprint(c.object().Status.History, c.object().Status.Leader)
+		writes, was := writesIn(c.t, c.ns), c.object().Status
 		assert.GreaterOrEqual(c.t, len(writes), 12, "Metacontroller's writes are not recognised: %v", writes)
 		settled := before == fmt.Sprint(writes)
 		if before = fmt.Sprint(writes); !settled {
@@ -75,8 +76,8 @@ func (c *cluster) restsInSilence() {
 		for range looks {
 			c.decidesAgain()
 		}
-		if now := c.object().Status; decided != fmt.Sprint(now.History, now.Leader) {
-			return "etcd elected, or a member did not answer in time"
+		if is := c.object().Status; !reflect.DeepEqual(was, is) { // etcd elected, or a member did not answer in time
+			return fmt.Sprintf("the status was %+v and is %+v", was, is)
 		}
 		assert.Equal(c.t, writes, writesIn(c.t, c.ns), "something of ours was written although nothing has changed")
 		return ""
