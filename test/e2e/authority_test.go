@@ -53,12 +53,14 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 		return c.shows(server, func(_, now *x509.Certificate) bool { return now.CheckSignatureFrom(ca) != nil })
 	})
 	c.converges(3)
-	eventually(t, "the old authority is trusted no longer, by anybody", func() string {
-		if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
-			return "it is in ca.crt"
-		}
-		return c.notConverged(3)
-	})
+	if *nightlyFlag { // by day that takes as long as what it has signed may live: months
+		eventually(t, "the old authority is trusted no longer, by anybody", func() string {
+			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
+				return "it is in ca.crt"
+			}
+			return c.notConverged(3)
+		})
+	}
 	w.losesNothing()
 	assert.Empty(t, w.refused)
 }
