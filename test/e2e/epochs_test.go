@@ -99,7 +99,7 @@ func TestEpochs(t *testing.T) {
 
 func (c *cluster) comesBackFromASurvivor() {
 	w, before := c.writes(), c.object().Status
-	w.wrote(100)
+	w.wrote(30)
 	survivor, others := c.follower()
 	sure := c.shares(survivor, w)
 	c.loses(others...)
@@ -133,7 +133,7 @@ func (c *cluster) comesBackByItself() {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
 	w := c.writes()
-	w.wrote(100)
+	w.wrote(30)
 	_, others := c.follower()
 	// Killed beside their claims first: what has a volume comes back, and is no loss.
 	c.kills(others...)
@@ -142,7 +142,7 @@ func (c *cluster) comesBackByItself() {
 	w.losesNothing()
 
 	w = c.writesWith(c.client(), "second")
-	w.wrote(100)
+	w.wrote(30)
 	survivor, others := c.follower()
 	sure := c.shares(survivor, w)
 	c.loses(others...)
@@ -155,7 +155,7 @@ func (c *cluster) comesBackFromALastMember() {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
 	w := c.writes()
-	w.wrote(100)
+	w.wrote(30)
 	survivor, others := c.follower()
 	sure := c.shares(survivor, w)
 	c.kills(others...)
@@ -178,12 +178,12 @@ func (c *cluster) isMadeAnew() {
 func (s *s3) restoresInPlaceAndBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	w := c.writesWith(c.client(), "before")
-	w.wrote(50)
+	w.wrote(30)
 	w.ends()
 	taken := c.snapshots("tuesday", s.yaml(c.ns))
 	require.False(c.t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
 	later := c.writesWith(c.client(), "later")
-	later.wrote(50)
+	later.wrote(30)
 	later.ends()
 	seen := c.revision()
 
@@ -258,7 +258,7 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 // beginsACluster deletes the cluster, and makes another one of a snapshot.
 func (s *s3) beginsACluster(c *cluster) {
 	w := c.writes()
-	w.wrote(50)
+	w.wrote(30)
 	w.ends()
 	taken := c.snapshots("monday", s.yaml(c.ns))
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
@@ -288,11 +288,11 @@ func (s *s3) bringsALostClusterBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSnapshot","after":"30s"}}`)
 	w := c.writes()
-	w.wrote(50)
+	w.wrote(30)
 	w.ends()
 	c.snapshots("wednesday", s.yaml(c.ns))
 	later := c.writesWith(c.client(), "newest")
-	later.wrote(50)
+	later.wrote(30)
 	later.ends()
 	one, others := c.follower()
 	c.loses(append(others, one)...)

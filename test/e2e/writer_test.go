@@ -57,8 +57,8 @@ func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
 	w.done.Go(func() {
 		for n := int64(2); ctx.Err() == nil; n++ {
 			w.put(ctx, w.key(n))
-			select { // about a hundred writes in a second, as a real application has
-			case <-time.After(10 * time.Millisecond):
+			select { // some twenty writes in a second: eight of these at a time leave the cores to others
+			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 			}
 		}
