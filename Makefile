@@ -27,10 +27,14 @@ LAB := bin/lab
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
 
+# The stories. Most of their time they wait, so there are more at once than cores.
+E2E = go test -json -count=1 -timeout 60m -parallel 8 -tags e2e -run '$(RUN)' ./test/e2e/...
+
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
 
 RUN ?= .
+TIMES ?= 1
 FUZZTIME ?= 30s
 STEPS ?= 1000000
 FOR ?= 5m
@@ -169,24 +173,27 @@ install: image lab-up ## Metacontroller and this Quorate, into the running lab; 
 	@if [ -n "$(EXPANDABLE)" ]; then $(LAB) expandable; fi
 	$(IN_LAB) test/tools/install.sh
 
-# Stories on the lab: how each is told again alone, and what go test is told besides.
-STORIES = $(IN_LAB) V=1 STEPS_AGAIN="make story RUN=TEST" \
-  bin/steps "$@: go test -json -count=1 -timeout 75m -parallel 3 -tags e2e -run '$(RUN)' ./test/e2e/... $(1)"
+# Stories on the lab, and how each is told again alone.
+STORIES = V=1 STEPS_AGAIN="make story RUN=TEST" bin/steps
 
 .PHONY: e2e
-e2e: install bin/steps ## the README's stories on it; RUN=Create chooses
-	@$(call STORIES,$(if $(filter .,$(RUN)),-skip '^TestAGibibyte$$'))
+e2e: install bin/steps ## the README's stories on it; RUN=TestMembers chooses
+	@$(IN_LAB) $(STORIES) "e2e: $(E2E)"
+
+.PHONY: e2e-busy
+e2e-busy: install bin/steps ## the same TIMES=1 times, while other work takes both cores and writes to the disk
+	@$(IN_LAB) $(STORIES:bin/%=test/tools/busy.sh bin/%) $(foreach n,$(shell seq $(TIMES)),"e2e $(n): $(E2E)")
 
 .PHONY: story
-story: install bin/steps ## one story, as RUN=TestCreate; if it fails, what it made stays
-	@$(call STORIES,-keep) || { printf '%s\n' 'To look at it:' '  eval "$$(go run -C test/lab . env)"' \
+story: install bin/steps ## one story, as RUN=TestMembers/Pause; if it fails, what it made stays
+	@$(IN_LAB) $(STORIES) "story: $(E2E) -keep -nightly" || { printf '%s\n' 'To look at it:' '  eval "$$(go run -C test/lab . env)"' \
 	  '  kubectl get etcdcluster,pods -A' '  make story RUN=... # again' '  make lab-down      # ends it' >&2; exit 1; }
 
 .PHONY: e2e-upgrade
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(LAB) metacontroller
-	@$(IN_LAB) V=1 STEPS_AGAIN="make e2e-upgrade" bin/steps "upgrade: go test -json -count=1 -timeout 25m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
+	@$(IN_LAB) V=1 STEPS_AGAIN="make e2e-upgrade" bin/steps "upgrade: go test -json -count=1 -timeout 60m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
 
 # A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
 .PHONY: e2e-install
@@ -196,7 +203,7 @@ e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
-	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 15m -tags e2e -run '$(RUN)' ./test/install/"
+	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/install/"
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
@@ -232,11 +239,11 @@ dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Promet
 	@$(IN_LAB) test/dashboard/dashboard.sh
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
-e2e story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
-e2e story chaos recording dashboard: export ETCD_RELEASES ?= 1
-e2e story: export CERT_MANAGER ?= 1
-e2e story: export EXPANDABLE ?= 1
-e2e story e2e-upgrade: s3
+e2e e2e-busy story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
+e2e e2e-busy story chaos recording dashboard: export ETCD_RELEASES ?= 1
+e2e e2e-busy story: export CERT_MANAGER ?= 1
+e2e e2e-busy story: export EXPANDABLE ?= 1
+e2e e2e-busy story e2e-upgrade: s3
 
 .PHONY: s3
 s3: bin/lab ## an S3 server for the stories of snapshots, once

@@ -19,7 +19,7 @@ go test ./test/bench -run '^$' -bench Sync/verify=false -count 5 >>"$go"
 go test ./test/bench -run '^$' -bench ResidentMemory -benchtime 1x >>"$go"
 
 echo "clusters in the lab ..." >&2
-QUORATE_BENCH=1 go test -v -count=1 -timeout 30m -tags e2e -run 'TimeToAvailable|SteadyState' ./test/e2e/... >"$lab" || { cat "$lab"; exit 1; }
+QUORATE_BENCH=1 go test -v -count=1 -timeout 30m -tags e2e -run 'TestTimeToAvailable|TestMembers/SteadyState' ./test/e2e/... >"$lab" || { cat "$lab"; exit 1; }
 
 cat <<TABLE
 
@@ -31,7 +31,7 @@ cat <<TABLE
 | resident memory a minute after the start | $(median BenchmarkResidentMemory MiB-idle 1) MiB | 32 MiB |
 | resident memory under the calls of 100 clusters | $(median BenchmarkResidentMemory MiB-resident 1) MiB (peak $(median BenchmarkResidentMemory MiB-peak 1)) | 64 MiB |
 | resident memory a minute after these calls | $(median BenchmarkResidentMemory MiB-rest 1) MiB | 32 MiB |
-| writes to the API server in 2 minutes at rest | $(grep -q -- '--- PASS: TestSteadyStateWritesNothing' "$lab" && echo 0) | 0 |
+| writes to the API server in 2 minutes at rest | $(grep -q -- '--- PASS: TestMembers/SteadyStateWritesNothing' "$lab" && echo 0) | 0 |
 
 $(grep '^|' "$lab")
 TABLE

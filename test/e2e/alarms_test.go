@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,6 +21,19 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
+
+// TestUpkeep: what clusters need in their lives, and what becomes of members that fail, told on one cluster.
+func TestUpkeep(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, three)
+	c.tell("Plugin", (*cluster).answersByPlugin)
+	c.tell("DefragmentationOnRequest", (*cluster).defragmentsOnRequest)
+	c.tell("ACorruptMemberIsReplaced", (*cluster).replacesACorruptMember)
+	c.tell("ACrashingMemberIsGivenUp", (*cluster).givesACrashingMemberUp)
+	c.tell("ALearnerThatComesToNothingIsTriedAgain", (*cluster).triesALearnerAgain)
+	c.tell("AnEmptiedVolumeUnderLoad", (*cluster).forgetsNothing)
+	c.tell("NoSpaceIsCleared", (*cluster).clearsNoSpace)
+}
 
 // overwrite writes values of half a MiB over the same key until etcd refuses one, n at most, and returns what it said.
 func overwrite(t *testing.T, client *clientv3.Client, n int) error {
@@ -35,81 +47,68 @@ func overwrite(t *testing.T, client *clientv3.Client, n int) error {
 	return nil
 }
 
-// readyWithoutSpace insists that each member answers the kubelet's question for readiness with yes while the alarm is raised, and not only when it
-// has been cleared.
-func (c *cluster) readyWithoutSpace(client *clientv3.Client) {
+// readyWithoutSpace waits until each member answers the kubelet's question for readiness with yes, while there is no space.
+func (c *cluster) readyWithoutSpace() {
 	c.t.Helper()
 	asks := lab.httpClient()
-	asks.Timeout = 5 * time.Second
+	asks.Timeout = patience
 	for _, pod := range c.pods() {
 		probe := pod.Spec.Containers[0].ReadinessProbe.HTTPGet
 		url := fmt.Sprintf("http://%s:%d%s", pod.Status.PodIP, probe.Port.IntValue(), probe.Path)
-		saidNo := false
-		eventually(c.t, 5*time.Second, pod.Name+" is ready by "+probe.Path, func() string {
+		eventually(c.t, pod.Name+" is ready by "+probe.Path, func() string {
 			r, err := asks.Get(url)
 			if err != nil {
 				return err.Error()
 			}
 			_ = r.Body.Close()
 			if r.StatusCode != http.StatusOK {
-				saidNo = true // which may be an election: once more
-				return r.Status
-			}
-			if saidNo {
-				alarms, err := client.AlarmList(c.t.Context())
-				require.NoError(c.t, err)
-				require.NotEmpty(c.t, alarms.Alarms, "%s was not ready for as long as there was no space", pod.Name)
+				return r.Status // which may be an election
 			}
 			return ""
 		})
 	}
 }
 
-func TestNoSpaceIsCleared(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three+"  options: {quotaBackendBytes: 16777216}\n")
-	c.converges(3, 60*time.Second)
-	started := c.restarts()
-	client := c.client()
-	err := overwrite(t, client, 100)
-	require.ErrorContains(t, err, "database space exceeded")
-	c.readyWithoutSpace(client)
+func (c *cluster) clearsNoSpace() {
+	c.edit(`{"options":{"quotaBackendBytes":16777216}}`)
+	c.converges(3)
+	started, client := c.restarts(), c.client()
+	c.edit(`{"suspend":true}`) // or Quorate makes room before all have been asked
+	c.meets("etcdcluster/demo", "Suspended")
+	require.ErrorContains(c.t, overwrite(c.t, client, 100), "database space exceeded")
+	c.readyWithoutSpace()
+	c.edit(`{"suspend":false}`)
 
-	took := eventually(t, 180*time.Second, "etcd takes writes again", func() string {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if _, err := client.Put(ctx, "small", "again"); err != nil {
+	took := eventually(c.t, "etcd takes writes again", func() string {
+		if _, err := client.Put(c.t.Context(), "small", "again"); err != nil {
 			return c.object().Status.Phase + ": " + err.Error()
 		}
 		return c.notConverged(3)
 	})
 	run := c.object().Status.Defragmentation
-	require.NotNil(t, run)
-	assert.Equal(t, v1alpha1.TriggerNoSpace, run.Trigger)
-	assert.NotEmpty(t, run.Done, "who was near the quota; a member that lagged may not have come there")
-	assert.NotZero(t, run.Compacted)
-	require.NotNil(t, run.Reclaimed)
-	t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(), run.Finished.Sub(run.Started.Time), run.Reclaimed)
-	require.NoError(t, overwrite(t, client, 10), "there is room")
-	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
+	require.NotNil(c.t, run)
+	assert.Equal(c.t, v1alpha1.TriggerNoSpace, run.Trigger)
+	assert.NotEmpty(c.t, run.Done, "who was near the quota; a member that lagged may not have come there")
+	assert.NotZero(c.t, run.Compacted)
+	require.NotNil(c.t, run.Reclaimed)
+	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(), run.Finished.Sub(run.Started.Time), run.Reclaimed)
+	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
+	assert.Equal(c.t, started, c.restarts(), "nobody was restarted for it")
 }
 
-func TestDefragmentationOnRequest(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+func (c *cluster) defragmentsOnRequest() {
 	client := c.client()
-	require.NoError(t, overwrite(t, client, 60))
+	require.NoError(c.t, overwrite(c.t, client, 60))
 	last, err := client.Get(context.Background(), "large")
-	require.NoError(t, err)
-	compacts(t, client, last.Header.Revision, clientv3.WithCompactPhysical())
+	require.NoError(c.t, err)
+	compacts(c.t, client, last.Header.Revision, clientv3.WithCompactPhysical())
 
 	w := c.writes() // without which etcd does not count what is free
 	for _, pod := range c.pods() {
 		c.hasCompacted(pod.Name, 8<<20)
 	}
-	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/defragment=now")
-	eventually(t, 120*time.Second, "the run is done", func() string {
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/defragment=now")
+	eventually(c.t, "the run is done", func() string {
 		run := c.object().Status.Defragmentation
 		if run == nil || run.Request != "now" || run.Finished.IsZero() {
 			return fmt.Sprintf("%+v", run)
@@ -118,16 +117,21 @@ func TestDefragmentationOnRequest(t *testing.T) {
 	})
 	w.losesNothing()
 	run := c.object().Status.Defragmentation
-	assert.Equal(t, v1alpha1.TriggerRequest, run.Trigger)
-	assert.Len(t, run.Done, 3)
-	require.NotNil(t, run.Reclaimed)
-	assert.Positive(t, run.Reclaimed.Value())
+	assert.Equal(c.t, v1alpha1.TriggerRequest, run.Trigger)
+	assert.Len(c.t, run.Done, 3)
+	require.NotNil(c.t, run.Reclaimed)
+	assert.Positive(c.t, run.Reclaimed.Value())
 	for _, pod := range c.pods() {
-		s, err := c.endpoint(pod.Name)
-		require.NoError(t, err)
-		assert.Less(t, s.DBSize, int64(10<<20), "%s had 30 MiB", pod.Name)
+		eventually(c.t, pod.Name+" tells its size", func() string {
+			s, err := c.endpoint(pod.Name)
+			if err != nil {
+				return err.Error()
+			}
+			assert.Less(c.t, s.DBSize, int64(10<<20), "%s had 30 MiB", pod.Name)
+			return ""
+		})
 	}
-	t.Logf("%s reclaimed in %s", run.Reclaimed, run.Finished.Sub(run.Started.Time))
+	c.t.Logf("%s reclaimed in %s", run.Reclaimed, run.Finished.Sub(run.Started.Time))
 }
 
 // compacts drops the history before a revision.
@@ -143,7 +147,7 @@ func compacts(t *testing.T, client *clientv3.Client, revision int64, options ...
 // the others do theirs in their own time, and defragmentation can only give back what they have done.
 func (c *cluster) hasCompacted(member string, bytes int64) {
 	c.t.Helper()
-	eventually(c.t, 60*time.Second, member+" has compacted", func() string {
+	eventually(c.t, member+" has compacted", func() string {
 		s, err := c.endpoint(member)
 		if err != nil || s.DBSizeInUse == 0 || s.DBSizeInUse > bytes {
 			return fmt.Sprintf("%d bytes are in use: %v", s.DBSizeInUse, err)
@@ -152,14 +156,11 @@ func (c *cluster) hasCompacted(member string, bytes int64) {
 	})
 }
 
-func TestACorruptMemberIsReplaced(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+func (c *cluster) replacesACorruptMember() {
 	client := c.client()
 	const value = "a value that is on the disk of every member"
 	for i := range 50 {
-		require.NoError(t, answered(t, func(ctx context.Context) error {
+		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
 			_, err := client.Put(ctx, fmt.Sprintf("key-%02d", i), fmt.Sprintf("%s %02d", value, i))
 			return err
 		}))
@@ -168,23 +169,23 @@ func TestACorruptMemberIsReplaced(t *testing.T) {
 	c.damage(victim, value+" 17", value+" 71", value+" 49")
 
 	last, err := client.Get(context.Background(), "key-00")
-	require.NoError(t, err)
-	compacts(t, client, last.Header.Revision-1)
-	took := eventually(t, 240*time.Second, victim+" was replaced", func() string {
+	require.NoError(c.t, err)
+	compacts(c.t, client, last.Header.Revision-1)
+	took := eventually(c.t, victim+" was replaced", func() string {
 		if _, there := c.ids()[victim]; there {
 			return victim + " is still a member: " + c.object().Status.Phase
 		}
 		return c.notConverged(3)
 	})
-	t.Logf("replaced %.0f s after the compaction", took.Seconds())
-	require.NoError(t, answered(t, func(ctx context.Context) error { _, err := client.Put(ctx, "after", "wards"); return err }))
+	c.t.Logf("replaced %.0f s after the compaction", took.Seconds())
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) error { _, err := client.Put(ctx, "after", "wards"); return err }))
 	for _, pod := range c.pods() {
-		eventually(t, 30*time.Second, pod.Name+" has the data", func() string {
+		eventually(c.t, pod.Name+" has the data", func() string {
 			out, err := c.etcdctl(pod.Name, "get", "--consistency=s", "--print-value-only", "key-17")
 			if err != nil {
 				return err.Error()
 			}
-			assert.Equal(t, value+" 17", strings.TrimSpace(out), pod.Name)
+			assert.Equal(c.t, value+" 17", strings.TrimSpace(out), pod.Name)
 			return ""
 		})
 	}
@@ -211,7 +212,7 @@ func (c *cluster) damage(member, old, now, last string) {
 	require.NoError(c.t, err)
 	require.Len(c.t, files, 1, path)
 	var raw []byte
-	eventually(c.t, 30*time.Second, "everything is on the disk", func() string {
+	eventually(c.t, "everything is on the disk", func() string {
 		if raw, err = os.ReadFile(files[0]); err != nil {
 			return err.Error()
 		}

@@ -20,10 +20,6 @@ import (
 	"github.com/quorate-dev/quorate/test/chaos"
 )
 
-// patience is how long the human waits for the cluster to be whole again under faults. A call is lost or late more often than
-// not, and Metacontroller waits ever longer between two that fail.
-const patience = 5 * time.Minute
-
 // life is one life of a cluster, and the human in it.
 type life struct {
 	storm *storm
@@ -72,7 +68,7 @@ func (s *storm) life(round int, deadline time.Time) {
 	}
 
 	s.calm()
-	eventually(t, time.Minute, "converged without faults", func() string { return l.wrong() })
+	eventually(t, "converged without faults", func() string { return l.wrong() })
 	clients.judge()
 	s.intact()
 	s.count(clients)
@@ -106,7 +102,7 @@ func (l *life) plan() []func(*life) string {
 // human hurts nothing before.
 func (l *life) whole(what string, began time.Time) {
 	l.t.Helper()
-	eventually(l.t, patience, fmt.Sprintf("%s: whole again", what), func() string { l.storm.intact(); return l.wrong() })
+	eventually(l.t, fmt.Sprintf("%s: whole again", what), func() string { l.storm.intact(); return l.wrong() })
 	l.storm.schedule.Count("human: "+deed(what), "whole again")
 	l.t.Logf("%s took %.1f s", what, time.Since(began).Seconds())
 }
@@ -193,23 +189,13 @@ func (l *life) victim() corev1.Pod {
 // deletePod deletes a pod, in half of the cases without grace, as when a node fails.
 func (l *life) deletePod() string {
 	victim := l.victim()
-	args := []string{"-n", l.ns, "delete", "pod", victim.Name, "--wait=false"}
 	if l.dice.IntN(2) == 0 {
-		args = append(args, "--grace-period=0", "--force")
+		l.kills(victim.Name)
+	} else {
+		l.deletes("pods", victim.Name)
 	}
-	kube(l.t, args...)
-	l.gone(victim)
+	l.another(victim)
 	return "delete the pod of " + victim.Name
-}
-
-// gone waits until a pod is not what it was.
-func (l *life) gone(old corev1.Pod) {
-	eventually(l.t, patience, old.Name+" is another pod or none", func() string {
-		if pod, found := get[corev1.Pod](l.t, l.ns, "pods", old.Name); found && pod.UID == old.UID {
-			return "it is still the old one"
-		}
-		return ""
-	})
 }
 
 // loseData takes a member's claim and pod away. (On Memory the pod is all that there is to lose.) A voter is then replaced; a
@@ -217,12 +203,12 @@ func (l *life) gone(old corev1.Pod) {
 func (l *life) loseData() string {
 	victim := l.victim()
 	if !l.memory {
-		kube(l.t, "-n", l.ns, "delete", "pvc", victim.Name, "--wait=false")
+		l.deletes("pvc", victim.Name)
 	}
-	kube(l.t, "-n", l.ns, "delete", "pod", victim.Name, "--wait=false")
-	l.gone(victim)
+	l.deletes("pods", victim.Name)
+	l.another(victim)
 	if victim.Labels["etcd.quorate.dev/role"] == "voter" {
-		eventually(l.t, patience, victim.Name+" is no member any more", func() string {
+		eventually(l.t, victim.Name+" is no member any more", func() string {
 			l.storm.intact()
 			if _, there := l.ids()[victim.Name]; there {
 				return "it is one"
@@ -255,7 +241,7 @@ func halfway(change func(*life) string) func(*life) string {
 	return func(l *life) string {
 		before := l.uids()
 		what := change(l)
-		eventually(l.t, patience, "the change is under way", func() string {
+		eventually(l.t, "the change is under way", func() string {
 			l.storm.intact()
 			if maps.Equal(before, l.uids()) {
 				return "still the same pods"
@@ -286,7 +272,7 @@ func meanwhile(do func(*life) string) func(*life) string {
 	return func(l *life) string {
 		before := len(l.ids())
 		what := l.rescale()
-		eventually(l.t, patience, "the change is under way", func() string {
+		eventually(l.t, "the change is under way", func() string {
 			l.storm.intact()
 			if len(l.ids()) == before {
 				return fmt.Sprintf("still %d members", before)
@@ -302,19 +288,11 @@ func (l *life) delete() {
 	l.storm.schedule.Start()
 	defer l.storm.calm()
 	kube(l.t, "-n", l.ns, "delete", "etcdcluster", name, "--wait=false")
-	eventually(l.t, patience, "nothing is left", func() string {
+	eventually(l.t, "nothing is left", func() string {
 		if _, found := get[metav1.PartialObjectMetadata](l.t, l.ns, "etcdcluster", name); found {
 			return "the EtcdCluster"
 		}
-		var left []string
-		for _, kind := range []string{"pods", "pvc", "svc", "pdb", "cm", "secrets", "netpol"} {
-			for _, o := range list[metav1.PartialObjectMetadata](l.t, l.ns, kind) {
-				if o.Labels["etcd.quorate.dev/cluster"] == name {
-					left = append(left, kind+"/"+o.Name)
-				}
-			}
-		}
-		return strings.Join(left, " ")
+		return strings.Join(l.left(), " ")
 	})
 }
 
@@ -328,7 +306,7 @@ func (s *storm) withoutFaults(l *life) string {
 		ns := fmt.Sprintf("e2e-chaos-calm-%d", len(s.reference))
 		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, replicas: l.replicas, snapshots: l.snapshots, version: l.version}
 		calm.apply(spec)
-		eventually(s.t, time.Minute, "the run without faults converged", func() string { return calm.wrong() })
+		eventually(s.t, "the run without faults converged", func() string { return calm.wrong() })
 		s.reference[spec] = calm.endState()
 		kube(s.t, "-n", ns, "delete", "etcdcluster", name, "--wait=false") // the machine is small
 	}

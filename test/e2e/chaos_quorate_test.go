@@ -131,7 +131,7 @@ func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule,
 		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.Kill})
 	}
 	for _, r := range all {
-		eventually(t, 10*time.Second, r.URL+" listens", func() string {
+		eventually(t, r.URL+" listens", func() string {
 			answer, err := client.Get(r.URL + "/") // any answer will do
 			if err != nil {
 				return err.Error()

@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 	allowed(t, "checker")
 
 	// Other stories may have restarted a part of it a moment ago.
-	eventually(t, 3*time.Minute, "the installation is found well", func() string {
+	eventually(t, "the installation is found well", func() string {
 		all, code := findings("--as=checker")
 		if code == 0 {
 			// The lab's Metacontroller has its own number of workers, and stories make calls fail on purpose.

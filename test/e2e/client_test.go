@@ -6,11 +6,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -109,16 +106,11 @@ func rereading(ns, secret string) *tls.Config {
 
 // secretData reads a Secret.
 func secretData(ns, secret string) (map[string][]byte, error) {
-	r, err := api.client.Get(fmt.Sprintf("%s/api/v1/namespaces/%s/secrets/%s", api.server, ns, secret))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Body.Close() }()
-	if r.StatusCode != http.StatusOK {
-		return nil, errors.New(secret + ": " + r.Status)
-	}
 	var s corev1.Secret
-	err = json.NewDecoder(r.Body).Decode(&s)
+	found, err := api.read(fmt.Sprintf(paths["secrets"], ns)+"/"+secret, &s)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no Secret %s", secret)
+	}
 	return s.Data, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,10 @@ type cluster struct {
 	ns string
 }
 
-const name = "demo"
+const (
+	name    = "demo"
+	applied = "application/apply-patch+yaml" // on the server's side
+)
 
 // newCluster applies an EtcdCluster with this spec (YAML, indented by two) in a namespace named after the test.
 func newCluster(t *testing.T, spec string) *cluster {
@@ -47,7 +51,7 @@ func namespaced(t *testing.T, ns string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ns: ns}
 	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
-	kube(t, "create", "namespace", c.ns)
+	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied, "{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
@@ -56,9 +60,21 @@ func namespaced(t *testing.T, ns string) *cluster {
 				return
 			}
 		}
-		kube(t, "delete", "namespace", c.ns, "--wait=false")
+		require.NoError(t, api.send(http.MethodDelete, "/api/v1/namespaces/"+c.ns, "", ""))
 	})
 	return c
+}
+
+// tell tells a story on a cluster that others share: each begins and ends with one that has converged. The next one is told only when it did.
+func (c *cluster) tell(story string, tells func(*cluster)) {
+	c.t.Helper()
+	if !c.t.Run(story, func(t *testing.T) {
+		told := &cluster{t: t, ns: c.ns}
+		told.converges(int(*told.object().Spec.Replicas))
+		tells(told)
+	}) {
+		c.t.FailNow()
+	}
 }
 
 func (c *cluster) manifest(spec string) string {
@@ -67,14 +83,26 @@ func (c *cluster) manifest(spec string) string {
 
 func (c *cluster) apply(spec string) {
 	c.t.Helper()
-	_, err := kubectl(c.manifest(spec), "apply", "-f", "-")
-	require.NoError(c.t, err)
+	require.NoError(c.t, c.tries(c.manifest(spec)))
+}
+
+// tries applies a manifest of an EtcdCluster, and returns why it is refused.
+func (c *cluster) tries(manifest string) error {
+	return api.send(http.MethodPatch, c.path()+"?fieldManager=e2e&force=true", applied, manifest)
+}
+
+// path of the EtcdCluster.
+func (c *cluster) path() string { return fmt.Sprintf(paths["etcdcluster"], c.ns) + "/" + name }
+
+// edits merges a JSON patch into the spec, and returns why it is refused.
+func (c *cluster) edits(patch string) error {
+	return api.send(http.MethodPatch, c.path(), "application/merge-patch+json", `{"spec":`+patch+`}`)
 }
 
 // edit merges a JSON patch into the spec.
 func (c *cluster) edit(patch string) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":`+patch+`}`)
+	require.NoError(c.t, c.edits(patch))
 }
 
 func (c *cluster) object() *v1alpha1.EtcdCluster {
@@ -91,9 +119,9 @@ func (c *cluster) pods() []corev1.Pod {
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
-func (c *cluster) converges(n int, within time.Duration) time.Duration {
+func (c *cluster) converges(n int) time.Duration {
 	c.t.Helper()
-	return eventually(c.t, within, fmt.Sprintf("%d voters converged", n), func() string { return c.notConverged(n) })
+	return eventually(c.t, fmt.Sprintf("%d voters converged", n), func() string { return c.notConverged(n) })
 }
 
 func (c *cluster) notConverged(n int) string {
@@ -125,7 +153,7 @@ func (c *cluster) notConverged(n int) string {
 func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	var all []corev1.PersistentVolumeClaim
-	eventually(c.t, 30*time.Second, fmt.Sprintf("%d claims", n), func() string {
+	eventually(c.t, fmt.Sprintf("%d claims", n), func() string {
 		all = list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
 		going := ""
 		for _, claim := range all {
@@ -141,11 +169,38 @@ func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	return all
 }
 
+// deletes objects, and does not wait until they are gone.
+func (c *cluster) deletes(resource string, names ...string) { c.without(resource, "", names) }
+
+// kills pods without grace, as when a node fails.
+func (c *cluster) kills(pods ...string) { c.without("pods", "?gracePeriodSeconds=0", pods) }
+
+func (c *cluster) without(resource, options string, names []string) {
+	c.t.Helper()
+	for _, object := range names {
+		err := api.send(http.MethodDelete, fmt.Sprintf(paths[resource], c.ns)+"/"+object+options, "", "")
+		if err != nil && !strings.Contains(err.Error(), "404 Not Found") {
+			require.NoError(c.t, err)
+		}
+	}
+}
+
+// another waits until a pod is not what it was.
+func (c *cluster) another(old corev1.Pod) {
+	c.t.Helper()
+	eventually(c.t, old.Name+" is another pod or none", func() string {
+		if pod, found := get[corev1.Pod](c.t, c.ns, "pods", old.Name); found && pod.UID == old.UID {
+			return "it is still the old one"
+		}
+		return ""
+	})
+}
+
 // leader waits until the status and etcd agree on who leads: the status may be as old as the last call.
 func (c *cluster) leader() string {
 	c.t.Helper()
 	var leader string
-	eventually(c.t, 60*time.Second, "the status names the leader", func() string {
+	eventually(c.t, "the status names the leader", func() string {
 		if leader = c.object().Status.Leader; leader == "" {
 			return "nobody"
 		}
@@ -202,6 +257,19 @@ func (c *cluster) service() string {
 // exec runs etcdctl in a member's pod, without any flag.
 func (c *cluster) etcdctl(pod string, args ...string) (string, error) {
 	return kubectl("", append([]string{"-n", c.ns, "exec", pod, "-c", "etcd", "--", "etcdctl"}, args...)...)
+}
+
+// asked is what etcdctl prints when etcd answers: in an election it does not. It may be carried out twice.
+func (c *cluster) asked(pod string, args ...string) (out string) {
+	c.t.Helper()
+	eventually(c.t, "etcdctl "+args[0]+" is answered", func() string {
+		var err error
+		if out, err = c.etcdctl(pod, args...); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return out
 }
 
 // dump prints what one would look at first, in one piece.

@@ -5,66 +5,71 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestAFencedMemberStaysAMember(t *testing.T) {
+// TestOneMember: stories for which one member is enough, told on one cluster.
+func TestOneMember(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
+	c.tell("NobodyWithoutTheRightCertificate", (*cluster).letsNobodyElseIn)
+	c.tell("EverythingIsDistrustedAtOnce", (*cluster).distrustsEverything)
+	c.tell("ASingleMemberIsSucceededWithoutAPause", (*cluster).succeedsItsOnlyMember)
+	c.tell("AProtectedClusterIsNotDeleted", (*cluster).isNotDeleted)
+}
+
+func (c *cluster) fencesAMember() {
 	w := c.writes()
 	ids, leader := c.ids(), c.leader()
 
-	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
-	c.decides("Heal", leader+" stopped by the annotation", 60*time.Second)
-	eventually(t, 60*time.Second, "the pod is gone", func() string {
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
+	c.decides("Heal", leader+" stopped by the annotation")
+	eventually(c.t, "the pod is gone", func() string {
 		if n := len(c.pods()); n != 2 {
 			return fmt.Sprintf("%d pods", n)
 		}
 		return ""
 	})
-	assert.Len(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"), 3)
-	assert.Equal(t, ids, c.ids())
+	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
+	assert.Equal(c.t, ids, c.ids())
 
-	kube(t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
-	c.converges(3, 60*time.Second)
-	assert.Equal(t, ids, c.ids(), "the same members")
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence-")
+	c.converges(3)
+	assert.Equal(c.t, ids, c.ids(), "the same members")
 	w.losesNothing()
 
 	history := c.object().Status.History
-	assert.LessOrEqual(t, len(history), 20)
+	assert.LessOrEqual(c.t, len(history), 20)
 	steps := ""
 	for _, entry := range history {
 		steps += entry.Rule + " " + entry.Step + "; "
 	}
-	assert.Regexp(t, "Fence move leader to .*; Converged ;", steps, "the status remembers what was done, and by which rule")
+	assert.Regexp(c.t, "Heal .*; Converged ;", steps, "the status remembers what was done, and by which rule")
 }
 
-func TestAProtectedClusterIsNotDeleted(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  deletionProtection: true\n  deletionPolicy: Retain\n")
-	c.converges(1, 60*time.Second)
+func (c *cluster) isNotDeleted() {
+	c.edit(`{"deletionProtection":true,"deletionPolicy":"Retain"}`)
+	c.converges(1)
 	w := c.writes()
 	out, err := kubectl("", "-n", c.ns, "delete", "etcdcluster", name, "--wait=false")
-	require.Error(t, err)
-	assert.Contains(t, out+err.Error(), "is protected against deletion; set spec.deletionProtection to false first")
+	require.Error(c.t, err)
+	assert.Contains(c.t, out+err.Error(), "is protected against deletion; set spec.deletionProtection to false first")
 	w.losesNothing()
 
 	c.edit(`{"deletionProtection":false}`)
-	kube(t, "-n", c.ns, "delete", "etcdcluster", name)
-	eventually(t, 60*time.Second, "the pod is gone", func() string {
+	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	eventually(c.t, "the pod is gone", func() string {
 		if n := len(c.pods()); n > 0 {
 			return fmt.Sprintf("%d pods", n)
 		}
 		return ""
 	})
-	claims := list[corev1.PersistentVolumeClaim](t, c.ns, "pvc")
-	require.Len(t, claims, 1, "deletionPolicy Retain")
-	assert.Empty(t, claims[0].OwnerReferences)
-	assert.Equal(t, corev1.ClaimBound, claims[0].Status.Phase)
-	assert.Equal(t, name, claims[0].Annotations["etcd.quorate.dev/retained-of"])
+	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
+	require.Len(c.t, claims, 1, "deletionPolicy Retain")
+	assert.Empty(c.t, claims[0].OwnerReferences)
+	assert.Equal(c.t, corev1.ClaimBound, claims[0].Status.Phase)
+	assert.Equal(c.t, name, claims[0].Annotations["etcd.quorate.dev/retained-of"])
 }

@@ -5,89 +5,101 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// These stories disturb the whole lab, so they are told one at a time, before the parallel ones.
+// TestDisruptions tells what disturbs the whole lab: by itself, before the parallel ones.
+func TestDisruptions(t *testing.T) {
+	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
+	c.tell("DrainNodesOneAfterTheOther", (*cluster).isDrained)
+	c.tell("QuorateAndMetacontrollerRestartInTheMiddleOfAChange", (*cluster).changesWithoutQuorate)
+}
 
-func TestQuorateAndMetacontrollerRestartInTheMiddleOfAChange(t *testing.T) {
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
+func (c *cluster) changesWithoutQuorate() {
 	w := c.writes()
 	c.edit(`{"replicas":5}`)
-	eventually(t, 30*time.Second, "the change is under way", func() string {
+	eventually(c.t, "the change is under way", func() string {
 		if len(c.object().Status.Members) < 4 {
 			return "three members"
 		}
 		return ""
 	})
-	kube(t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0", "--force")
-	killsMetacontroller(t)
-	c.converges(5, 180*time.Second)
+	require.NoError(c.t, noViolations(), "those who leave take what they have counted with them")
+	kube(c.t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0", "--force")
+	killsMetacontroller(c.t)
+	c.converges(5)
 	w.losesNothing()
 }
 
-func TestDrainNodesOneAfterTheOther(t *testing.T) {
+func (c *cluster) isDrained() {
 	var all corev1.NodeList
-	read(t, "/api/v1/nodes", &all)
+	read(c.t, "/api/v1/nodes", &all)
 	nodes := all.Items
 	if len(nodes) < 3 {
-		t.Fatalf("this story needs 3 nodes, the lab has %d: NODES=3 make lab-up", len(nodes))
+		c.t.Fatalf("this story needs 3 nodes, the lab has %d: NODES=3 make lab-up", len(nodes))
 	}
-	c := newCluster(t, three+"  storage: {medium: Memory, size: 128Mi}\n")
-	c.converges(3, 60*time.Second)
 	on := map[string]bool{}
 	for _, pod := range c.pods() {
 		on[pod.Spec.NodeName] = true
 	}
-	assert.Len(t, on, 3, "members are spread over the nodes")
+	assert.Len(c.t, on, 3, "members are spread over the nodes")
 	w := c.writes()
 	// Node 1 carries the control plane of the lab; the others are drained as an administrator would, one after the other.
 	for _, node := range nodes[1:] {
-		kube(t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=etcd.quorate.dev/cluster="+name, "--timeout=120s")
-		c.converges(3, 120*time.Second)
-		kube(t, "uncordon", node.Name)
+		kube(c.t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=etcd.quorate.dev/cluster="+name)
+		c.converges(3)
+		kube(c.t, "uncordon", node.Name)
 	}
 	w.losesNothing()
 }
 
-func TestSteadyStateWritesNothing(t *testing.T) {
-	c := newCluster(t, three)
-	c.converges(3, 60*time.Second)
-	rest := 40 * time.Second // a whole resync period of the controller, and more
+// restsInSilence looks at what was written last before and after Quorate has decided some more times, as it does at each resync of Metacontroller's.
+func (c *cluster) restsInSilence() {
+	looks := 2
 	if os.Getenv("QUORATE_BENCH") != "" {
-		rest = 2 * time.Minute
+		looks = 4
 	}
-	var before, after map[string]string
-	for range 3 {
-		before = c.settles()
-		assert.GreaterOrEqual(t, len(before), 12, "Metacontroller's writes are not recognised: %v", before)
-		decided := fmt.Sprint(c.object().Status.History, c.object().Status.Leader)
-		<-time.After(rest)
-		after = writesIn(t, c.ns)
-		if now := c.object().Status; decided == fmt.Sprint(now.History, now.Leader) {
-			break // nothing has happened that would have been worth a word
+	var before string
+	eventually(c.t, "nothing has happened that would be worth a word", func() string {
+		writes, was := writesIn(c.t, c.ns), c.object().Status
+		assert.GreaterOrEqual(c.t, len(writes), 12, "Metacontroller's writes are not recognised: %v", writes)
+		settled := before == fmt.Sprint(writes)
+		if before = fmt.Sprint(writes); !settled {
+			c.decidesAgain()
+			return "the last write is a moment ago"
 		}
-		t.Log("etcd elected, or a member did not answer in time: once more")
-	}
-	assert.Equal(t, before, after, "something of ours was written although nothing has changed")
+		for range looks {
+			c.decidesAgain()
+		}
+		if is := c.object().Status; !reflect.DeepEqual(was, is) { // etcd elected, or a member did not answer in time
+			return fmt.Sprintf("the status was %+v and is %+v", was, is)
+		}
+		assert.Equal(c.t, writes, writesIn(c.t, c.ns), "something of ours was written although nothing has changed")
+		return ""
+	})
 }
 
-// settles waits until nothing of ours is written any more, and returns the last writes.
-func (c *cluster) settles() (writes map[string]string) {
+// decidesAgain waits until Quorate has decided about the cluster once more.
+func (c *cluster) decidesAgain() {
 	c.t.Helper()
-	eventually(c.t, 60*time.Second, "the last write of ours is over", func() string {
-		last := writes
-		writes = writesIn(c.t, c.ns)
-		if len(last) == 0 || fmt.Sprint(last) != fmt.Sprint(writes) {
-			<-time.After(5 * time.Second)
-			return "objects still change"
+	newest := func() (at float64) {
+		all, err := quorateMetrics()
+		require.NoError(c.t, err)
+		for _, metrics := range all {
+			at = max(at, sample(metrics, fmt.Sprintf("quorate_cluster_decided_timestamp_seconds{cluster=%q,namespace=%q}", name, c.ns)))
+		}
+		return at
+	}
+	last := newest()
+	eventually(c.t, "Quorate has decided again", func() string {
+		if at := newest(); at == last {
+			return fmt.Sprintf("not since %.0f", at)
 		}
 		return ""
 	})
-	return writes
 }

@@ -41,11 +41,11 @@ func TestFleet(t *testing.T) {
 	_, err = kubectl(fleetManifest(namespaces, clusters), "apply", "-f", "-")
 	require.NoError(t, err)
 	applied := time.Since(began)
-	took := eventually(t, 15*time.Minute, "all are Available and at rest", func() string { return fleetWaits(t, namespaces, clusters) })
+	took := eventually(t, "all are Available and at rest", func() string { return fleetWaits(t, namespaces, clusters) })
 	fmt.Printf("%d clusters: applied in %.0f s, all Available and Converged %.0f s after that\n", clusters, applied.Seconds(), took.Seconds())
 
 	var before map[string]string
-	eventually(t, 2*time.Minute, "the last write of ours is over", func() string {
+	eventually(t, "the last write of ours is over", func() string {
 		last := before
 		before = writesIn(t, namespaces...)
 		if fmt.Sprint(last) != fmt.Sprint(before) {

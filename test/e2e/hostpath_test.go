@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,19 +21,21 @@ func TestMembersOnNodes(t *testing.T) {
 	root := "/var/tmp/quorate-" + c.ns
 	t.Cleanup(func() { _ = os.RemoveAll(root) }) // the lab's nodes share this machine's disk
 	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n", root))
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Empty(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"))
 	before := c.ids()
 	w := c.writes()
-	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
-	c.converges(3, 120*time.Second)
+	pod := c.pods()[1]
+	c.deletes("pods", pod.Name)
+	c.another(pod)
+	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Equal(t, before, c.ids(), "the same member, on its node")
 
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	c.spoil("demo-1", emptied)
-	successor := c.succeeds("demo-1", 180*time.Second, func() {})
+	successor := c.succeeds("demo-1", func() {})
 	c.edit(`{"memberReplacement":null}`)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-2": "node2", successor: "node1"})
 	w.losesNothing()
@@ -46,14 +47,14 @@ func TestMembersOnNodes(t *testing.T) {
 
 	before = c.ids()
 	c.edit(`{"replicas":0}`)
-	eventually(t, 90*time.Second, "paused", func() string {
+	eventually(t, "paused", func() string {
 		if n := len(c.pods()); n > 0 {
 			return fmt.Sprintf("%d pods", n)
 		}
 		return ""
 	})
 	c.edit(`{"replicas":3}`)
-	c.converges(3, 120*time.Second)
+	c.converges(3)
 	assert.Equal(t, before, c.ids(), "the same members after a pause")
 }
 

@@ -88,8 +88,8 @@ func (r release) install(t *testing.T) {
 
 	// In the lab every decision is checked against the rules of safety. The field is another manager's, so the next release keeps it.
 	kube(t, "-n", "quorate-system", "set", "env", "deployment/quorate", "QUORATE_VERIFY=1")
-	kube(t, "-n", "quorate-system", "rollout", "status", "deployment/quorate", "--timeout=5m")
-	eventually(t, 3*time.Minute, "nobody but "+r.name+" answers", func() string {
+	kube(t, "-n", "quorate-system", "rollout", "status", "deployment/quorate")
+	eventually(t, "nobody but "+r.name+" answers", func() string {
 		for _, pod := range quoratePods(t) {
 			if image := pod.Spec.Containers[0].Image; image != r.image {
 				return pod.Name + " with " + image + " is there still"
@@ -100,7 +100,7 @@ func (r release) install(t *testing.T) {
 	r.tellsItsVersion(t)
 	if kept == "" && strings.HasPrefix(os.Getenv("QUORATE_METACONTROLLER"), "1.") { // it reads once whom it trusts
 		kube(t, "-n", "metacontroller", "rollout", "restart", "statefulset/metacontroller")
-		kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller", "--timeout=5m")
+		kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller")
 	}
 }
 

@@ -28,9 +28,9 @@ func TestTimeToAvailable(t *testing.T) {
 			c := inNamespace(t)
 			begin := time.Now()
 			c.apply(three)
-			kube(t, "-n", c.ns, "wait", "--for=condition=Available", "etcdcluster/demo", "--timeout=90s")
+			c.meets("etcdcluster/demo", "Available")
 			ours = append(ours, time.Since(begin))
-			kube(t, "-n", c.ns, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s")
+			c.meets("pod --all", "Ready")
 			oursReady = append(oursReady, time.Since(begin))
 			returns = append(returns, c.returns("demo-1"))
 		})
@@ -39,7 +39,7 @@ func TestTimeToAvailable(t *testing.T) {
 			begin := time.Now()
 			_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
 			require.NoError(t, err)
-			kube(t, "-n", c.ns, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s")
+			c.meets("pod --all", "Ready")
 			byHand = append(byHand, time.Since(begin))
 			returnsByHand = append(returnsByHand, c.replacedByHand("demo-1"))
 		})
@@ -62,13 +62,13 @@ func (c *cluster) returns(pod string) time.Duration {
 	c.t.Helper()
 	begin := time.Now()
 	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
-	eventually(c.t, time.Minute, pod+" exists again", func() string {
+	eventually(c.t, pod+" exists again", func() string {
 		if _, found := get[corev1.Pod](c.t, c.ns, "pods", pod); !found {
 			return "no pod"
 		}
 		return ""
 	})
-	kube(c.t, "-n", c.ns, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=90s")
+	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)
 }
 
@@ -79,7 +79,7 @@ func (c *cluster) replacedByHand(pod string) time.Duration {
 	kube(c.t, "-n", c.ns, "delete", "pod", pod, "--wait=true")
 	_, err := kubectl(byHandManifest(c.ns), "apply", "-f", "-")
 	require.NoError(c.t, err)
-	kube(c.t, "-n", c.ns, "wait", "--for=condition=Ready", "pod/"+pod, "--timeout=90s")
+	c.meets("pod/"+pod, "Ready")
 	return time.Since(begin)
 }
 

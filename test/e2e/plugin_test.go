@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,62 +44,59 @@ func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
 	}
 }
 
-// TestPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without their server.
-func TestPlugin(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three)
-	quorate := plugin(t)
+// answersByPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without their server.
+func (c *cluster) answersByPlugin() {
+	quorate := plugin(c.t)
 	does := func(args ...string) string {
-		t.Helper()
+		c.t.Helper()
 		out, errs, code := quorate(append(args, "-n", c.ns)...)
-		require.Zero(t, code, errs)
-		t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
+		require.Zero(c.t, code, errs)
+		c.t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
 		return out
 	}
-	c.converges(3, 60*time.Second)
 
 	// status asks the members themselves: the lag is in no EtcdCluster.
 	var screen string
-	eventually(t, 30*time.Second, "status and the object name the same leader", func() string {
+	eventually(c.t, "status and the object name the same leader", func() string {
 		screen = does("status")
 		if line := "demo in namespace " + c.ns + ": 3/3 ready, etcd 3.6.16, " + c.object().Status.Leader + " leads"; !strings.Contains(screen, line) {
 			return "no line " + line
 		}
 		return ""
 	})
-	assert.NotContains(t, screen, "can't be reached")
+	assert.NotContains(c.t, screen, "can't be reached")
 	for _, member := range []string{"demo-0", "demo-1", "demo-2"} {
 		fields := strings.Fields(lineWith(screen, "  "+member))
-		require.Greater(t, len(fields), 5, screen)
-		assert.Regexp(t, `^[0-9]+$`, fields[len(fields)-2], "the lag of %s", member)
+		require.Greater(c.t, len(fields), 5, screen)
+		assert.Regexp(c.t, `^[0-9]+$`, fields[len(fields)-2], "the lag of %s", member)
 	}
 
 	// explain comes to the decision of the server, and changes nothing.
 	before := c.object()
 	var explained string
-	eventually(t, 30*time.Second, "explain finds the cluster at rest", func() string {
+	eventually(c.t, "explain finds the cluster at rest", func() string {
 		if explained = does("explain", name); !strings.Contains(explained, "Converged applies.") {
 			return explained
 		}
 		return ""
 	})
-	assert.Contains(t, explained, "breaks none of the rules of safety")
+	assert.Contains(c.t, explained, "breaks none of the rules of safety")
 	for _, verb := range []string{"make", "change", "delete"} {
-		assert.NotContains(t, explained, "  "+verb+"  ")
+		assert.NotContains(c.t, explained, "  "+verb+"  ")
 	}
 	now := c.object() // the status may have changed: Quorate goes on meanwhile
-	assert.Equal(t, before.Generation, now.Generation)
-	assert.Equal(t, before.Annotations, now.Annotations)
+	assert.Equal(c.t, before.Generation, now.Generation)
+	assert.Equal(c.t, before.Annotations, now.Annotations)
 
 	c.movesTheLeader(quorate, does)
 	c.asksForDefragmentation(does)
 	c.reports(does)
 
 	_, errs, code := quorate("status", "nobody", "-n", c.ns)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, errs, "there is no EtcdCluster nobody in namespace "+c.ns)
+	assert.Equal(c.t, 1, code)
+	assert.Contains(c.t, errs, "there is no EtcdCluster nobody in namespace "+c.ns)
 	_, _, code = quorate("status", "one", "two")
-	assert.Equal(t, 2, code)
+	assert.Equal(c.t, 2, code)
 }
 
 // lineWith is the line of a text that begins so.
@@ -116,7 +112,7 @@ func lineWith(text, begin string) string {
 func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), does func(...string) string) {
 	c.t.Helper()
 	names := []string{"demo-0", "demo-1", "demo-2"}
-	eventually(c.t, 60*time.Second, "another leads because somebody said so, and nobody has been elected meanwhile", func() string {
+	eventually(c.t, "another leads because somebody said so, and nobody has been elected meanwhile", func() string {
 		leader := c.leader()
 		to := names[(slices.Index(names, leader)+1)%len(names)]
 		moved, why, _ := quorate("move-leader", to, "-n", c.ns)
@@ -135,39 +131,27 @@ func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), 
 // asksForDefragmentation waits for the end of it.
 func (c *cluster) asksForDefragmentation(does func(...string) string) {
 	c.t.Helper()
-	assert.Contains(c.t, does("defrag", "--wait", "--timeout=5m"), "done: ")
+	assert.Contains(c.t, does("defrag", "--wait"), "done: ")
 	status := c.object().Status.Defragmentation
 	require.NotNil(c.t, status)
 	assert.Equal(c.t, c.object().Annotations[hooks.AnnotationDefragment], status.Request)
 }
 
-// reports makes a bundle and looks for every secret of the cluster in it.
+// reports makes a bundle that lacks nothing, and looks for every secret of the cluster in it.
 func (c *cluster) reports(does func(...string) string) {
 	c.t.Helper()
-	file := filepath.Join(c.t.TempDir(), "report.tar.gz")
-	does("report", "-o", file)
-	packed, err := os.Open(file)
-	require.NoError(c.t, err)
-	defer packed.Close()
-	zipped, err := gzip.NewReader(packed)
-	require.NoError(c.t, err)
-	files, all := []string{}, &strings.Builder{}
-	archive := tar.NewReader(zipped)
-	for {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(c.t, err)
-		files = append(files, strings.TrimPrefix(header.Name, "quorate-report/"))
-		_, err = io.Copy(all, archive)
-		require.NoError(c.t, err)
-	}
+	var files []string
+	var all string
+	eventually(c.t, "everything is in the report", func() (problems string) {
+		file := filepath.Join(c.t.TempDir(), "report.tar.gz")
+		does("report", "-o", file)
+		files, all, problems = unpacked(c.t, file)
+		return problems
+	})
 	for _, want := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml", "children/secrets.yaml", "events.txt", "nodes.txt",
 		"logs/demo-0.etcd.log", "logs/demo-0.prepare.log", "quorate/deployment.yaml", "quorate/compositecontroller.yaml", "metacontroller/pods.yaml"} {
 		assert.Contains(c.t, files, want)
 	}
-	assert.NotContains(c.t, files, "problems.txt")
 	for _, ns := range []string{c.ns, "quorate-system"} {
 		for _, secret := range list[corev1.Secret](c.t, ns, "secrets") {
 			for key, value := range secret.Data {
@@ -175,9 +159,32 @@ func (c *cluster) reports(does func(...string) string) {
 					continue
 				}
 				value = bytes.TrimSpace(value)
-				assert.False(c.t, strings.Contains(all.String(), string(value)), "%s of %s/%s", key, ns, secret.Name)
-				assert.False(c.t, strings.Contains(all.String(), base64.StdEncoding.EncodeToString(value)), "%s of %s/%s in base64", key, ns, secret.Name)
+				assert.False(c.t, strings.Contains(all, string(value)), "%s of %s/%s", key, ns, secret.Name)
+				assert.False(c.t, strings.Contains(all, base64.StdEncoding.EncodeToString(value)), "%s of %s/%s in base64", key, ns, secret.Name)
 			}
+		}
+	}
+}
+
+// unpacked are the names of a bundle's files, all that is in them, and what it says was not to be had.
+func unpacked(t *testing.T, file string) (files []string, all, problems string) {
+	t.Helper()
+	packed, err := os.Open(file)
+	require.NoError(t, err)
+	defer packed.Close()
+	zipped, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files, all, problems
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		name := strings.TrimPrefix(header.Name, "quorate-report/")
+		if files, all = append(files, name), all+string(text); name == "problems.txt" {
+			problems = string(text)
 		}
 	}
 }

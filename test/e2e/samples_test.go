@@ -68,7 +68,7 @@ func (c *cluster) fitted(folder, file string) {
 // arrives waits until an EtcdCluster is as its spec wants.
 func (c *cluster) arrives(object string) {
 	c.t.Helper()
-	eventually(c.t, 4*time.Minute, object+" converges", func() string { return notYet(c.t, c.ns, object, "Converged") })
+	eventually(c.t, object+" converges", func() string { return notYet(c.t, c.ns, object, "Converged") })
 }
 
 // meets waits until an object has a condition, or a value somewhere.
@@ -77,7 +77,7 @@ func (c *cluster) meets(object, condition string) {
 	if !strings.HasPrefix(condition, "jsonpath=") {
 		condition = "condition=" + condition
 	}
-	kube(c.t, "-n", c.ns, "wait", object, "--for="+condition, "--timeout=4m")
+	kube(c.t, append([]string{"-n", c.ns, "wait", "--for=" + condition, "--timeout=" + patience.String()}, strings.Fields(object)...)...)
 }
 
 // playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot and has the key.
@@ -86,8 +86,7 @@ func (c *cluster) playBackups() {
 	c.meets("etcdcluster/demo", "Ready")
 	c.arrives(name)
 	c.unchanged("etcdcluster.yaml")
-	_, err := c.etcdctl("demo-0", "put", "greeting", "hello")
-	require.NoError(c.t, err)
+	c.asked("demo-0", "put", "greeting", "hello")
 	c.sample("snapshot.yaml")
 	c.meets("etcdsnapshot/demo-first", "Complete")
 	c.meets("etcdsnapshot/demo-first", "Ready")
@@ -95,8 +94,7 @@ func (c *cluster) playBackups() {
 	c.meets("etcdsnapshotschedule/demo-hourly", "Ready")
 	c.sample("restore.yaml")
 	c.arrives("restored")
-	out, err := c.etcdctl("restored-0", "get", "greeting")
-	require.NoError(c.t, err)
+	out := c.asked("restored-0", "get", "greeting")
 	assert.Equal(c.t, "greeting\nhello\n", out)
 }
 

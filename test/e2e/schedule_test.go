@@ -28,10 +28,8 @@ func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1a
 
 func (c *cluster) put(value string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err := c.client().Put(ctx, "key", value)
-	require.NoError(c.t, err)
+	client := c.client()
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) error { _, err := client.Put(ctx, "key", value); return err }))
 }
 
 // TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are kept, what is let go is
@@ -41,7 +39,7 @@ func TestSchedule(t *testing.T) {
 	store := store(t)
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {size: 128Mi}")
 	store.credentials(c)
-	c.converges(1, 90*time.Second)
+	c.converges(1)
 	c.put("first")
 	_, err := kubectl(fmt.Sprintf(`apiVersion: etcd.quorate.dev/v1alpha1
 kind: EtcdSnapshotSchedule
@@ -63,7 +61,7 @@ spec:
 	}
 	ended := func(phase v1alpha1.SnapshotPhase) (found v1alpha1.EtcdSnapshot) {
 		t.Helper()
-		eventually(t, 150*time.Second, fmt.Sprintf("a snapshot is %s", phase), func() string {
+		eventually(t, fmt.Sprintf("a snapshot is %s", phase), func() string {
 			s, all := c.schedule("often")
 			for _, found = range all {
 				if seen[found.Name] || found.Status.Phase == "" || found.Status.Phase == v1alpha1.SnapshotPending || found.Status.Phase == v1alpha1.SnapshotRunning {
@@ -86,7 +84,7 @@ spec:
 	require.False(t, first.Status.VerifiedAt.IsZero())
 	unchanged := ended(v1alpha1.SnapshotSkipped)
 	assert.Equal(t, first.Status.Revision, unchanged.Spec.UnlessRevision)
-	eventually(t, 30*time.Second, "what is unchanged counts as verified until now", func() string {
+	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
 		if v := s.Status.LastVerified; v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp) {
 			return fmt.Sprintf("%+v", v)
@@ -101,7 +99,7 @@ spec:
 	for _, s := range []*v1alpha1.EtcdSnapshot{&second, &third} {
 		left = append(left, hooks.SnapshotKey(s), hooks.SnapshotKey(s)+".json")
 	}
-	eventually(t, 60*time.Second, "the first is gone, and what was stored of it", func() string {
+	eventually(t, "the first is gone, and what was stored of it", func() string {
 		_, all := c.schedule("often")
 		if all[0].Name != first.Name && slices.Equal(store.stored(c), left) {
 			return ""

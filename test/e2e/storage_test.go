@@ -5,42 +5,43 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 )
 
-// expandable is the lab's class whose volumes grow; those of its default one don't.
-const expandable = "  storage: {size: 256Mi, storageClassName: expandable}\n"
-
-func TestVolumesGrow(t *testing.T) {
+// TestVolumes: what becomes of members when their volumes change, told on one cluster.
+func TestVolumes(t *testing.T) {
 	t.Parallel()
-	for _, members := range []int{1, 3} {
-		t.Run(fmt.Sprint(members), func(t *testing.T) {
-			c := newCluster(t, fmt.Sprintf("  replicas: %d\n  version: 3.6.16\n", members)+expandable)
-			c.converges(members, 120*time.Second)
-			before := c.ids()
-			w := c.writes()
-			c.edit(`{"storage":{"size":"512Mi"}}`)
-			c.converges(members, 5*time.Minute)
-			w.losesNothing()
-			c.onVolumes("512Mi", "expandable", members)
-			c.withQuota(384 << 20)
-			if members > 2 {
-				assert.Equal(t, before, c.ids(), "the same members, on larger volumes")
-			}
-		})
-	}
+	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
+	c.tell("TheLogOnAVolumeOfItsOwn", (*cluster).keepsItsLogElsewhere)
+	c.tell("VolumesThatCantGrow", (*cluster).movesToLargerVolumes)
+	c.tell("MembersMoveToAnotherClass", (*cluster).movesToAnotherClass)
+	c.tell("VolumesGrow", (*cluster).grows)
 }
 
-// TestVolumesThatCantGrow lets the API server refuse, then has the members replaced, and then goes back to small ones.
-func TestVolumesThatCantGrow(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
-	c.converges(3, 120*time.Second)
+// keepsItsLogElsewhere: a member comes back on both of its volumes, and is replaced when that of the log is lost.
+func (c *cluster) keepsItsLogElsewhere() {
+	c.claims(6)
+	before := c.ids()
+	w := c.writes()
+	pod := c.pods()[1]
+	c.deletes("pods", pod.Name)
+	c.another(pod)
+	c.converges(3)
+	assert.Equal(c.t, before, c.ids(), "the same member, on both of its volumes")
+
+	c.deletes("pvc", "demo-1-wal")
+	c.deletes("pods", "demo-1")
+	c.succeeds("demo-1", func() {})
+	c.claims(6)
+	w.losesNothing()
+}
+
+// movesToLargerVolumes lets the API server refuse, then has the members replaced, which brings their logs back to where the data is.
+func (c *cluster) movesToLargerVolumes() {
 	before := c.ids()
 	c.edit(`{"storage":{"size":"512Mi"}}`)
-	eventually(t, 90*time.Second, "the message names the choice", func() string {
+	eventually(c.t, "the message names the choice", func() string {
 		s := c.object().Status
 		if s.Phase != "VolumePending" {
 			return s.Phase
@@ -48,14 +49,14 @@ func TestVolumesThatCantGrow(t *testing.T) {
 		return ""
 	})
 	m := c.object().Status.Members[0]
-	if assert.NotNil(t, m.Volume) {
-		assert.Contains(t, m.Volume.Message, "allowVolumeExpansion")
-		assert.Equal(t, "512Mi", m.Volume.Wanted.String())
-		assert.Equal(t, "256Mi", m.Volume.Capacity.String())
+	if assert.NotNil(c.t, m.Volume) {
+		assert.Contains(c.t, m.Volume.Message, "allowVolumeExpansion")
+		assert.Equal(c.t, "512Mi", m.Volume.Wanted.String())
+		assert.Equal(c.t, "256Mi", m.Volume.Capacity.String())
 	}
-	assert.Equal(t, before, c.ids())
+	assert.Equal(c.t, before, c.ids())
 	c.edit(`{"additionalMetadata":{"labels":{"team":"a"}}}`)
-	eventually(t, 60*time.Second, "what else is changed is changed all the same", func() string {
+	eventually(c.t, "what else is changed is changed all the same", func() string {
 		for _, pod := range c.pods() {
 			if pod.Labels["team"] != "a" {
 				return pod.Name + " has no label"
@@ -65,31 +66,35 @@ func TestVolumesThatCantGrow(t *testing.T) {
 	})
 
 	w := c.writes()
-	c.edit(`{"storage":{"migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
+	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
+	c.converges(3)
+	w.losesNothing()
 	c.onVolumes("512Mi", "local-path", 3)
 	c.withQuota(384 << 20)
 	for name := range c.ids() {
-		assert.NotContains(t, before, name, "a successor has a name of its own")
+		assert.NotContains(c.t, before, name, "a successor has a name of its own")
 	}
-	c.edit(`{"storage":{"size":"256Mi"}}`)
-	c.converges(3, 6*time.Minute)
-	w.losesNothing()
-	c.onVolumes("256Mi", "local-path", 3)
-	c.withQuota(192 << 20)
 }
 
-func TestMembersMoveToAnotherClass(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three+"  storage: {size: 256Mi}\n")
-	c.converges(3, 120*time.Second)
-	clusterID := c.object().Status.ClusterID
-	w := c.writes()
-	c.edit(`{"storage":{"storageClassName":"expandable","migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
+// movesToAnotherClass, and to smaller volumes. The lab's class expandable has volumes that grow; those of its default one don't.
+func (c *cluster) movesToAnotherClass() {
+	clusterID, w := c.object().Status.ClusterID, c.writes()
+	c.edit(`{"storage":{"size":"256Mi","storageClassName":"expandable"}}`)
+	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("256Mi", "expandable", 3)
-	assert.Equal(t, clusterID, c.object().Status.ClusterID)
+	c.withQuota(192 << 20)
+	assert.Equal(c.t, clusterID, c.object().Status.ClusterID)
+}
+
+func (c *cluster) grows() {
+	before, w := c.ids(), c.writes()
+	c.edit(`{"storage":{"size":"512Mi","migration":null}}`)
+	c.converges(3)
+	w.losesNothing()
+	c.onVolumes("512Mi", "expandable", 3)
+	c.withQuota(384 << 20)
+	assert.Equal(c.t, before, c.ids(), "the same members, on larger volumes")
 }
 
 // onVolumes insists that there are as many claims as members, and each is as it should be.
@@ -109,33 +114,4 @@ func (c *cluster) withQuota(bytes int64) {
 	for _, pod := range c.pods() {
 		assert.Contains(c.t, pod.Spec.Containers[0].Command, fmt.Sprintf("--quota-backend-bytes=%d", bytes), pod.Name)
 	}
-}
-
-// TestTheLogOnAVolumeOfItsOwn: a member comes back on both of its volumes, is replaced when that of the log is lost, and the logs go
-// back to where the data is.
-func TestTheLogOnAVolumeOfItsOwn(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
-	c.converges(3, 120*time.Second)
-	c.claims(6)
-	before := c.ids()
-	w := c.writes()
-	kube(t, "-n", c.ns, "delete", "pod", "demo-1")
-	c.converges(3, 120*time.Second)
-	assert.Equal(t, before, c.ids(), "the same member, on both of its volumes")
-
-	kube(t, "-n", c.ns, "delete", "pvc", "demo-1-wal", "--wait=false")
-	kube(t, "-n", c.ns, "delete", "pod", "demo-1", "--wait=false")
-	eventually(t, 3*time.Minute, "the member was replaced", func() string {
-		if _, there := c.ids()["demo-1"]; there {
-			return "demo-1 is still a member"
-		}
-		return c.notConverged(3)
-	})
-	c.claims(6)
-
-	c.edit(`{"storage":{"wal":null,"migration":"Replace"}}`)
-	c.converges(3, 6*time.Minute)
-	w.losesNothing()
-	c.onVolumes("256Mi", "local-path", 3)
 }

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -82,7 +82,7 @@ func (s *s3) answers(t *testing.T) {
 	require.True(t, read(t, "/api/v1/nodes/node1", &node))
 	s.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, s.port)
 	client := lab.httpClient()
-	eventually(t, 30*time.Second, "the S3 server answers", func() string {
+	eventually(t, "the S3 server answers", func() string {
 		r, err := client.Get(s.address)
 		if err != nil {
 			return err.Error()
@@ -112,12 +112,12 @@ func (s *s3) yaml(folder string) string {
 }
 
 // snapshots takes an EtcdSnapshot and waits until it is stored.
-func (c *cluster) snapshots(object, store string, within time.Duration) *v1alpha1.EtcdSnapshot {
+func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
 	c.t.Helper()
 	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name, name, store), "apply", "-f", "-")
 	require.NoError(c.t, err)
 	var s *v1alpha1.EtcdSnapshot
-	eventually(c.t, within, "the snapshot "+object+" is stored", func() string {
+	eventually(c.t, "the snapshot "+object+" is stored", func() string {
 		s, _ = get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
 		require.NotEqual(c.t, v1alpha1.SnapshotFailed, s.Status.Phase, s.Status.Message)
 		if s.Status.Phase != v1alpha1.SnapshotSucceeded {
@@ -131,9 +131,13 @@ func (c *cluster) snapshots(object, store string, within time.Duration) *v1alpha
 // revision of the keys now.
 func (c *cluster) revision() int64 {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	r, err := c.client().Get(ctx, "none")
-	require.NoError(c.t, err)
-	return r.Header.Revision
+	return c.reads("none").Header.Revision
+}
+
+// reads a key, and the revision that it is of.
+func (c *cluster) reads(key string) (r *clientv3.GetResponse) {
+	c.t.Helper()
+	client := c.client()
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) { r, err = client.Get(ctx, key); return err }))
+	return r
 }

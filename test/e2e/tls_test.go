@@ -94,7 +94,7 @@ func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 // letsIn waits until a member accepts a client with this certificate.
 func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	t.Helper()
-	eventually(t, 30*time.Second, pod.Name+" lets in who shows the right certificate", func() string {
+	eventually(t, pod.Name+" lets in who shows the right certificate", func() string {
 		if err := knock(pod, 2379, show); err != nil {
 			return err.Error()
 		}
@@ -102,55 +102,52 @@ func letsIn(t *testing.T, pod corev1.Pod, show tls.Certificate) {
 	})
 }
 
-func TestNobodyWithoutTheRightCertificate(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n")
-	c.converges(1, 60*time.Second)
+func (c *cluster) letsNobodyElseIn() {
 	pod := c.pods()[0]
-	ours := forgerWith(t, c.secretOf(name+"-ca"))
+	ours := forgerWith(c.t, c.secretOf(name+"-ca"))
 	tomorrow, yesterday := time.Now().Add(24*time.Hour), time.Now().Add(-time.Hour)
 
-	letsIn(t, pod, ours.client("client", tomorrow)) // the way that everybody should go
+	letsIn(c.t, pod, ours.client("client", tomorrow)) // the way that everybody should go
 	for why, err := range map[string]error{
 		"no certificate":                                 knock(pod, 2379),
-		"a certificate of another authority":             knock(pod, 2379, stranger(t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
-		"one of an authority that bears our name":        knock(pod, 2379, stranger(t, ours.ca.Subject).client("root", tomorrow)),
+		"a certificate of another authority":             knock(pod, 2379, stranger(c.t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
+		"one of an authority that bears our name":        knock(pod, 2379, stranger(c.t, ours.ca.Subject).client("root", tomorrow)),
 		"a certificate that has expired":                 knock(pod, 2379, ours.client("client", yesterday)),
 		"the peers' port, no certificate":                knock(pod, 2380),
 		"the peers' port, a client's certificate":        knock(pod, 2380, ours.client("client", tomorrow)),
 		"the peers' port, root's certificate":            knock(pod, 2380, ours.client("root", tomorrow)),
 		"the peers' port, a peer of another cluster's":   knock(pod, 2380, ours.client("other:peers", tomorrow)),
-		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
+		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(c.t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
 		"the peers' port, a peer whose time is over":     knock(pod, 2380, ours.client(name+":peers", yesterday)),
 	} {
-		assert.Error(t, err, why)
-		t.Logf("%s: %v", why, err)
+		assert.Error(c.t, err, why)
+		c.t.Logf("%s: %v", why, err)
 	}
 
 	plain := c.clientWith(nil, c.service())
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := plain.Get(ctx, "key")
-	require.Error(t, err, "plain text")
-	assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
+	require.Error(c.t, err, "plain text")
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 }
 
 // TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application writes, which then follows.
 func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
-	c.converges(3, 60*time.Second)
+	c.converges(3)
 	secured := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured)
 	require.NotNil(t, secured)
 	assert.Equal(t, "Disabled", secured.Reason)
 	ids := c.ids()
 	plain := c.writesWith(c.clientWith(nil, c.service()), "plain")
 
-	_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"tls":{"mode":"Auto"}}}`)
+	err := c.edits(`{"tls":{"mode":"Auto"}}`)
 	require.Error(t, err, "it would lock the application out")
 	assert.Contains(t, err.Error(), "allowPlaintextClients")
 	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
-	eventually(t, 240*time.Second, "all members speak TLS among themselves", func() string {
+	eventually(t, "all members speak TLS among themselves", func() string {
 		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil || s.Reason != "PlaintextAllowed" {
 			return fmt.Sprintf("%+v", s)
 		}
@@ -160,7 +157,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	plain.losesNothing() // the application has followed
 
 	c.edit(`{"tls":{"allowPlaintextClients":false}}`)
-	eventually(t, 120*time.Second, "nobody speaks plain text any more", func() string {
+	eventually(t, "nobody speaks plain text any more", func() string {
 		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured) {
 			return "not secured"
 		}
@@ -171,8 +168,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	_, err = c.clientWith(nil, c.service()).Get(ctx, "key")
 	require.Error(t, err)
 	assert.Equal(t, ids, c.ids(), "the same members as before")
-	out, err := c.etcdctl("demo-0", "member", "list")
-	require.NoError(t, err)
+	out := c.asked("demo-0", "member", "list")
 	assert.NotContains(t, out, "http:")
 	secure.losesNothing()
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,9 +36,9 @@ func TestUpgradeOfQuorate(t *testing.T) {
 		running[kind].apply(spec)
 	}
 	for _, c := range running {
-		c.converges(int(*c.object().Spec.Replicas), 5*time.Minute)
+		c.converges(int(*c.object().Spec.Replicas))
 	}
-	eventually(t, 3*time.Minute, "users and roles are applied", func() string { return running["auth"].authorized("Enabled") })
+	eventually(t, "users and roles are applied", func() string { return running["auth"].authorized("Enabled") })
 	paused, scheduled := running["paused"], running["scheduled"]
 	paused.put("from before")
 	paused.edit(`{"replicas":0}`)
@@ -68,11 +67,11 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 		w.losesNothing()
 	}
 	paused.edit(`{"replicas":1}`)
-	paused.converges(1, 3*time.Minute)
+	paused.converges(1)
 	assert.Equal(t, "from before", paused.value())
 	scheduled.put("after the upgrade")
 	revision := scheduled.revision()
-	eventually(t, 5*time.Minute, "what was written after the upgrade is in a snapshot by the schedule", func() string {
+	eventually(t, "what was written after the upgrade is in a snapshot by the schedule", func() string {
 		s, all := scheduled.schedule("often")
 		for _, snapshot := range all {
 			if snapshot.Status.Phase == v1alpha1.SnapshotSucceeded && snapshot.Status.Revision >= revision {
@@ -87,7 +86,7 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 func (r release) takesOver(t *testing.T, running map[string]*cluster) {
 	t.Helper()
 	for _, c := range running {
-		c.rests(3 * time.Minute)
+		c.rests()
 	}
 	lives, ids := map[string]map[string]string{}, map[string]map[string]string{}
 	for kind, c := range running {
@@ -104,8 +103,8 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster) {
 		c.edit(`{"additionalMetadata":{"annotations":{"e2e/answered":"` + word + `"}}}`)
 	}
 	for kind, c := range running {
-		c.rests(3 * time.Minute)
-		eventually(t, 60*time.Second, kind+": "+r.name+" has answered about every pod", func() string {
+		c.rests()
+		eventually(t, kind+": "+r.name+" has answered about every pod", func() string {
 			for _, pod := range c.pods() {
 				if pod.Annotations["e2e/answered"] != word {
 					return "not about " + pod.Name
@@ -120,9 +119,9 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster) {
 }
 
 // rests waits until nothing is left to do for the newest spec: all members serve, or are stopped because the spec says so.
-func (c *cluster) rests(within time.Duration) {
+func (c *cluster) rests() {
 	c.t.Helper()
-	eventually(c.t, within, c.ns+" rests", func() string {
+	eventually(c.t, c.ns+" rests", func() string {
 		o := c.object()
 		if n := *o.Spec.Replicas; n > 0 {
 			return c.notConverged(int(n))
@@ -151,10 +150,7 @@ func (c *cluster) lives() map[string]string {
 // value of the key that put writes.
 func (c *cluster) value() string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	r, err := c.client().Get(ctx, "key")
-	require.NoError(c.t, err)
+	r := c.reads("key")
 	require.NotEmpty(c.t, r.Kvs, "the key is gone")
 	return string(r.Kvs[0].Value)
 }

@@ -71,7 +71,7 @@ func TestSideBySide(t *testing.T) {
 	apply(t, first)
 	apply(t, second)
 	for _, namespace := range []string{"quorate-red", "quorate-blue"} {
-		kube(t, "-n", namespace, "rollout", "status", "deployment/quorate", "--timeout=1m")
+		kube(t, "-n", namespace, "rollout", "status", "deployment/quorate", patient)
 	}
 	kube(t, "create", "namespace", "both")
 	apply(t, inMemory("both", "plain"))
@@ -92,8 +92,8 @@ func TestSideBySide(t *testing.T) {
 	kube(t, "-n", "both", "label", "etcdcluster", "plain", "quorate.dev/by=blue")
 	converges(t, "both", "plain", "3/3")
 	kube(t, "-n", "quorate-red", "scale", "deployment/quorate", "--replicas=1")
-	kube(t, "-n", "quorate-red", "rollout", "status", "deployment/quorate", "--timeout=2m")
+	kube(t, "-n", "quorate-red", "rollout", "status", "deployment/quorate", patient)
 	for _, name := range []string{"plain", "blue"} { // each has finalizers of both under a Metacontroller that asks both
-		kube(t, "-n", "both", "delete", "etcdcluster", name, "--timeout=3m")
+		kube(t, "-n", "both", "delete", "etcdcluster", name, patient)
 	}
 }

@@ -15,7 +15,7 @@ const chart = "../../manifests/chart"
 
 func helm(t *testing.T, namespace string, args ...string) {
 	t.Helper()
-	_, err := command("", "../../bin/helm", append(args, "--namespace", namespace, "--wait", "--timeout", "2m")...)
+	_, err := command("", "../../bin/helm", append(args, "--namespace", namespace, "--wait", patient)...)
 	require.NoError(t, err)
 }
 
@@ -62,7 +62,7 @@ func TestHelm(t *testing.T) {
 	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
 	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
-	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", "--timeout=2m") // helm does not wait for those who leave
+	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", patient) // helm does not wait for those who leave
 	now := kube(t, "-n", "etcd-ops", "get", "deployment", "quorate", "-o", server)
 	for _, want := range []string{"1/1 ", "QUORATE_VERIFY=true,", "QUORATE_ONLY_NAMESPACES=default,"} {
 		require.Contains(t, now, want)
@@ -89,7 +89,7 @@ func TestHelm(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	kube(t, "delete", "pod", "demo-0")
 	becomes(t, "true", "get", "pod", "demo-0", "-o", "jsonpath={.status.containerStatuses[0].ready}")
-	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
+	kube(t, "delete", "etcdcluster", "demo", patient)
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
@@ -123,6 +123,6 @@ func TestOneNamespace(t *testing.T) {
 	kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"replicas":3}}`)
 	converges(t, "shop", "cart", "3/3")
 	require.Equal(t, pods, strings.Split(members(t, "shop", "cart"), "\n")[0])
-	kube(t, "-n", "shop", "delete", "etcdcluster", "cart", "--timeout=3m")
+	kube(t, "-n", "shop", "delete", "etcdcluster", "cart", patient)
 	helm(t, "quorate-system", "uninstall", "quorate")
 }

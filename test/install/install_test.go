@@ -18,6 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// How long a wait may last before it counts as one without end: how fast the machine is must not decide.
+const (
+	patience = 15 * time.Minute
+	patient  = "--timeout=15m"
+)
+
 // metacontroller is the version that the lab has, as its make target says: it runs in a namespace of its own, and the image of 4.x is loaded.
 var metacontroller = cmp.Or(os.Getenv("QUORATE_METACONTROLLER"), "1.5.20")
 
@@ -61,7 +67,7 @@ func becomes(t *testing.T, want string, args ...string) {
 			got = err.Error()
 		}
 		return got == want
-	}, 2*time.Minute, 300*time.Millisecond)
+	}, patience, 300*time.Millisecond)
 	require.Equal(t, want, got, "kubectl %s", strings.Join(args, " "))
 }
 
@@ -102,7 +108,7 @@ func removesQuorate(t *testing.T, namespaces ...string) {
 			assert.Eventually(t, func() bool { // the API server forgets a policy against it a moment later
 				_, err = command("", "kubectl", append([]string{"delete", "--timeout=30s"}, args...)...)
 				return err == nil || !strings.Contains(err.Error(), "quorate-kind-protection")
-			}, time.Minute, time.Second)
+			}, patience, time.Second)
 			assert.NoError(t, err)
 		}
 	})
@@ -115,7 +121,7 @@ func restartMetacontroller(t *testing.T) {
 		return
 	}
 	kube(t, "-n", "metacontroller", "rollout", "restart", "statefulset/metacontroller")
-	kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller", "--timeout=2m")
+	kube(t, "-n", "metacontroller", "rollout", "status", "statefulset/metacontroller", patient)
 }
 
 // mayMetacontroller is what kubectl auth can-i answers.

@@ -75,7 +75,7 @@ func TestHelmAlone(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "etcd-ops"))
 	takenUp(t, pods)
 	fits(t, "etcd-ops")
-	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
+	kube(t, "delete", "etcdcluster", "demo", patient)
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
@@ -109,7 +109,7 @@ func TestApply(t *testing.T) {
 	refused := func() string {
 		return kube(t, "get", "events", "--field-selector", "reason=SyncError,involvedObject.name=demo", "-o", "jsonpath={.items[*].message}")
 	}
-	require.Eventually(t, func() bool { return strings.Contains(refused(), "cannot patch resource") }, 2*time.Minute, time.Second)
+	require.Eventually(t, func() bool { return strings.Contains(refused(), "cannot patch resource") }, patience, time.Second)
 	said, err := command("", "../../bin/quorate", "check")
 	require.Error(t, err)
 	require.Contains(t, said, "set --apply-strategy=dynamic-apply")
@@ -121,7 +121,7 @@ func TestApply(t *testing.T) {
 	apply()
 	converges(t, "default", "demo", "3/3")
 
-	_, err = command(printed(t, append(args[1:], "--no-kinds")...), "kubectl", "delete", "-f", "-", "--timeout=2m")
+	_, err = command(printed(t, append(args[1:], "--no-kinds")...), "kubectl", "delete", "-f", "-", patient)
 	require.NoError(t, err)
 	assert.Equal(t, pods, members(t, "default", "demo"), "the members run on")
 	serves(t, "alone")
@@ -130,7 +130,7 @@ func TestApply(t *testing.T) {
 	require.NotEqual(t, before, credentials(t, "quorate-system"))
 	takenUp(t, pods)
 	fits(t, "quorate-system")
-	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
+	kube(t, "delete", "etcdcluster", "demo", patient)
 }
 
 // TestKustomize: the two commands for kustomize install, upgrade and, without the kinds, uninstall. Kinds and clusters stay, and the same
@@ -143,10 +143,10 @@ func TestKustomize(t *testing.T) {
 	}
 	apply := func() {
 		kube(t, "apply", "--server-side", "--force-conflicts", "-k", "../../manifests/crds")
-		kube(t, "wait", "--for=condition=Established", "--timeout=1m", "-f", "../../manifests/crds/metacontroller.yaml")
+		kube(t, "wait", "--for=condition=Established", patient, "-f", "../../manifests/crds/metacontroller.yaml")
 		kube(t, "apply", "--server-side", "--force-conflicts", "-k", "../../manifests/default")
 		for _, name := range []string{"quorate", "metacontroller"} {
-			kube(t, "-n", "quorate-system", "rollout", "status", "deployment/"+name, "--timeout=2m")
+			kube(t, "-n", "quorate-system", "rollout", "status", "deployment/"+name, patient)
 		}
 	}
 	apply()
@@ -156,12 +156,12 @@ func TestKustomize(t *testing.T) {
 	apply()
 	require.Equal(t, pods, members(t, "default", "demo"), "no member restarted")
 
-	kube(t, "delete", "-k", "../../manifests/default", "--timeout=2m")
+	kube(t, "delete", "-k", "../../manifests/default", patient)
 	kube(t, append([]string{"get", "crd"}, ourKinds...)...)
 	require.Equal(t, pods, members(t, "default", "demo"), "the members run on")
 	serves(t, "alone")
 
 	apply()
 	takenUp(t, pods)
-	kube(t, "delete", "etcdcluster", "demo", "--timeout=3m")
+	kube(t, "delete", "etcdcluster", "demo", patient)
 }

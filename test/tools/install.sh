@@ -52,7 +52,7 @@ else
   bin/lab metacontroller
 fi
 apply -f bin/install/kinds.yaml
-kubectl wait --for=condition=Established --timeout=30s -f bin/install/kinds.yaml
+kubectl wait --for=condition=Established --timeout=10m -f bin/install/kinds.yaml
 apply -k bin/install
-if [[ -n $own ]]; then kubectl -n quorate-system rollout status deployment/metacontroller --timeout=90s; fi
-kubectl -n quorate-system rollout status deployment/quorate --timeout=90s
+if [[ -n $own ]]; then kubectl -n quorate-system rollout status deployment/metacontroller --timeout=10m; fi
+kubectl -n quorate-system rollout status deployment/quorate --timeout=10m

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 
 commit=$(git rev-parse HEAD)
 seed=$((16#${commit:0:6} + 1))
-parts=(chaos model walks fuzz gibibyte fleet reproducible)
+parts=(chaos model walks fuzz gibibyte versions fleet reproducible)
 
 # either VALUE BRIEFLY
 either() { if [[ -n ${BRIEF:-} ]]; then echo "$2"; else echo "$1"; fi; }
@@ -21,6 +21,7 @@ play() {
       "stories: QUORATE_VERIFY=1 go test -json ./test/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 300)" ;;
     fuzz) bin/steps "fuzz: make -s fuzz FUZZTIME=$(either 5m 30s)" ;;
     gibibyte) make story RUN=TestAGibibyte ;;
+    versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew' TestEveryMinorVersion)" ;;
     fleet) make bench-fleet CLUSTERS="$(either 100 30)" ;;
     reproducible) bin/steps "reproducible: $(either '' "PLATFORMS='linux/amd64 linux/arm64' ")make -s reproducible" ;;
   esac
