@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/quorate-dev/quorate/hooks"
 )
 
 // own gives a directory on a node, which the kubelet makes as root's, to etcd's user. What is in it is etcd's already.
@@ -39,12 +37,4 @@ func runOwn(args []string, stderr io.Writer) int {
 		terminationMessage(err.Error())
 	}
 	return exitCode(err, stderr)
-}
-
-// startOf is how prepare is to take the member: one that is told nothing of what it may begin has begun before.
-func startOf(start string, begins *string) string {
-	if begins != nil && *begins == "" {
-		return hooks.StartResume
-	}
-	return start
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/etcdops/prepare"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -106,11 +107,11 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
 // prepare to say what follows (S10).
 func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
-	data, err := hasData(r.DataDir, r.WALDir)
+	data, err := prepare.HasData(r.DataDir, r.WALDir)
 	if err != nil {
 		return hooks.RestoreReport{}, fmt.Errorf("the data directory can't be read: %w", err)
 	}
-	started, err := exists(r.marker)
+	started, err := prepare.Exists(r.marker)
 	if err != nil {
 		return hooks.RestoreReport{}, fmt.Errorf("the marker can't be read: %w", err)
 	}
