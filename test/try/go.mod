@@ -106,7 +106,6 @@ require (
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
-	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260904194346-d0f1323225a4 // indirect
@@ -123,5 +122,6 @@ require (
 require (
 	github.com/quorate-dev/quorate v0.0.0
 	go.etcd.io/etcd/etcdctl/v3 v3.7.3
+	golang.org/x/net v0.61.0
 	golang.org/x/term v0.47.0
 )

@@ -29,6 +29,7 @@ func main() {
 	case "etcdctl":
 		ctlv3.MustStart()
 	case "etcd":
+		resolveNames()
 		etcdmain.Main(os.Args[1:])
 	case "prepare":
 		os.Exit(runPrepare(os.Args[2:]))

@@ -63,7 +63,7 @@ func (t *tour) play() error {
 	if err != nil {
 		return err
 	}
-	for _, part := range []func() error{t.kill, t.lose, t.grow, t.shrink, func() error { return t.change(upgrades) }} {
+	for _, part := range []func() error{func() error { return t.change(upgrades) }, t.kill, t.grow, t.shrink, t.lose} {
 		if err := part(); err != nil {
 			w.stop()
 			return err
