@@ -38,6 +38,16 @@ CLUSTERS ?= 100
 help: ## this list
 	@awk -F ':.*## ' '/^##@/{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+##@ Try
+
+# Without gin's MessagePack, which nobody here speaks and which takes as long to compile as a tenth of the rest.
+TRY := go build -C test/try -tags '$(TAGS),nomsgpack' -o $(CURDIR)/bin/try .
+
+.PHONY: try
+try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour without the prompt
+	@[ -x bin/try ] || echo "building, once (a minute or two)"
+	@$(TRY) && bin/try $(ARGS)
+
 ##@ Build
 
 .PHONY: build
@@ -78,6 +88,7 @@ test: bin/steps ## everything that needs Go alone: lint, generated files, all te
 	  "manifests: go test -C test/manifests -json ./..." \
 	  "monitoring: go test -C test/monitoring -json ./..." \
 	  "lab: go test -C test/lab -json -short ./..." \
+	  "try: go test -C test/try -json ./..." \
 	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: unit
@@ -106,7 +117,7 @@ store-servers: ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/lab test/manifests test/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/lab test/manifests test/monitoring test/tools test/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything

@@ -104,6 +104,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/arch v0.22.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -120,7 +121,9 @@ require (
 )
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/quorate-dev/quorate v0.0.0
+	github.com/stretchr/testify v1.12.1
 	go.etcd.io/etcd/etcdctl/v3 v3.7.3
 	golang.org/x/net v0.61.0
 	golang.org/x/term v0.47.0

@@ -30,7 +30,7 @@ const help = `  status              the cluster on one screen, as kubectl quorat
   lose MEMBER         its pod, claim and data are gone
   delete NAME         a pod, a claim as pvc/NAME, or the cluster
   logs MEMBER         the end of its etcd's log
-  etcdctl ARGS        such as etcdctl get greeting
+  etcdctl ARGS        such as etcdctl get greeting; without ARGS the line for another terminal
   quit                end everything, leaving nothing behind
 `
 
@@ -227,6 +227,9 @@ func (t *try) runEtcdctl(ctx context.Context, w io.Writer, args []string) error 
 	a, err := t.access()
 	if err != nil {
 		return err
+	}
+	if len(args) == 0 {
+		return text(w, "  "+t.etcdctl()+" "+strings.Join(a.flags(), " ")+" get greeting\n")
 	}
 	program, err := os.Executable()
 	if err != nil {
