@@ -46,6 +46,16 @@ CLUSTERS ?= 100
 help: ## this list
 	@awk -F ':.*## ' '/^##@/{printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+##@ Try
+
+# Without gin's MessagePack, which nobody here speaks and which takes as long to compile as a tenth of the rest.
+TRY := go build -C test/try -tags '$(TAGS),nomsgpack' -o $(CURDIR)/bin/try .
+
+.PHONY: try
+try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour without the prompt
+	@[ -x bin/try ] || echo "building, once (a minute or two)"
+	@$(TRY) && bin/try $(ARGS)
+
 ##@ Build
 
 .PHONY: build
@@ -98,6 +108,7 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	  "alert rules: test/monitoring/promtool.sh check" \
 	  "alert cases: test/monitoring/promtool.sh play" \
 	  "lab: go test -C test/lab -json -short ./..." \
+	  "try: go test -C test/try -json ./..." \
 	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: nightly
@@ -130,7 +141,7 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/lab test/manifests test/monitoring test/tools; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/lab test/manifests test/monitoring test/tools test/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything

@@ -41,11 +41,3 @@ func runOwn(args []string, stderr io.Writer) int {
 	}
 	return exitCode(err, stderr)
 }
-
-// startOf is how prepare is to take the member: one that is told nothing of what it may begin has begun before.
-func startOf(start string, begins *string) string {
-	if begins != nil && *begins == "" {
-		return hooks.StartResume
-	}
-	return start
-}

@@ -1,141 +1,33 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/etcdops/datadir"
+	"github.com/quorate-dev/quorate/etcdops/prepare"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// errDataLost is the refusal to start a member without the data that it had.
-var errDataLost = errors.New("the member's data is lost")
-
-// prepare lets a member start, or not, before etcd does. A member that has run before and finds its data directory empty
-// would start all the same, under its old identity with an empty log: it could vote a second time in a term and lose
-// writes that were acknowledged. Refused, it is replaced by a new member (S10).
-//
-// Start says what is known of the member (hooks.StartBootstrap, StartJoin, StartResume). The marker is a file outside of
-// the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start says. It
-// is written here. A member that may start gets nil; errDataLost says that it may not; any other error, that it is not
-// known (a volume that can't be read is not an empty one).
-//
-// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins anew whatever else there is, and without
-// the rest it knows nothing that came before its last snapshot.
-func prepare(dataDir, walDir, start, marker string) error {
-	switch start {
-	case hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume:
-	default:
-		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume, start)
-	}
-	data, err := datadir.HasData(dataDir, walDir)
-	if err != nil {
-		return fmt.Errorf("the data directory can't be read: %w", err)
-	}
-	started, err := datadir.Exists(marker)
-	if err != nil {
-		return fmt.Errorf("the marker can't be read: %w", err)
-	}
-	switch {
-	case !data && start == hooks.StartResume:
-		return fmt.Errorf("%w: it has run before, but %s; it will be replaced", errDataLost, lacks(dataDir, walDir))
-	case !data && started:
-		return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", errDataLost, lacks(dataDir, walDir))
-	case started:
-		return nil
-	}
-	if err := writeMarker(marker); err != nil {
-		return fmt.Errorf("the marker can't be written: %w", err)
-	}
-	return nil
-}
-
-// lacks says what is missing.
-func lacks(dataDir, walDir string) string {
-	if walDir == "" {
-		return dataDir + " holds no write-ahead log"
-	}
-	return fmt.Sprintf("%s holds no write-ahead log, or %s not what belongs to it", walDir, dataDir)
-}
-
-// await waits until the file holds more than white space: somebody says there that the member may start. The file is a projection of an
-// annotation, which the kubelet replaces when that changes; until then it is empty. Without a file nobody is waited for.
-func await(ctx context.Context, file string) error {
-	if file == "" {
-		return nil
-	}
-	look := time.NewTicker(200 * time.Millisecond)
-	defer look.Stop()
-	for {
-		words, err := os.ReadFile(file)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("what is waited for can't be read: %w", err)
-		}
-		if len(bytes.TrimSpace(words)) > 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("ended while it waited for %s to say that the member may start", file)
-		case <-look.C:
-		}
-	}
-}
-
-// writeMarker makes the marker, on the disk when it returns.
-func writeMarker(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
 // runPrepare is the command prepare; the result is the exit code.
 func runPrepare(ctx context.Context, args []string, stderr io.Writer) int {
-	var dataDir, walDir, marker, start, awaited string
+	var c prepare.Command
 	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
-	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
-	flags.StringVar(&start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
-	flags.StringVar(&awaited, "await", "", "`file` to wait for until it holds something, before anything else is done")
-	var begins *string
-	flags.Func("begins", "what the member may `begin` without data; given and empty, it has begun before, whatever --start says", func(told string) error {
-		begins = &told
-		return nil
-	})
+	c.Flags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
-	err := await(ctx, awaited)
-	if err == nil {
-		err = prepare(dataDir, walDir, startOf(start, begins), marker)
-	}
+	err := c.Run(ctx)
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
 	command.TerminationMessage(err.Error())
-	if errors.Is(err, errDataLost) {
+	if errors.Is(err, prepare.ErrDataLost) {
 		return hooks.ExitDataLost
 	}
 	return command.Failed

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
@@ -26,150 +24,6 @@ func write(t *testing.T, dir string, names ...string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte("x"), 0o644))
 	}
-}
-
-func TestPrepare(t *testing.T) {
-	var (
-		data = []string{"data/member/wal/0000000000000000-0000000000000000.wal", "data/member/snap/db"}
-		half = []string{"data/member/snap/db", "data/member/wal/0.tmp", "data/member/wal.tmp/0000000000000000-0000000000000000.wal"}
-	)
-	cases := []struct {
-		name, reason string
-		start        string
-		files        []string
-		marker       bool
-		lost         bool
-	}{
-		{"bootstrap, new", "an initial member's first start", hooks.StartBootstrap, nil, false, false},
-		{"join, new", "a learner's first start", hooks.StartJoin, nil, false, false},
-		{"resume, new pod on its volume", "the ordinary replacement of a pod", hooks.StartResume, data, false, false},
-		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started", hooks.StartBootstrap, data, false, false},
-		{"join, pod made again", "the same for a learner", hooks.StartJoin, data, false, false},
-		{"resume, empty", "the volume was lost", hooks.StartResume, nil, false, true},
-		{"resume, half-written", "etcd would start anew on it", hooks.StartResume, half, false, true},
-		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged", hooks.StartBootstrap, half, false, false},
-		{"join, half-written", "the same for a learner", hooks.StartJoin, half, false, false},
-		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap, nil, true, true},
-		{"join, node rebooted", "the same for a learner", hooks.StartJoin, nil, true, true},
-		{"resume, node rebooted", "the same for any", hooks.StartResume, nil, true, true},
-		{"bootstrap, half-written after a start", "what this pod had is not there any more", hooks.StartBootstrap, half, true, true},
-		{"bootstrap, rebooted with its volume", "disks survive reboots", hooks.StartBootstrap, data, true, false},
-		{"join, rebooted with its volume", "disks survive reboots", hooks.StartJoin, data, true, false},
-		{"resume, rebooted with its volume", "disks survive reboots", hooks.StartResume, data, true, false},
-		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", hooks.StartResume, data[:1], false, true},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			marker := filepath.Join(dir, "state", "started")
-			write(t, dir, append(c.files, "state/other")...)
-			if c.marker {
-				write(t, dir, "state/started")
-			}
-			err := prepare(filepath.Join(dir, "data"), "", c.start, marker)
-			if c.lost {
-				require.ErrorIs(t, err, errDataLost, c.reason)
-				require.NotContains(t, err.Error(), "\n")
-				_, statErr := os.Stat(marker)
-				require.Equal(t, c.marker, statErr == nil, "a refusal changes nothing")
-				return
-			}
-			require.NoError(t, err, c.reason)
-			require.FileExists(t, marker)
-			if c.files == nil {
-				require.ErrorIs(t, prepare(filepath.Join(dir, "data"), "", c.start, marker), errDataLost, "the second time the data must be there")
-			}
-		})
-	}
-}
-
-// TestPrepareLooksAtBothVolumes: with a log on a volume of its own, either half is nothing without the other.
-func TestPrepareLooksAtBothVolumes(t *testing.T) {
-	const wal, snap, within = "wal/0000000000000000-0000000000000000.wal", "data/member/snap/db", "data/member/wal/0000000000000000-0000000000000000.wal"
-	cases := []struct {
-		name   string
-		start  string
-		files  []string
-		marker bool
-		lost   bool
-	}{
-		{"resume, both there", hooks.StartResume, []string{wal, snap}, true, false},
-		{"resume, log empty", hooks.StartResume, []string{snap}, false, true},
-		{"resume, data empty", hooks.StartResume, []string{wal}, false, true},
-		{"resume, log where it was before", hooks.StartResume, []string{within, snap}, false, true},
-		{"resume, log half-written", hooks.StartResume, []string{"wal.tmp/0.wal", "wal/0.tmp", snap}, false, true},
-		{"started before, log empty", hooks.StartBootstrap, []string{snap}, true, true},
-		{"started before, data empty", hooks.StartJoin, []string{wal}, true, true},
-		{"new", hooks.StartJoin, nil, false, false},
-		{"cut off before the log was there", hooks.StartBootstrap, []string{snap}, false, false},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			write(t, dir, append(c.files, "state/other")...)
-			if c.marker {
-				write(t, dir, "state/started")
-			}
-			err := prepare(filepath.Join(dir, "data"), filepath.Join(dir, "wal"), c.start, filepath.Join(dir, "state", "started"))
-			if c.lost {
-				require.ErrorIs(t, err, errDataLost)
-			} else {
-				require.NoError(t, err)
-			}
-		})
-	}
-}
-
-// TestPrepareDoesNotGuess: what can't be read is not empty, and what can't be noted must not start.
-func TestPrepareDoesNotGuess(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "data/member/wal") // a file where a directory should be
-	err := prepare(filepath.Join(dir, "data"), "", hooks.StartBootstrap, filepath.Join(dir, "started"))
-	require.ErrorContains(t, err, "can't be read")
-	require.NotErrorIs(t, err, errDataLost)
-
-	err = prepare(filepath.Join(dir, "none"), "", hooks.StartBootstrap, filepath.Join(dir, "no-such-directory", "started"))
-	require.ErrorContains(t, err, "can't be written")
-	require.NotErrorIs(t, err, errDataLost)
-
-	require.ErrorContains(t, prepare(dir, "", "again", filepath.Join(dir, "started")), "--start must be")
-}
-
-// TestPrepareWaitsUntilItIsTold: nothing is looked at or noted before, since what is found then is what etcd starts on.
-func TestPrepareWaitsUntilItIsTold(t *testing.T) {
-	dir := t.TempDir()
-	told, marker := filepath.Join(dir, "told"), filepath.Join(dir, "started")
-	args := []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + marker, "--start=bootstrap", "--await=" + told}
-	code := make(chan int)
-	prepares := func(ctx context.Context) { go func() { code <- runPrepare(ctx, args, io.Discard) }() }
-	waits := func(why string) {
-		select {
-		case <-code:
-			t.Fatal(why)
-		case <-time.After(500 * time.Millisecond):
-		}
-		require.NoFileExists(t, marker, why)
-	}
-
-	ctx, terminate := context.WithCancel(t.Context())
-	prepares(ctx)
-	waits("there is no file")
-	require.NoError(t, os.WriteFile(told, []byte("\n"), 0o600))
-	waits("it holds nothing")
-	terminate()
-	require.Equal(t, command.Failed, <-code, "SIGTERM ends it, and the member does not start")
-	require.NoFileExists(t, marker)
-
-	prepares(t.Context())
-	waits("it still holds nothing")
-	// The kubelet exchanges a link.
-	require.NoError(t, os.WriteFile(told+".new", []byte("2"), 0o600))
-	require.NoError(t, os.Rename(told+".new", told))
-	require.Equal(t, 0, <-code)
-	require.FileExists(t, marker)
-
-	require.ErrorContains(t, await(t.Context(), dir), "can't be read", "a folder is not a file that may still come")
-	require.NoError(t, await(t.Context(), ""))
 }
 
 func TestCommandLine(t *testing.T) {

@@ -24,6 +24,36 @@ type access interface {
 	forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
 }
 
+// Reach is another way to the API server than kubectl, for looking only.
+type Reach struct {
+	// Run is what kubectl would print when it is called so. The error of what is not there ends in (NotFound).
+	Run func(ctx context.Context, args ...string) ([]byte, error)
+	// Forward is the address of this machine at which a port of a pod is reached.
+	Forward func(ctx context.Context, namespace, pod string, port int) (address string, err error)
+}
+
+// Through lets the plugin take this way.
+func (p *Program) Through(r Reach) { p.kubectl = func([]string) access { return through{r} } }
+
+type through struct{ Reach }
+
+func (t through) run(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := t.Run(ctx, args...)
+	if err != nil {
+		return nil, &refusal{args, err.Error(), err}
+	}
+	return out, nil
+}
+
+func (t through) apply(context.Context, []byte) ([]byte, error) {
+	return nil, errors.New("nothing can be applied this way")
+}
+
+func (t through) forward(ctx context.Context, namespace, pod string, port int) (string, func(), error) {
+	address, err := t.Forward(ctx, namespace, pod, port)
+	return address, func() {}, err
+}
+
 // executable is the person's own kubectl.
 type executable struct {
 	name   string

@@ -327,6 +327,11 @@ func (w *World) Apply(c *Call) {
 	if c == nil || c.Lost {
 		return
 	}
+	w.apply(c, ungroup(c.Decision.Children, c.secrets))
+}
+
+// apply is Apply, of these children.
+func (w *World) apply(c *Call, desired map[Key]metav1.Object) {
 	if c.Finalized {
 		if live := w.Cluster(); live != nil && live.UID == c.parent.UID {
 			w.note("finalizer removed")
@@ -337,7 +342,6 @@ func (w *World) Apply(c *Call) {
 	if c.Finalizing && (!slices.Contains(c.parent.Finalizers, finalizer) || slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
 		return
 	}
-	desired := ungroup(c.Decision.Children, c.secrets)
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
 	}
