@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
 )
 
 // own gives a directory on a node, which the kubelet makes as root's, to etcd's user. What is in it is etcd's already.
