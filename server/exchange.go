@@ -38,8 +38,9 @@ func writeError(w http.ResponseWriter, code int, words string) {
 	_, _ = w.Write(body) // the caller may be gone
 }
 
-// byPath answers requests of one method, by their exact path: nothing is cleaned and nothing is redirected.
-func byPath(method, others string, pages map[string]http.HandlerFunc) http.Handler {
+// byPath answers requests of one method, by their exact path: nothing is cleaned and nothing is redirected. Otherwise is what those of another
+// method are told.
+func byPath(method, otherwise string, pages map[string]http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, known := pages[r.URL.Path]
 		switch {
@@ -47,7 +48,7 @@ func byPath(method, others string, pages map[string]http.HandlerFunc) http.Handl
 			writeError(w, http.StatusNotFound, "no such page")
 		case r.Method != method:
 			w.Header().Set("Allow", method)
-			writeError(w, http.StatusMethodNotAllowed, others)
+			writeError(w, http.StatusMethodNotAllowed, otherwise)
 		default:
 			page(w, r)
 		}
