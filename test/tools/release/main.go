@@ -65,7 +65,7 @@ func release(source, version string, created time.Time, binaries []string) error
 		}
 		if err == nil && !strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
 			var a archive
-			a, err = plugin(file, created, content, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
+			a, err = pluginOf(file, created, content, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
 			archives = append(archives, a)
 		}
 		if err != nil {
@@ -96,8 +96,8 @@ func describe(file, version string, created time.Time, content []byte, linked ma
 	return os.WriteFile(name+".spdx.json", sbom(filepath.Base(name), version, created, content, info, linked), 0o644)
 }
 
-// plugin makes the archive of one binary with more files, and returns it.
-func plugin(file string, created time.Time, content []byte, more []packed) (archive, error) {
+// pluginOf makes the archive of one binary with more files, and returns it.
+func pluginOf(file string, created time.Time, content []byte, more []packed) (archive, error) {
 	name := strings.TrimSuffix(file, ".exe")
 	plugin := "kubectl-quorate"
 	packedIn := strings.Replace(filepath.Base(name), "quorate", plugin, 1) + ".tar.gz"
