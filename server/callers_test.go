@@ -363,12 +363,12 @@ func TestWarnings(t *testing.T) {
 		answer, err := http.Get(pages + "/healthz")
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
-		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, time.Minute, time.Millisecond)
 		if c.says == "" {
 			require.NotContains(t, log.String(), "WARN")
 			continue
 		}
-		require.Eventually(t, func() bool { return strings.Contains(log.String(), c.says) }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), c.says) }, time.Minute, time.Millisecond)
 		require.Equal(t, 1, strings.Count(log.String(), "WARN"))
 	}
 	require.Contains(t, (*Callers)(nil).Warning(), "plain HTTP for everybody")
