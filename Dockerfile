@@ -13,7 +13,7 @@ ARG VERSION=v0.1.0
 ARG COMMIT=unknown
 ARG TARGETOS
 ARG TARGETARCH
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=false -trimpath -tags disable_grpc_modules,grpcnotrace \
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -buildvcs=false -trimpath -tags disable_grpc_modules,grpcnotrace,nomsgpack \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" -o /out/ . ./etcdops/quorate-snapshot
 
 FROM scratch

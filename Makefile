@@ -18,7 +18,8 @@ OF_IMAGE := -entrypoint /quorate -cmd serve -user 65532:65532 -created $(SOURCE_
   -label org.opencontainers.image.version=$(VERSION) -label org.opencontainers.image.revision=$(COMMIT)
 # Without gRPC's way to Google's storage, which quorate-snapshot does not take (docs/decisions/0018-snapshots.md), and without gRPC's own
 # pages of traces, which nothing serves and whose templates keep the linker from leaving code out (docs/decisions/0031-two-programs.md).
-TAGS := disable_grpc_modules,grpcnotrace
+# And without gin's MessagePack, which takes half a minute to compile.
+TAGS := disable_grpc_modules,grpcnotrace,nomsgpack
 
 # Compilers live for a second and need not tidy up: that saves a quarter of their time. Few reach the limit.
 NO_GC := GOGC=off GOMEMLIMIT=1500MiB
@@ -49,7 +50,7 @@ help: ## this list
 ##@ Try
 
 # Without gin's MessagePack, which nobody here speaks and which takes as long to compile as a tenth of the rest.
-TRY := go build -C test/try -tags '$(TAGS),nomsgpack' -o $(CURDIR)/bin/try .
+TRY := go build -C test/try -tags '$(TAGS)' -o $(CURDIR)/bin/try .
 
 .PHONY: try
 try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour without the prompt
@@ -90,7 +91,7 @@ LONG := Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears
 # What links the clouds' SDKs takes minutes to compile, so `make check` has it: all below etcdops.
 .PHONY: test
 test: bin/steps ## decisions, stories, a small model, the server, and a real etcd, with Go alone; V=1 shows all of it
-	@bin/steps "tests: QUORATE_VERIFY=1 go test -short -json \$$(go list ./... | grep -v /etcdops/)"
+	@bin/steps "tests: QUORATE_VERIFY=1 go test -short -tags nomsgpack -json \$$(go list ./... | grep -v /etcdops/)"
 
 .PHONY: check
 check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts, the lab

@@ -61,7 +61,7 @@ func leavesNothing(t *testing.T, temporary string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		left, err := os.ReadDir(temporary)
-		out, _ := exec.Command("ps", "-A", "-o", "args").Output() //nolint:errcheck // no ps, no processes to see
+		out, _ := exec.Command("ps", "-A", "-o", "args").Output()
 		return err == nil && len(left) == 0 && !bytes.Contains(out, []byte(temporary))
 	}, within, 50*time.Millisecond, "processes or files are left")
 }
