@@ -267,7 +267,7 @@ func (l *lab) goTool(c component, args ...string) *exec.Cmd {
 		// another path than it names; its hash is in our go.sum.
 		"GONOSUMDB=github.com/metacontroller/metacontroller",
 		// Compilers live for a second and need not tidy up: that saves a quarter of their time. Few reach the limit.
-		"GOGC=off", "GOMEMLIMIT=1500MiB")
+		"GOGC=off", "GOMEMLIMIT=3GiB")
 	return cmd
 }
 
