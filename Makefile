@@ -21,7 +21,6 @@ TAGS := disable_grpc_modules
 
 # Compilers live for a second and need not tidy up: that saves a quarter of their time. Few reach the limit.
 NO_GC := GOGC=off GOMEMLIMIT=3GiB
-
 LAB := bin/lab
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&
