@@ -22,8 +22,7 @@ OF_IMAGE := -entrypoint /quorate -cmd serve -user 65532:65532 -created $(SOURCE_
 TAGS := disable_grpc_modules,grpcnotrace,nomsgpack
 
 # Compilers live for a second and need not tidy up: that saves a quarter of their time. Few reach the limit.
-NO_GC := GOGC=off GOMEMLIMIT=1500MiB
-
+NO_GC := GOGC=off GOMEMLIMIT=3GiB
 LAB := bin/lab
 # The running lab's KUBECONFIG, kubectl and network, for the commands behind it.
 IN_LAB := eval "$$($(LAB) env)" &&

@@ -105,7 +105,8 @@ func (l *lab) outdated(chosen []component, say bool) ([][]component, error) {
 	return groups, nil
 }
 
-// download fetches what builds want, while something else is compiled. They would do it themselves, and tell its errors.
+// download fetches what builds want, while something else is compiled. They
+// would do it themselves, and tell its errors.
 func (l *lab) download(groups [][]component) {
 	for _, group := range groups {
 		list := append([]string{"list", "-deps"}, group[0].settings()...)
@@ -232,7 +233,8 @@ func (l *lab) keepModuleFile(c component) error {
 	return os.WriteFile(filepath.Join(l.bin, c.file.to), content, 0o644)
 }
 
-// goBuild compiles and links a group into a folder. It tells how far it is, and keeps the output in a log when it fails.
+// goBuild compiles and links a group into a folder. It tells how far it is, and
+// keeps the output in a log when it fails.
 func (l *lab) goBuild(group []component, folder, what string) error {
 	c := group[0]
 	if _, err := os.Stat(filepath.Join(l.moduleFolder(c), "go.mod")); err != nil {
@@ -267,7 +269,7 @@ func (l *lab) goTool(c component, args ...string) *exec.Cmd {
 		// another path than it names; its hash is in our go.sum.
 		"GONOSUMDB=github.com/metacontroller/metacontroller",
 		// Compilers live for a second and need not tidy up: that saves a quarter of their time. Few reach the limit.
-		"GOGC=off", "GOMEMLIMIT=1500MiB")
+		"GOGC=off", "GOMEMLIMIT=3GiB")
 	return cmd
 }
 

@@ -23,7 +23,8 @@ func TestChoose(t *testing.T) {
 // The module folders pin the very versions that the table tells.
 func TestVersionsArePinned(t *testing.T) {
 	modules := map[string]string{
-		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2", "coredns": "github.com/coredns/coredns",
+		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2",
+		"coredns":                "github.com/coredns/coredns",
 		"local-path-provisioner": "github.com/rancher/local-path-provisioner", "metacontroller": "metacontroller",
 		"cert-manager": "github.com/cert-manager/cert-manager", "expandable": "github.com/kubernetes-csi/external-resizer/v2",
 		"s3": "github.com/versity/versitygw", "fake-gcs-server": "github.com/fsouza/fake-gcs-server",
@@ -43,8 +44,8 @@ func TestVersionsArePinned(t *testing.T) {
 	}
 }
 
-// What a cluster is made of and Quorate are compiled together where both have a library in the same version. Kubernetes and etcd
-// have versions of their own, with what belongs to them.
+// What a cluster is made of has the libraries of Quorate in Quorate's versions, so that they are compiled
+// once. Kubernetes and etcd have versions of their own, with what belongs to them.
 func TestVersionsAreShared(t *testing.T) {
 	theirs := map[string]bool{
 		"github.com/pelletier/go-toml/v2": true, "github.com/quic-go/quic-go": true, // newer ones of containerd and CoreDNS
@@ -56,7 +57,8 @@ func TestVersionsAreShared(t *testing.T) {
 			continue
 		}
 		if want := ours[module]; want != "" && want != version {
-			t.Errorf("%s is compiled twice, in %s and in Quorate's %s: go get -C test/lab/src/%s %[1]s@%[3]s", module, version, want, cluster)
+			t.Errorf("%s is compiled twice, in %s and in Quorate's %s: go get -C test/lab/src/%s %[1]s@%[3]s",
+				module, version, want, cluster)
 		}
 	}
 }
@@ -93,7 +95,8 @@ func TestGroups(t *testing.T) {
 		}
 		got = append(got, strings.Join(names, " "))
 	}
-	want := []string{"kubernetes containerd coredns pause etcd-" + controlPlaneEtcd, "local-path-provisioner", "metacontroller"}
+	want := []string{"kubernetes containerd coredns pause etcd-" + controlPlaneEtcd,
+		"local-path-provisioner", "metacontroller"}
 	if !slices.Equal(got, want) {
 		t.Errorf("groups are %q, want %q", got, want)
 	}
@@ -101,7 +104,8 @@ func TestGroups(t *testing.T) {
 
 func TestNamesOfBinaries(t *testing.T) {
 	for pkg, want := range map[string]string{
-		"quorate.lab/cluster/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "server", "metacontroller": "metacontroller",
+		"quorate.lab/cluster/kubernetes": "kubernetes", "go.etcd.io/etcd/server/v3": "server",
+		"metacontroller": "metacontroller",
 		"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2": "containerd-shim-runc-v2",
 	} {
 		if got := (binary{pkg: pkg}).made(); got != want {
