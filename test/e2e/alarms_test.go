@@ -107,7 +107,7 @@ func (c *cluster) defragmentsOnRequest() {
 	for _, pod := range c.pods() {
 		c.hasCompacted(pod.Name, 8<<20)
 	}
-	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/defragment=now")
+	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "--overwrite", "etcd.quorate.dev/defragment=now")
 	eventually(c.t, "the run is done", func() string {
 		run := c.object().Status.Defragmentation
 		if run == nil || run.Request != "now" || run.Finished.IsZero() {

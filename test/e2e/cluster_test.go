@@ -149,6 +149,17 @@ func (c *cluster) notConverged(n int) string {
 	return ""
 }
 
+// hasPods waits until it has so many.
+func (c *cluster) hasPods(want int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("%d pods are left", want), func() string {
+		if n := len(c.pods()); n != want {
+			return fmt.Sprintf("%d pods", n)
+		}
+		return ""
+	})
+}
+
 // claims waits until there are so many claims, none of them on its way out, and returns them: Kubernetes lets go of one some time after its pod.
 func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	c.t.Helper()

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,12 +26,7 @@ func (c *cluster) fencesAMember() {
 
 	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
 	c.decides("Heal", leader+" stopped by the annotation")
-	eventually(c.t, "the pod is gone", func() string {
-		if n := len(c.pods()); n != 2 {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
-	})
+	c.hasPods(2)
 	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
 	assert.Equal(c.t, ids, c.ids())
 
@@ -61,12 +55,7 @@ func (c *cluster) isNotDeleted() {
 
 	c.edit(`{"deletionProtection":false}`)
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
-	eventually(c.t, "the pod is gone", func() string {
-		if n := len(c.pods()); n > 0 {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
-	})
+	c.hasPods(0)
 	claims := list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc")
 	require.Len(c.t, claims, 1, "deletionPolicy Retain")
 	assert.Empty(c.t, claims[0].OwnerReferences)

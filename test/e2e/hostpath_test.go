@@ -46,13 +46,7 @@ func TestMembersOnNodes(t *testing.T) {
 	}
 
 	before = c.ids()
-	c.edit(`{"replicas":0}`)
-	eventually(t, "paused", func() string {
-		if n := len(c.pods()); n > 0 {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
-	})
+	c.stops()
 	c.edit(`{"replicas":3}`)
 	c.converges(3)
 	assert.Equal(t, before, c.ids(), "the same members after a pause")

@@ -200,12 +200,7 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 func (c *cluster) stops() {
 	c.t.Helper()
 	c.edit(`{"replicas":0}`)
-	eventually(c.t, "all members stopped", func() string {
-		if n := len(c.pods()); n > 0 {
-			return fmt.Sprintf("%d pods", n)
-		}
-		return ""
-	})
+	c.hasPods(0)
 }
 
 // remembers what a writer has written.
