@@ -10,7 +10,7 @@ import (
 )
 
 // How the initial members of an epoch come to their data: an init container fills the data directory before prepare guards it. It runs in
-// etcd's own image, with the binary of Quorate in it, so that the tools are of the very version that etcd has.
+// etcd's own image, with quorate-snapshot in it, so that the tools are of the very version that etcd has.
 
 const (
 	volumeSurvivor    = "survivor"

@@ -45,7 +45,7 @@ func (c *Command) Run(ctx context.Context) error {
 	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
 }
 
-// startOf is how the member is to be taken: one that is told nothing of what it may begin has begun before.
+// startOf is how the member starts: one that is told nothing of what it may begin has begun before.
 func (c *Command) startOf() string {
 	if c.begins != nil && *c.begins == "" {
 		return hooks.StartResume
@@ -65,7 +65,7 @@ var ErrDataLost = errors.New("the member's data is lost")
 // is written here. A member that may start gets nil; ErrDataLost says that it may not; any other error, that it is not
 // known (a volume that can't be read is not an empty one).
 //
-// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins anew whatever else there is, and without
+// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins from nothing whatever else there is, and without
 // the rest it knows nothing that came before its last snapshot.
 func check(dataDir, walDir, start, marker string) error {
 	switch start {
@@ -103,8 +103,8 @@ func lacks(dataDir, walDir string) string {
 	return fmt.Sprintf("%s holds no write-ahead log, or %s not what belongs to it", walDir, dataDir)
 }
 
-// await waits until the file holds more than white space: somebody says there that the member may start. The file is a projection of an
-// annotation, which the kubelet replaces when that changes; until then it is empty. Without a file nobody is waited for.
+// await waits until the file holds more than white space: it says then that the member may start. The file is a projection of an
+// annotation, which the kubelet replaces when that changes; until then it is empty. Without a file there is no wait.
 func await(ctx context.Context, file string) error {
 	if file == "" {
 		return nil

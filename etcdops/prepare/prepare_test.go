@@ -40,7 +40,7 @@ func TestPrepare(t *testing.T) {
 		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started", hooks.StartBootstrap, data, false, false},
 		{"join, pod made again", "the same for a learner", hooks.StartJoin, data, false, false},
 		{"resume, empty", "the volume was lost", hooks.StartResume, nil, false, true},
-		{"resume, half-written", "etcd would start anew on it", hooks.StartResume, half, false, true},
+		{"resume, half-written", "etcd would start from nothing on it", hooks.StartResume, half, false, true},
 		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged", hooks.StartBootstrap, half, false, false},
 		{"join, half-written", "the same for a learner", hooks.StartJoin, half, false, false},
 		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap, nil, true, true},

@@ -58,7 +58,7 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		{"a member with data", []string{wal, snap}, 0, ""},
 		{"a pod that has started before: prepare says what follows", []string{"started"}, 0, ""},
 		{"nothing, and no survivor", nil, command.Failed, "NotFound"},
-		{"half a directory of somebody's", []string{snap}, command.Failed, "Failed"},
+		{"half a directory of another's", []string{snap}, command.Failed, "Failed"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 
 var (
 	snapshotMiB = flag.Int("snapshot.mib", 0, "measure snapshots of so many MiB; 0 measures none")
-	snapshotOf  = flag.String("snapshot.quorate", "", "the binary of Quorate, as `make build` makes it")
+	snapshotOf  = flag.String("snapshot.quorate", "", "bin/quorate-snapshot, as `make build` makes it")
 	snapshotRun = flag.Int("snapshot.runs", 3, "how often each is run; the median is told")
 )
 

@@ -483,7 +483,7 @@ func TestFlagsOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestDamageThatIsNotSeen: 3.5 without a snapshot on its disk looks at nobody when it starts (TestDamageAtAStart).
+// TestDamageThatIsNotSeen: 3.5 without a snapshot on its disk asks no other member when it starts (TestDamageAtAStart).
 func TestDamageThatIsNotSeen(t *testing.T) {
 	t.Parallel()
 	const version = "3.5.35"

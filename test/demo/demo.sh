@@ -42,6 +42,10 @@ watch_until() {
 
 # start_lab fetches what the lab compiles while Quorate is compiled.
 start_lab() {
+  if [[ $(uname) != Linux || $EUID != 0 ]]; then
+    echo "make demo needs Linux and root; without them there are make try and make demo-kind" >&2
+    exit 1
+  fi
   make --no-print-directory bin/lab
   bin/lab download &
   trap "kill $! 2>/dev/null || :" EXIT

@@ -93,7 +93,7 @@ func (c *cluster) clearsNoSpace() {
 	require.NotNil(c.t, run.Reclaimed)
 	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(), run.Finished.Sub(run.Started.Time), run.Reclaimed)
 	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
-	assert.Equal(c.t, started, c.restarts(), "nobody was restarted for it")
+	assert.Equal(c.t, started, c.restarts(), "no member was restarted for it")
 }
 
 func (c *cluster) defragmentsOnRequest() {

@@ -196,7 +196,7 @@ func (s *s3) restoresInPlaceAndBack(c *cluster) {
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
 	assert.Empty(c.t, c.present("later"), "written after the snapshot")
-	assert.Greater(c.t, c.revision(), seen+500_000_000, "whoever has seen more than the snapshot must notice")
+	assert.Greater(c.t, c.revision(), seen+500_000_000, "a client that has seen more than the snapshot must notice")
 	c.t.Logf("restored in place after %.1f s", time.Since(begin).Seconds())
 	var told error
 	for r := range watch {

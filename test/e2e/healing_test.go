@@ -105,7 +105,7 @@ func (c *cluster) givesACrashingMemberUp() {
 	w.losesNothing()
 }
 
-// triesALearnerAgain that comes to nothing: no node will take its pod, because of a claim of a class that nobody provisions.
+// triesALearnerAgain that comes to nothing: no node will take its pod, because of a claim of a class without a provisioner.
 func (c *cluster) triesALearnerAgain() {
 	before := c.ids()
 	c.edit(`{"memberReplacement":{"after":"30s"},"replicas":4,"storage":{"storageClassName":"nobody"}}`)

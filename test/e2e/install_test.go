@@ -89,7 +89,7 @@ func (r release) install(t *testing.T) {
 	// In the lab every decision is checked against the rules of safety. The field is another manager's, so the next release keeps it.
 	kube(t, "-n", "quorate-system", "set", "env", "deployment/quorate", "QUORATE_VERIFY=1")
 	kube(t, "-n", "quorate-system", "rollout", "status", "deployment/quorate")
-	eventually(t, "nobody but "+r.name+" answers", func() string {
+	eventually(t, "only "+r.name+" answers", func() string {
 		for _, pod := range quoratePods(t) {
 			if image := pod.Spec.Containers[0].Image; image != r.image {
 				return pod.Name + " with " + image + " is there still"

@@ -265,7 +265,7 @@ func (c *cluster) renews(certificates ...string) {
 		patch := fmt.Sprintf(`[{"op":"add","path":"/status/conditions/-","value":{"type":"Issuing","status":"True","reason":"ManuallyTriggered","message":"by the test","lastTransitionTime":%q}}]`,
 			time.Now().UTC().Format(time.RFC3339))
 		kube(c.t, "-n", c.ns, "patch", "certificate", certificate, "--subresource=status", "--type=json", "-p", patch)
-		eventually(c.t, certificate+" is issued anew", func() string {
+		eventually(c.t, certificate+" is issued again", func() string {
 			if string(c.secretOf(certificate)["tls.crt"]) == before {
 				return "it is the same"
 			}

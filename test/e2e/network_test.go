@@ -95,7 +95,7 @@ func (n *network) listen(address string) (l net.Listener, err error) {
 // DialContext dials an address with a literal IP.
 func (n *network) DialContext(ctx context.Context, address string) (conn net.Conn, err error) {
 	err = n.do(func() error {
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // nobody may hold a thread for long
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a thread is not held for long
 		defer cancel()
 		var dialer net.Dialer
 		conn, err = dialer.DialContext(ctx, "tcp4", address)

@@ -112,7 +112,7 @@ func lineWith(text, begin string) string {
 func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), does func(...string) string) {
 	c.t.Helper()
 	names := []string{"demo-0", "demo-1", "demo-2"}
-	eventually(c.t, "another leads because somebody said so, and nobody has been elected meanwhile", func() string {
+	eventually(c.t, "another leads as was asked, and without an election meanwhile", func() string {
 		leader := c.leader()
 		to := names[(slices.Index(names, leader)+1)%len(names)]
 		moved, why, _ := quorate("move-leader", to, "-n", c.ns)

@@ -88,7 +88,7 @@ func (c *cluster) stopsABadChange() {
 			untouched++
 		}
 	}
-	assert.Equal(c.t, 2, untouched, "nobody else was restarted")
+	assert.Equal(c.t, 2, untouched, "no other was restarted")
 	w.losesNothing()
 }
 

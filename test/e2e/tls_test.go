@@ -157,7 +157,7 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	plain.losesNothing() // the application has followed
 
 	c.edit(`{"tls":{"allowPlaintextClients":false}}`)
-	eventually(t, "nobody speaks plain text any more", func() string {
+	eventually(t, "no member speaks plain text any more", func() string {
 		if !meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured) {
 			return "not secured"
 		}

@@ -69,6 +69,12 @@ var source string
 // sourceFolder is where this file was compiled. The module folders cannot be
 // embedded: go:embed leaves out any folder with a go.mod.
 func sourceFolder() string {
+	if program, err := os.Executable(); err == nil { // bin/lab of a clone
+		beside := filepath.Join(filepath.Dir(program), "..", "test", "lab")
+		if _, err := os.Stat(filepath.Join(beside, "src")); err == nil {
+			return beside
+		}
+	}
 	if source != "" {
 		return source
 	}

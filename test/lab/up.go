@@ -57,7 +57,7 @@ func up(l *lab, _ []string) error {
 	if l.nodes == 0 {
 		l.nodes = 1
 	}
-	if !l.upToDate() {
+	if !l.upToDate() || len(missingOf(debianPackages)) > 0 {
 		if err := l.build(nil); err != nil {
 			return err
 		}

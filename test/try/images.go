@@ -17,8 +17,9 @@ type images struct {
 	logs string
 	poke func()
 
-	lock  sync.Mutex
-	pulls map[string]*pull
+	keeper *keeper
+	lock   sync.Mutex
+	pulls  map[string]*pull
 }
 
 type pull struct {
@@ -40,7 +41,7 @@ func built(release, name string) (string, bool) {
 
 // lab is where test/lab puts what it builds.
 func lab() string {
-	if dir := os.Getenv("QUORATE_LAB"); dir != "" {
+	if dir, err := filepath.Abs(os.Getenv("QUORATE_LAB")); err == nil && os.Getenv("QUORATE_LAB") != "" {
 		return dir
 	}
 	dir := os.Getenv("XDG_CACHE_HOME")
@@ -76,9 +77,13 @@ func (i *images) command(image string, args []string) (cmd *exec.Cmd, reason, me
 
 func (i *images) build(release string) {
 	log := filepath.Join(i.logs, "build-etcd-"+release+".log")
-	out, err := exec.Command("go", "run", "-C", "test/lab", ".", "build", "etcd-"+release).CombinedOutput()
-	_ = os.WriteFile(log, out, 0o600)
-	if err != nil {
+	cmd := exec.Command("go", "run", "-C", "test/lab", ".", "build", "etcd-"+release)
+	cmd.SysProcAttr = self().SysProcAttr
+	p, err := start(cmd, log, i.keeper, func() {})
+	if err == nil {
+		<-p.ended
+	}
+	if err != nil || p.code() != 0 {
 		err = fmt.Errorf("etcd %s can't be built here (%s says why); %s is linked in", release, log, version.Version)
 	}
 	i.lock.Lock()

@@ -56,7 +56,7 @@ func keep(dir string) int {
 		}
 	}
 	for pid := range alive {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // with what it has begun: each leads a group of its own
 	}
 	for began := time.Now(); os.RemoveAll(dir) != nil && time.Since(began) < 10*time.Second; { // who is ending may still write
 		time.Sleep(50 * time.Millisecond)

@@ -247,7 +247,9 @@ func (r *podRun) write(path string, content []byte) {
 func (k *kubelet) folder(pod *corev1.Pod, run *podRun, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
-		return filepath.Join(k.volumes(), string(k.world.Claim(v.PersistentVolumeClaim.ClaimName).UID))
+		if claim := k.world.Claim(v.PersistentVolumeClaim.ClaimName); claim != nil {
+			return filepath.Join(k.volumes(), string(claim.UID))
+		}
 	case v.HostPath != nil:
 		return filepath.Join(k.dir, "nodes", pod.Spec.NodeName, v.HostPath.Path)
 	}
@@ -310,6 +312,10 @@ func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
 
 // keepRunning keeps etcd running, from the image that its pod names.
 func (k *kubelet) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
+	if c.spec.Name != hooks.ContainerEtcd {
+		c.wait("CreateContainerError", "the container "+c.spec.Name+" is not run here")
+		return
+	}
 	if c.process.runs() {
 		if c.image != c.spec.Image && !c.exchanged {
 			c.exchanged = true

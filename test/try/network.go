@@ -149,7 +149,7 @@ func join(a, b net.Conn) {
 	end()
 }
 
-// freePort is one that nobody listens on, below those that the kernel gives to outgoing connections.
+// freePort is free, below those that the kernel gives to outgoing connections.
 func freePort() (int, error) {
 	for range 1000 {
 		port := 20000 + rand.IntN(12000) //nolint:gosec // G404: nothing depends on it being secret

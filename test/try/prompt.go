@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/version"
 	"golang.org/x/term"
@@ -180,8 +181,8 @@ func (t *try) applyFile(_ context.Context, _ io.Writer, args []string) error {
 func (t *try) scale(_ context.Context, _ io.Writer, args []string) error {
 	number := strings.TrimPrefix(cmp.Or(strings.Join(args[max(0, len(args)-1):], ""), "none"), "--replicas=")
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 {
-		return fmt.Errorf("say how many members, such as `scale 5`, not %q", number)
+	if err != nil || n < 0 || n > 9 {
+		return fmt.Errorf("say how many members, 0 to 9, such as `scale 5`, not %q", number)
 	}
 	return t.edit(func(s *v1alpha1.EtcdClusterSpec) { s.Replicas = new(int32(n)) })
 }
@@ -235,9 +236,14 @@ func (t *try) runEtcdctl(ctx context.Context, w io.Writer, args []string) error 
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // no key ends it here: watch and lock would stay for ever
+	defer cancel()
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Args = append(append([]string{"etcdctl"}, a.flags()...), args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	_ = cmd.Run() // it has said what is wrong
+	if ctx.Err() != nil {
+		return errors.New("etcdctl was ended after a minute; from another terminal it may take longer")
+	}
 	return nil
 }

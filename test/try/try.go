@@ -63,7 +63,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	t.kubelet = &kubelet{world: t.world, vault: t.vault, dir: dir, keeper: t.keeper, poke: t.poke, nodes: map[types.UID]*podRun{}}
-	t.kubelet.images = &images{logs: t.kubelet.logs(), poke: t.poke, pulls: map[string]*pull{}}
+	t.kubelet.images = &images{logs: t.kubelet.logs(), keeper: t.keeper, poke: t.poke, pulls: map[string]*pull{}}
 	if err := os.MkdirAll(t.kubelet.logs(), 0o700); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "try")
-	out, err := exec.Command("go", "build", "-tags", "disable_grpc_modules,nomsgpack", "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "disable_grpc_modules,grpcnotrace,nomsgpack", "-o", program, ".").CombinedOutput()
 	code := 1
 	if err != nil {
 		fmt.Println(string(out))
@@ -66,7 +66,7 @@ func leavesNothing(t *testing.T, temporary string) {
 	}, within, 50*time.Millisecond, "processes or files are left")
 }
 
-// TestTour plays what `make try` plays where nobody types.
+// TestTour plays what `make try` plays without a terminal.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	cmd, temporary := command(t)
