@@ -199,6 +199,7 @@ e2e-busy: install bin/steps ## the same TIMES=1 times, while other work takes bo
 
 .PHONY: story
 story: install bin/steps ## one story, as RUN=TestMembers/Pause; if it fails, what it made stays
+	@[ '$(RUN)' != . ] || { echo 'make story RUN=TestMembers/Pause: say which' >&2; exit 2; }
 	@$(IN_LAB) $(STORIES) "story: $(E2E) -keep -nightly" || { printf '%s\n' 'To look at it:' '  eval "$$(bin/lab env)"' \
 	  '  kubectl get etcdcluster,pods -A' '  make story RUN=... # again' '  make lab-down      # ends it' >&2; exit 1; }
 

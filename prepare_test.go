@@ -5,8 +5,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 )
-
-// write makes files, with their directories, below dir.
-func write(t *testing.T, dir string, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte("x"), 0o644))
-	}
-}
 
 func TestCommandLine(t *testing.T) {
 	dir := t.TempDir()

@@ -138,8 +138,8 @@ func TestPrepareWaitsUntilItIsTold(t *testing.T) {
 	prepares := func(ctx context.Context) { go func() { ended <- c.Run(ctx) }() }
 	waits := func(why string) {
 		select {
-		case <-ended:
-			t.Fatal(why)
+		case err := <-ended:
+			t.Fatal(why, err)
 		case <-time.After(500 * time.Millisecond):
 		}
 		require.NoFileExists(t, marker, why)

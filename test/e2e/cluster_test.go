@@ -50,6 +50,7 @@ var keep = flag.Bool("keep", false, "leave the namespaces of a story that failed
 func namespaced(t *testing.T, ns string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ns: ns}
+	_, _ = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"deletionProtection":false,"bootstrap":null}}`) // it may have none
 	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
 	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied, "{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
 	t.Cleanup(func() {

@@ -51,6 +51,7 @@ func (c *cluster) isDrained() {
 	w := c.writes()
 	// Node 1 carries the control plane of the lab; the others are drained as an administrator would, one after the other.
 	for _, node := range nodes[1:] {
+		c.t.Cleanup(func() { _, _ = kubectl("", "uncordon", node.Name) }) // where the drain fails
 		kube(c.t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=etcd.quorate.dev/cluster="+name)
 		c.converges(3)
 		kube(c.t, "uncordon", node.Name)

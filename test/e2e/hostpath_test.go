@@ -19,7 +19,11 @@ func TestMembersOnNodes(t *testing.T) {
 	t.Parallel()
 	c := inNamespace(t)
 	root := "/var/tmp/quorate-" + c.ns
-	t.Cleanup(func() { _ = os.RemoveAll(root) }) // the lab's nodes share this machine's disk
+	t.Cleanup(func() { // the lab's nodes share this machine's disk
+		if !*keep || !t.Failed() {
+			_ = os.RemoveAll(root)
+		}
+	})
 	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n", root))
 	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})

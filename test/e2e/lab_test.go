@@ -28,7 +28,7 @@ import (
 
 // kubectl runs kubectl against the lab and returns what it prints. An error holds what it said.
 func kubectl(stdin string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute) // what kubectl waits for itself, it tells of
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(stdin)

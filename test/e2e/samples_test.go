@@ -124,7 +124,11 @@ func (c *cluster) playMemory() {
 }
 
 func (c *cluster) playHostPath() {
-	c.t.Cleanup(func() { _ = os.RemoveAll("/var/tmp/quorate-samples") }) // the lab's nodes share this machine's disk
+	c.t.Cleanup(func() { // the lab's nodes share this machine's disk
+		if !*keep || !c.t.Failed() {
+			_ = os.RemoveAll("/var/tmp/quorate-samples")
+		}
+	})
 	c.fitted("hostpath", "hostpath.yaml")
 	c.arrives("pinned")
 }

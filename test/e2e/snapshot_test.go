@@ -87,9 +87,9 @@ func (c *cluster) holds(mebibytes int) {
 }
 
 // stored are the files below the folder of the cluster's namespace in the bucket.
-func (s *s3) stored(c *cluster) []string {
+func (bucket *s3) stored(c *cluster) []string {
 	c.t.Helper()
-	root := filepath.Join(s.dir, "buckets", "backups", c.ns)
+	root := filepath.Join(bucket.dir, "buckets", "backups", c.ns)
 	var all []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if os.IsNotExist(err) || err == nil && d.IsDir() {
@@ -103,13 +103,13 @@ func (s *s3) stored(c *cluster) []string {
 }
 
 // whole insists that what is stored is this snapshot alone, and that its record describes it.
-func (s *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
+func (bucket *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
 	c.t.Helper()
 	key := hooks.SnapshotKey(snapshot)
-	require.Equal(c.t, []string{key, key + ".json"}, s.stored(c))
-	object, err := os.ReadFile(filepath.Join(s.dir, "buckets", "backups", c.ns, key))
+	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
+	object, err := os.ReadFile(filepath.Join(bucket.dir, "buckets", "backups", c.ns, key))
 	require.NoError(c.t, err)
-	raw, err := os.ReadFile(filepath.Join(s.dir, "buckets", "backups", c.ns, key+".json"))
+	raw, err := os.ReadFile(filepath.Join(bucket.dir, "buckets", "backups", c.ns, key+".json"))
 	require.NoError(c.t, err)
 	var record hooks.SnapshotReport
 	require.NoError(c.t, json.Unmarshal(raw, &record))

@@ -15,8 +15,7 @@ func TestVolumes(t *testing.T) {
 	c := newCluster(t, three+"  storage: {size: 256Mi, wal: {size: 512Mi}}\n")
 	c.tell("TheLogOnAVolumeOfItsOwn", (*cluster).keepsItsLogElsewhere)
 	c.tell("VolumesThatCantGrow", (*cluster).movesToLargerVolumes)
-	c.tell("MembersMoveToAnotherClass", (*cluster).movesToAnotherClass)
-	c.tell("VolumesGrow", (*cluster).grows)
+	c.tell("MembersMoveToAnotherClassAndGrow", (*cluster).movesToAnotherClass)
 }
 
 // keepsItsLogElsewhere: a member comes back on both of its volumes, and is replaced when that of the log is lost.
@@ -79,12 +78,13 @@ func (c *cluster) movesToLargerVolumes() {
 // movesToAnotherClass, and to smaller volumes. The lab's class expandable has volumes that grow; those of its default one don't.
 func (c *cluster) movesToAnotherClass() {
 	clusterID, w := c.object().Status.ClusterID, c.writes()
-	c.edit(`{"storage":{"size":"256Mi","storageClassName":"expandable"}}`)
+	c.edit(`{"storage":{"size":"256Mi","storageClassName":"expandable","wal":null,"migration":"Replace"}}`)
 	c.converges(3)
 	w.losesNothing()
 	c.onVolumes("256Mi", "expandable", 3)
 	c.withQuota(192 << 20)
 	assert.Equal(c.t, clusterID, c.object().Status.ClusterID)
+	c.grows()
 }
 
 func (c *cluster) grows() {

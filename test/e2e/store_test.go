@@ -53,11 +53,11 @@ func newS3(port int) (*s3, error) {
 }
 
 // start has it listen on node 1's address, and ends it with this process.
-func (s *s3) start() error {
-	s.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", s.port), "posix", "--sidecar", filepath.Join(s.dir, "attributes"), filepath.Join(s.dir, "buckets"))
-	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.process.Stderr = os.Stderr
-	return lab.do(s.process.Start)
+func (bucket *s3) start() error {
+	bucket.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", bucket.port), "posix", "--sidecar", filepath.Join(bucket.dir, "attributes"), filepath.Join(bucket.dir, "buckets"))
+	bucket.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	bucket.process.Stderr = os.Stderr
+	return lab.do(bucket.process.Start)
 }
 
 // store is the server, when it answers, with its address.
@@ -70,20 +70,20 @@ func store(t *testing.T) *s3 {
 }
 
 // stop ends the server; start brings it back with all that it holds.
-func (s *s3) stop() {
-	_ = s.process.Process.Kill()
-	_ = s.process.Wait()
+func (bucket *s3) stop() {
+	_ = bucket.process.Process.Kill()
+	_ = bucket.process.Wait()
 }
 
 // answers waits until the server does.
-func (s *s3) answers(t *testing.T) {
+func (bucket *s3) answers(t *testing.T) {
 	t.Helper()
 	var node corev1.Node
 	require.True(t, read(t, "/api/v1/nodes/node1", &node))
-	s.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, s.port)
+	bucket.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, bucket.port)
 	client := lab.httpClient()
 	eventually(t, "the S3 server answers", func() string {
-		r, err := client.Get(s.address)
+		r, err := client.Get(bucket.address)
 		if err != nil {
 			return err.Error()
 		}
@@ -96,19 +96,19 @@ func (s *s3) answers(t *testing.T) {
 }
 
 // url of a folder, as store.url takes it.
-func (s *s3) url(folder string) string {
-	return fmt.Sprintf("s3://backups/%s?region=us-east-1&use_path_style=true&endpoint=%s", folder, s.address)
+func (bucket *s3) url(folder string) string {
+	return fmt.Sprintf("s3://backups/%s?region=us-east-1&use_path_style=true&endpoint=%s", folder, bucket.address)
 }
 
 // credentials makes the Secret that stores in the cluster's namespace name.
-func (s *s3) credentials(c *cluster) {
+func (bucket *s3) credentials(c *cluster) {
 	c.t.Helper()
 	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
 }
 
 // yaml of a store in this folder, in one line.
-func (s *s3) yaml(folder string) string {
-	return fmt.Sprintf("{url: %q, credentialsSecret: s3}", s.url(folder))
+func (bucket *s3) yaml(folder string) string {
+	return fmt.Sprintf("{url: %q, credentialsSecret: s3}", bucket.url(folder))
 }
 
 // snapshots takes an EtcdSnapshot and waits until it is stored.

@@ -51,7 +51,10 @@ func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	w := &writer{t: c.t, client: client, word: word, stop: stop}
-	w.put(ctx, w.key(1))
+	first, end := context.WithTimeout(ctx, patience)
+	w.put(first, w.key(1))
+	end()
+	require.Len(c.t, w.acked, 1, "no write was taken: %q", w.refused)
 	w.retried.Store(0) // the nodes may not know the Service yet, and to wait for it is no part of a story
 	w.stall.Store(0)
 	w.done.Go(func() {

@@ -112,7 +112,7 @@ func (t *try) show(ctx context.Context, c *console, plays, asks bool) int {
 	if !asks {
 		return 0
 	}
-	if err := t.prompt(ctx, c); err != nil && err != io.EOF {
+	if err := t.prompt(ctx, c); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintf(os.Stderr, "make try: %v\n", err)
 		return 1
 	}

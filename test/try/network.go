@@ -43,7 +43,7 @@ func newNetwork() (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	go func() { _ = http.Serve(n.proxy, n) }() //nolint:gosec // G114: without timeouts, since streams of raft last
+	go func() { _ = http.Serve(n.proxy, n) }()
 	go n.serve()
 	return n, nil
 }
@@ -152,7 +152,7 @@ func join(a, b net.Conn) {
 // freePort is free, below those that the kernel gives to outgoing connections.
 func freePort() (int, error) {
 	for range 1000 {
-		port := 20000 + rand.IntN(12000) //nolint:gosec // G404: nothing depends on it being secret
+		port := 20000 + rand.IntN(12000)
 		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return port, l.Close()
 		}

@@ -14,8 +14,12 @@ const product = "github.com/quorate-dev/quorate"
 // STEPS_AGAIN is such a command with TEST for the test's name, where `go test` does not do: a story wants its lab.
 func again(command, pkg, test string) string {
 	story, part, _ := strings.Cut(test, "/")
-	if how := os.Getenv("STEPS_AGAIN"); how != "" && test != "" {
-		return strings.ReplaceAll(how, "TEST", "'^"+story+"$'")
+	if how := os.Getenv("STEPS_AGAIN"); how != "" {
+		run := "'.*'" // what failed outside of a test
+		if test != "" {
+			run = "'^" + story + "$'"
+		}
+		return strings.ReplaceAll(how, "TEST", run)
 	}
 	if pkg == "" {
 		return command

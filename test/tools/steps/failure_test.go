@@ -120,4 +120,5 @@ func TestAgain(t *testing.T) {
 	}
 	t.Setenv("STEPS_AGAIN", "make story RUN=TEST")
 	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/e2e", product+"/test/e2e", "TestGrow/more"))
+	require.Equal(t, "make story RUN='.*'", again("go test -json ./test/e2e", product+"/test/e2e", ""), "no test failed, but the package")
 }
