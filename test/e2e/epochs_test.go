@@ -175,12 +175,12 @@ func (c *cluster) isMadeAnew() {
 	assert.Empty(c.t, c.present("key"))
 }
 
-func (s *s3) restoresInPlaceAndBack(c *cluster) {
+func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	w := c.writesWith(c.client(), "before")
 	w.wrote(30)
 	w.ends()
-	taken := c.snapshots("tuesday", s.yaml(c.ns))
+	taken := c.snapshots("tuesday", bucket.yaml(c.ns))
 	require.False(c.t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
 	later := c.writesWith(c.client(), "later")
 	later.wrote(30)
@@ -256,20 +256,20 @@ func TestABootstrapThatStallsSaysSo(t *testing.T) {
 }
 
 // beginsACluster deletes the cluster, and makes another one of a snapshot.
-func (s *s3) beginsACluster(c *cluster) {
+func (bucket *s3) beginsACluster(c *cluster) {
 	w := c.writes()
 	w.wrote(30)
 	w.ends()
-	taken := c.snapshots("monday", s.yaml(c.ns))
+	taken := c.snapshots("monday", bucket.yaml(c.ns))
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n", taken.Status.URI, s.yaml(c.ns)))
+	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n", taken.Status.URI, bucket.yaml(c.ns)))
 	took := c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
 	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
 
-	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + s.url(c.ns) + `/nothing.db","store":` + fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, s.url(c.ns)) + `}}}`)
+	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + bucket.url(c.ns) + `/nothing.db","store":` + fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, bucket.url(c.ns)) + `}}}`)
 	eventually(c.t, "the condition Restored says why not", func() string {
 		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
 		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
@@ -284,13 +284,13 @@ func (s *s3) beginsACluster(c *cluster) {
 }
 
 // bringsALostClusterBack of which every volume is lost.
-func (s *s3) bringsALostClusterBack(c *cluster) {
+func (bucket *s3) bringsALostClusterBack(c *cluster) {
 	epoch := c.object().Status.Epoch
 	c.edit(`{"recovery":{"quorumLoss":"FromSnapshot","after":"30s"}}`)
 	w := c.writes()
 	w.wrote(30)
 	w.ends()
-	c.snapshots("wednesday", s.yaml(c.ns))
+	c.snapshots("wednesday", bucket.yaml(c.ns))
 	later := c.writesWith(c.client(), "newest")
 	later.wrote(30)
 	later.ends()
