@@ -124,15 +124,11 @@ func (w *World) BeginTwo() (first, second *Call) {
 }
 
 func (w *World) begin2(etcd *client) *Call {
-	parent := w.cachedCluster()
-	if parent == nil {
+	q := w.Ask()
+	if q == nil {
 		return nil
 	}
-	parent, alive := w.ensureFinalizer(parent)
-	if !alive {
-		return nil
-	}
-	return w.answer(parent, w.childrenOf(parent.UID), w.relatedTo(parent), etcd)
+	return w.answer(q.Parent, q.Children, q.Related, etcd)
 }
 
 // answer asks the hook.
