@@ -229,7 +229,10 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 		require.NoError(t, do(t, c, add(learner)))
 		c.Join(learner, c.Members[0])
 		caughtUp(t, c, learner)
-		chapter(t, "a promotion", func(t *testing.T) { twice(t, hooks.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner) })
+		chapter(t, "a promotion", func(t *testing.T) {
+			// Its log is short: the entry that the first call writes before the promotion puts it below etcd's nine tenths.
+			twice(t, hooks.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner, etcdops.ErrLearnerNotReady)
+		})
 	})
 }
 

@@ -24,7 +24,8 @@ func again(command, pkg, test string) string {
 	if pkg == "" {
 		return command
 	}
-	environment, rest, _ := strings.Cut(command, "go test ")
+	parts := strings.Split(command, " && ") // which packages, at first
+	environment, rest, _ := strings.Cut(parts[len(parts)-1], "go test ")
 	words, options, module := strings.Fields(environment), kept(rest), product
 	words = append(words, "go", "test")
 	if len(options) > 1 && options[0] == "-C" {
