@@ -28,7 +28,7 @@ LAB := bin/lab
 IN_LAB := eval "$$($(LAB) env)" &&
 
 # The stories. Most of their time they wait, so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 60m -parallel 8 -tags e2e -run '$(RUN)' ./test/e2e/...
+E2E = go test -json -count=1 -timeout 75m -parallel 6 -tags e2e -run '$(RUN)' ./test/e2e/...
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'

@@ -60,7 +60,7 @@ func (c *cluster) writesWith(client *clientv3.Client, word string) *writer {
 	w.done.Go(func() {
 		for n := int64(2); ctx.Err() == nil; n++ {
 			w.put(ctx, w.key(n))
-			select { // some twenty writes in a second: eight of these at a time leave the cores to others
+			select { // some twenty writes in a second: six of these at a time leave the cores to others
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 			}
