@@ -211,7 +211,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	s = c.ends("refused", v1alpha1.SnapshotFailed)
 	assert.Contains(c.t, s.Status.Message, "check the credentials of the store")
 	assert.Empty(c.t, bucket.stored(c))
-	c.discards("refused") // nothing was stored: a store that lets nobody in does not stand in the way
+	c.discards("refused") // nothing was stored: a store that refuses everyone does not stand in the way
 }
 
 // staysWhole: whenever the Job's pod is killed, the snapshot ends whole, once; and one that is deleted leaves nothing.
