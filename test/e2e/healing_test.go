@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/paused"
 )
 
 // dataOf is the data directory of a member that runs, as this machine sees it: the lab's nodes are namespaces of it. Zero for one that does
@@ -39,11 +41,11 @@ func (c *cluster) spoil(member string, data func(dir string) error) {
 	c.t.Helper()
 	pid, dir := c.dataOf(member)
 	require.NotZero(c.t, pid, "%s does not run", member)
-	process, err := os.FindProcess(pid)
-	require.NoError(c.t, err)
-	require.NoError(c.t, process.Signal(syscall.SIGSTOP))
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	require.NoError(c.t, paused.Process(ctx, pid)) // it must not write what is taken away
 	require.NoError(c.t, data(dir))
-	require.NoError(c.t, process.Kill())
+	require.NoError(c.t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // unreadable leaves the write-ahead log as it is, and the database as no database.

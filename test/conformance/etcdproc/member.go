@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/test/paused"
 )
 
 // A Member is one etcd process with a data directory and two ports of its own. It keeps them while it is down.
@@ -157,27 +158,15 @@ func (m *Member) Wipe() {
 	}
 }
 
-// Pause stops the process without ending it. The kernel still takes connections for it, so that to everybody else it
-// looks like a member behind a network that drops packets. The signal is delivered in its own time: Pause returns when every
-// thread has stopped (on Linux; elsewhere at once).
+// Pause stops the process without ending it, and returns when it has stopped. The kernel still takes connections
+// for it, so that to everybody else it looks like a member behind a network that drops packets.
 func (m *Member) Pause() {
 	m.t.Helper()
-	m.signal(syscall.SIGSTOP)
-	threads := fmt.Sprintf("/proc/%d/task/*/stat", m.process.Process.Pid)
-	Eventually(m.t, m.Name+" has stopped", func(context.Context) error {
-		stats, err := filepath.Glob(threads)
-		for _, stat := range stats {
-			raw, err := os.ReadFile(stat)
-			if err != nil {
-				return err
-			}
-			// The state comes after the command's name in brackets: proc(5).
-			if _, state, _ := strings.Cut(string(raw), ") "); !strings.HasPrefix(state, "T") {
-				return fmt.Errorf("%s: %.1s", stat, state)
-			}
-		}
-		return err
-	})
+	ctx, cancel := context.WithTimeout(m.t.Context(), Patience)
+	defer cancel()
+	if err := paused.Process(ctx, m.process.Process.Pid); err != nil {
+		m.t.Fatalf("%s: %v", m.Name, err)
+	}
 }
 
 // Resume lets a paused process go on.
