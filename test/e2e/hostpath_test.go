@@ -37,10 +37,9 @@ func TestMembersOnNodes(t *testing.T) {
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Equal(t, before, c.ids(), "the same member, on its node")
 
-	c.edit(`{"memberReplacement":{"after":"30s"}}`)
-	c.spoil("demo-1", emptied)
+	c.spoil("demo-1", emptied) // with its pod gone too, its data is known to be lost, and no time is waited for
+	c.deletes("pods", "demo-1")
 	successor := c.succeeds("demo-1", func() {})
-	c.edit(`{"memberReplacement":null}`)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-2": "node2", successor: "node1"})
 	w.losesNothing()
 	for _, member := range []string{"demo-1", successor} {
