@@ -34,7 +34,10 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hooks.LabelCluster: cluster}}}
 	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url, Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
-		SHA256: taken.SHA256, ClusterID: strconv.FormatUint(of, 16)}
+		SHA256: taken.SHA256}
+	if of != 0 {
+		s.Status.ClusterID = strconv.FormatUint(of, 16)
+	}
 	_ = w.create(SnapshotKind, s)
 }
 

@@ -158,7 +158,7 @@ func (w *World) beginsRight(c Cluster) {
 func (w *World) choosesRevision() bool {
 	s := w.Cluster().Spec
 	return s.Restore != nil && s.Restore.Snapshot != nil && s.Restore.Snapshot.BumpRevision != nil ||
-		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil
+		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil || s.Recovery.BumpRevision != nil
 }
 
 var errLogLost = errors.New("tocommit is out of range: was the raft log corrupted, truncated, or lost?")
