@@ -40,7 +40,7 @@ type epoch struct {
 	past map[int]past
 	// answered are the IDs of spec.restore that it or one before has answered, with the number of that.
 	answered map[string]int
-	version string
+	version  string
 	// renewing is the restart that was chosen last.
 	renewing restart
 	oldLog   oldLog
@@ -127,12 +127,19 @@ func newer(a, b *epoch) *epoch {
 func (e *epoch) predecessor() *epoch {
 	before := &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
 		startsOn: map[string]types.UID{}, origin: origin{source: SourceEmpty}}
-	for _, id := range slices.Sorted(maps.Keys(e.answered)) {
-		if n := e.answered[id]; n != e.n && n >= e.answered[before.restore] {
-			before.restore = id // an epoch has the last answer that there was, also when it is none itself
+	before.restore = lastAnswer(e.answered, e.n)
+	return before
+}
+
+// lastAnswer is the ID of spec.restore that was answered last by an epoch before this one: that of the one just before, also when it came by a lost quorum
+// and answered none itself.
+func lastAnswer(answered map[string]int, epoch int) (last string) {
+	for _, id := range slices.Sorted(maps.Keys(answered)) {
+		if n := answered[id]; n < epoch && n >= answered[last] {
+			last = id
 		}
 	}
-	return before
+	return last
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {

@@ -158,7 +158,9 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 		return joiningRecord(v.Cluster)
 	}
 	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {
-		from.restore = r.ID
+		if from.restore = r.ID; v.answered()[r.ID] != 0 { // maybe it was put back
+			from.restore = lastAnswer(v.answered(), n+1)
+		}
 	}
 	record := newRecord(v.Cluster, n, first, v.replicas)
 	originate(record, from)

@@ -158,7 +158,7 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 		before = v.heir.epoch.past
 	}
 	record.Data[EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
-	highest := floor
+	highest := max(floor, int64(v.nextEpoch()-1)*revisionGap)
 	if from.bump == nil {
 		highest = noted(floor + revisionGap)
 	}
@@ -211,7 +211,7 @@ func (v *view) answered() map[string]int {
 	known := v.epoch.answered
 	if v.epoch.record == nil && v.heir != nil { // the epoch before has no record any more
 		known = maps.Clone(v.heir.epoch.answered)
-		maps.DeleteFunc(known, func(_ string, n int) bool { return n == v.heir.epoch.n })
+		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= v.heir.epoch.n })
 	}
 	maps.Copy(all, known)
 	if id := v.epoch.restore; id != "" && all[id] == 0 {

@@ -142,7 +142,7 @@ func (w *World) beginsRight(c Cluster) {
 	if len(seeds) > 1 {
 		w.violate("S21", "the members of epoch %d begin with different data: %s", c.Epoch, strings.Join(slices.Sorted(maps.Values(seeds)), ", "))
 	}
-	if c.Chosen && w.choosesRevision() {
+	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
