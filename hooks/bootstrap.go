@@ -23,7 +23,7 @@ func (v *view) stalled() string {
 	if len(v.epoch.startsOn) == 0 {
 		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md"
 	}
-	if why := v.unfilled(); why != "" {
+	if why := or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
 	shows := v.overdueMembers()

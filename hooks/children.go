@@ -82,6 +82,9 @@ func services(v *view) []*corev1.Service {
 	if n := v.next(); n > 0 {
 		peers.Annotations[AnnotationNextMember] = strconv.Itoa(n)
 	}
+	for key, copied := range v.copies() {
+		peers.Annotations[key] = copied
+	}
 	if nodes := v.noteNodes(); nodes != "" {
 		peers.Annotations[AnnotationNodes] = nodes
 	}

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,16 @@ type epoch struct {
 	// clusterID is 0 until the epoch has once been quorate.
 	clusterID uint64
 	// next is the lowest number that no member has had.
-	next    int
-	version string
+	next int
+	// floor is what the revisions of all epochs before lie below, highest what its own do too, as far as that is noted: see revisions.go.
+	floor, highest int64
+	// sum is the SHA-256 that the first initial member has found where none was known before; empty for not yet, or none.
+	sum string
+	// past are the epochs before, by number.
+	past map[int]past
+	// answered are the IDs of spec.restore that it or one before has answered, with the number of that.
+	answered map[string]int
+	version  string
 	// renewing is the restart that was chosen last.
 	renewing restart
 	oldLog   oldLog
@@ -47,10 +56,18 @@ type origin struct {
 	restore string
 	// snapshot that the initial members restore; nil for none.
 	snapshot *resolved
+	// bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were given out.
+	bump *int64
 	// survivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
 	survivorsOf int
 	// member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for none.
 	member string
+}
+
+// past is what is known of an epoch that is over.
+type past struct {
+	clusterID uint64 // 0 when it never had a quorum
+	voters    string // the numbers of those who voted when the next epoch was recorded, "0.1.2"; empty when that is not known
 }
 
 // succession is how far an epoch has come in taking over from the one before.
@@ -108,8 +125,21 @@ func newer(a, b *epoch) *epoch {
 // predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are stopped for good: no
 // pod can be made for it any more.
 func (e *epoch) predecessor() *epoch {
-	return &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
+	before := &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
 		startsOn: map[string]types.UID{}, origin: origin{source: SourceEmpty}}
+	before.restore = lastAnswer(e.answered, e.n)
+	return before
+}
+
+// lastAnswer is the ID of spec.restore that was answered last by an epoch before this one: that of the one just before, also when it came by a lost quorum
+// and answered none itself.
+func lastAnswer(answered map[string]int, epoch int) (last string) {
+	for _, id := range slices.Sorted(maps.Keys(answered)) {
+		if n := answered[id]; n < epoch && n >= answered[last] {
+			last = id
+		}
+	}
+	return last
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
@@ -120,6 +150,8 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 		e.readdressed = strings.Split(names, ",")
 	}
 	e.next = markIn(cm.Annotations[AnnotationNextMember])
+	e.floor, e.highest = revisionIn(cm.Data[EpochKeyRevisionFloor]), revisionIn(cm.Annotations[AnnotationHighestRevision])
+	e.sum, e.past, e.answered = cm.Annotations[AnnotationSHA256], readPast(cm.Data[EpochKeyPast]), readAnswered(cm.Data[EpochKeyAnswered])
 	if raw := cm.Annotations[AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
 		e.startsOn = map[string]types.UID{}
 		for name, uid := range parsePairs(raw, ":") {
@@ -152,6 +184,17 @@ func (e *epoch) initialNames() []string {
 	return slices.SortedFunc(maps.Keys(e.initial), byOrdinal)
 }
 
+// firstInitial is the first of them; empty for none.
+func (e *epoch) firstInitial() string { return append(e.initialNames(), "")[0] }
+
+// filled reports whether the initial members' data directories are filled before their etcd starts.
+func (e *epoch) filled() bool {
+	if e.source == SourceEmpty {
+		return e.after > 0 && (e.bump == nil || *e.bump > 0) // only so it can begin at another revision than 1
+	}
+	return e.source == SourceSnapshot || e.source == SourceSurvivor
+}
+
 // newRecord is the record of an epoch whose initial members have the numbers from first on.
 func newRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
 	members := map[string]string{}
@@ -174,6 +217,46 @@ func newRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
 		},
 		Immutable: new(true),
 	}
+}
+
+// remembered is how many epochs, and how many answers, a record tells of.
+const remembered = 32
+
+func readPast(text string) map[int]past {
+	all := map[int]past{}
+	for number, told := range parsePairs(text, "=") {
+		id, voters, _ := strings.Cut(told, "/")
+		clusterID, err := strconv.ParseUint(id, 16, 64)
+		if n := markIn(number); n > 0 && err == nil {
+			all[n] = past{clusterID, voters}
+		}
+	}
+	return all
+}
+
+func formatPast(all map[int]past) string {
+	var fields []string
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		fields = append(fields, fmt.Sprintf("%d=%s/%s", n, hex(all[n].clusterID), all[n].voters))
+	}
+	return strings.Join(fields[max(0, len(fields)-remembered):], ",")
+}
+
+func readAnswered(text string) map[string]int {
+	all := map[string]int{}
+	for id, epoch := range parsePairs(text, "=") {
+		all[id] = markIn(epoch)
+	}
+	return all
+}
+
+func formatAnswered(all map[string]int) string {
+	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[a]-all[b], strings.Compare(a, b)) })
+	var fields []string
+	for _, id := range ids {
+		fields = append(fields, fmt.Sprintf("%s=%d", id, all[id]))
+	}
+	return strings.Join(fields[max(0, len(fields)-remembered):], ",")
 }
 
 // parsePairs reads "a=1,b=2"; what is not a pair is left out.

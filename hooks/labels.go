@@ -40,6 +40,14 @@ const (
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.
 	AnnotationReaddressed = domain + "readdressed"
+	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen to have given out, in steps of
+	// 500,000,000: see revisions.go. The peer Service carries a copy.
+	AnnotationHighestRevision = domain + "highest-revision"
+	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 nobody knew, that of the database that the first initial member has
+	// fetched, in hexadecimal; and on the pods of the others, who take no other one: see seed.go.
+	AnnotationSHA256 = domain + "sha256"
+	// AnnotationAnswered is, on the peer Service, a copy of which spec.restore.id was answered by which epoch.
+	AnnotationAnswered = domain + "answered"
 	// AnnotationFence names, on an EtcdCluster, the members whose etcd is to be stopped without their removal: "demo-1" or "demo-1,demo-2".
 	AnnotationFence = domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
@@ -59,7 +67,8 @@ const (
 	AnnotationExchanged = domain + "exchanged"
 	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not had before.
 	AnnotationDefragment = domain + "defragment"
-	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up: its claim is to be kept.
+	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up, or was: its claim is to be kept, and no epoch begins with what
+	// is on it.
 	AnnotationCondemned = domain + "condemned"
 	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
 	AnnotationQuarantined = domain + "quarantined"
@@ -81,7 +90,7 @@ const (
 	// seen to be gone: see succession.go.
 	AnnotationSucceeds = domain + "succeeds"
 	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later epoch than the
-	// first, and on those that an epoch has left behind.
+	// first, and on those that an epoch has left behind. The peer Service has that of the epoch that runs, if it is a later one.
 	AnnotationEpoch = domain + "epoch"
 	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss of epoch 1.
 	AnnotationRecover = domain + "recover"
@@ -153,6 +162,15 @@ const (
 	EpochKeyMember = "member"
 	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
 	EpochKeyPeers = "peers"
+	// EpochKeyRevisionFloor is what the revisions of all epochs before lie below: see revisions.go. EpochKeyBumpRevision is by how much the spec says that
+	// the revision is raised instead.
+	EpochKeyRevisionFloor = "revision-floor"
+	EpochKeyBumpRevision  = "bump-revision"
+	// EpochKeyPast are the epochs before, with etcd's cluster ID in hexadecimal and the numbers of those who voted, as far as they are known:
+	// "1=2c119c3b/0.1.2,2=566c60e3/".
+	EpochKeyPast = "past"
+	// EpochKeyAnswered says which spec.restore.id was answered by which epoch, this one included: "monday=2,back=3".
+	EpochKeyAnswered = "answered"
 )
 
 // The sources of epochs.

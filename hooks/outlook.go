@@ -188,6 +188,9 @@ func (v *view) deafened() Outlook {
 // filling is whether members that are not filled yet come to their data by themselves: what can't be reached is tried
 // again, and may be there then; what can't be read, or does not fit, stays so.
 func (v *view) filling() Outlook {
+	if v.differing() != "" {
+		return Waits
+	}
 	for _, name := range v.epoch.initialNames() {
 		report := seedFailure(v.Children.Pods[name])
 		if report == nil || seeded(v.Children.Pods[name]) {
@@ -214,7 +217,7 @@ func (v *view) heirComes() Outlook {
 
 // starts is whether the initial members may still come to a quorum by themselves.
 func (v *view) starts() Outlook {
-	if len(v.epoch.startsOn) > 0 && v.unfilled() != "" {
+	if len(v.epoch.startsOn) > 0 && or(v.unfilled(), v.differing()) != "" {
 		return v.filling()
 	}
 	for _, name := range v.epoch.initialNames() {

@@ -45,6 +45,7 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
 		switch {
+		case !v.mayFill(name):
 		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
 		case !v.epoch.quorate() && v.mayBegin(name) && !v.mayNotBegin():
 			pods = append(pods, v.bootstrapPod(name))
@@ -203,7 +204,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged, AnnotationSHA256))
 	v.noteServed(&pod)
 	if v.epoch == nil {
 		return &pod
@@ -212,7 +213,10 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
 		pod.Annotations[AnnotationSpared] = since
 	}
-	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) {
+	if v.epoch.sum != "" && insistsOnSum(old) {
+		pod.Annotations[AnnotationSHA256] = v.epoch.sum
+	}
+	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
 	}
 	wanted, idle := v.versionNow(), neverRan(old) || v.Etcd == nil && v.epoch.quorate() && !running(old)

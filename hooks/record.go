@@ -71,6 +71,12 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if v.Etcd != nil && v.unfit() == "" {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
+	if highest := v.noteRevision(); highest != "" {
+		ann[AnnotationHighestRevision] = highest
+	}
+	if sum := v.firstSum(); sum != "" {
+		ann[AnnotationSHA256] = sum
+	}
 	if foreign := v.noteForeign(); foreign != "" {
 		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
 	}
@@ -94,6 +100,33 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	return record
 }
 
+// copies are what the peer Service keeps of the record of the epoch that runs, for the day that somebody deletes that: by annotation.
+func (v *view) copies() map[string]string {
+	all := map[string]string{}
+	if highest := v.noteRevision(); highest != "" {
+		all[AnnotationHighestRevision] = highest
+	}
+	if answered := formatAnswered(v.answered()); answered != "" {
+		all[AnnotationAnswered] = answered
+	}
+	n := v.notedEpoch()
+	if v.epoch != nil {
+		n = max(n, v.epoch.n)
+	}
+	if n > 1 {
+		all[AnnotationEpoch] = strconv.Itoa(n)
+	}
+	return all
+}
+
+// notedEpoch is the number of the epoch that runs, as the peer Service has it; 0 for the first.
+func (v *view) notedEpoch() int {
+	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
+		return markIn(peers.Annotations[AnnotationEpoch])
+	}
+	return 0
+}
+
 // relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
 func (v *view) relicRecord() *corev1.ConfigMap {
 	record := v.lostRecord()
@@ -103,6 +136,9 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == EpochName(v.Cluster.Name, int(s.Epoch))) {
 		record.Annotations[AnnotationClusterID] = s.ClusterID
+	}
+	if highest := v.noteRevision(); highest != "" {
+		record.Annotations[AnnotationHighestRevision] = highest
 	}
 	if foreign := v.relicForeign(); foreign != "" {
 		record.Annotations[AnnotationForeign] = foreign
@@ -122,10 +158,15 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 		return joiningRecord(v.Cluster)
 	}
 	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {
-		from.restore = r.ID
+		if from.restore = r.ID; v.answered()[r.ID] != 0 { // maybe it was put back
+			from.restore = lastAnswer(v.answered(), n+1)
+		}
 	}
 	record := newRecord(v.Cluster, n, first, v.replicas)
 	originate(record, from)
+	if answered := v.answers(record, from); answered != "" {
+		record.Data[EpochKeyAnswered] = answered
+	}
 	if first > 0 {
 		record.Data[EpochKeyFirst] = strconv.Itoa(first)
 	}
@@ -147,7 +188,7 @@ func (v *view) lostEpoch() (n, first int) {
 			behind[of] = max(behind[of], i+1)
 		}
 	}
-	n = max(1, int(v.Cluster.Status.Epoch), lowest)
+	n = max(1, int(v.Cluster.Status.Epoch), lowest, v.notedEpoch())
 	for of, above := range behind {
 		if of < n {
 			first = max(first, above)

@@ -44,7 +44,7 @@ func (v *view) beginning() (origin, string) {
 	if why != "" {
 		return from, why
 	}
-	from.source, from.snapshot = SourceSnapshot, resolved
+	from.source, from.snapshot, from.bump = SourceSnapshot, resolved, snapshot.BumpRevision
 	return from, ""
 }
 
@@ -52,7 +52,7 @@ func (v *view) beginning() (origin, string) {
 
 func restore(v *view) *verdict {
 	r := v.Cluster.Spec.Restore
-	if r == nil || v.heir != nil || v.epoch.restore == r.ID {
+	if r == nil || v.heir != nil || v.answered()[r.ID] != 0 {
 		return nil
 	}
 	from, why := v.wished(r)
@@ -65,12 +65,15 @@ func restore(v *view) *verdict {
 // wished is what spec.restore asks for, or what stands in its way.
 func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	from := origin{restore: r.ID}
+	if n := v.answered()[r.ID]; n != 0 {
+		return from, fmt.Sprintf("epoch %d has answered that id, and none is answered twice: give spec.restore a new id to restore again, or take it out", n)
+	}
 	if v.beside() {
 		return from, "nothing is restored beside members that are not ours, which would go on with their data"
 	}
 	if r.Snapshot != nil {
 		resolved, why := v.resolve(r.Snapshot)
-		from.source, from.snapshot = SourceSnapshot, resolved
+		from.source, from.snapshot, from.bump = SourceSnapshot, resolved, r.Snapshot.BumpRevision
 		return from, why
 	}
 	if r.Epoch == nil {
@@ -89,7 +92,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 func (v *view) wordsFor(from origin) string {
 	switch from.source {
 	case SourceSnapshot:
-		return "the snapshot " + from.snapshot.URL
+		return "the snapshot " + from.snapshot.URL + v.ofAnotherLife(from.snapshot)
 	case SourceSurvivor:
 		if from.member != "" {
 			return "what " + from.member + " has"
@@ -97,6 +100,14 @@ func (v *view) wordsFor(from origin) string {
 		return fmt.Sprintf("the data of epoch %d", from.survivorsOf)
 	}
 	return "no data"
+}
+
+// ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or nobody knows.
+func (v *view) ofAnotherLife(s *resolved) string {
+	if v.epoch == nil || !v.epoch.quorate() || s.ClusterID == "" || s.ClusterID == hex(v.epoch.clusterID) {
+		return ""
+	}
+	return fmt.Sprintf(" (EtcdSnapshot %s, of another life: of etcd cluster %s, and that of epoch %d is %s)", s.Name, s.ClusterID, v.epoch.n, hex(v.epoch.clusterID))
 }
 
 // ---- the quorum is lost
@@ -115,7 +126,7 @@ func recoverQuorum(v *view) *verdict {
 			return v.mayComeBack(policy, lost, wait)
 		}
 	}
-	from, why := v.wayBack(policy)
+	from, why := v.wayBack(policy, asked)
 	if why != "" {
 		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: patience}
 	}
@@ -152,11 +163,11 @@ func (v *view) byHand(policy v1alpha1.QuorumLoss) string {
 	return fmt.Sprintf("kubectl annotate --overwrite -n %s etcdcluster/%s %s=%s:%d", v.Cluster.Namespace, v.Cluster.Name, AnnotationRecover, policy, v.epoch.n)
 }
 
-// suggested is the policy that loses least; empty when only one is left that loses all.
-func (v *view) suggested() v1alpha1.QuorumLoss {
+// suggested is the way back that loses least, and the command that takes it; empty when only one is left that loses all.
+func (v *view) suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
-		if _, why := v.wayBack(policy); why == "" {
-			return policy
+		if from, why := v.wayBack(policy, true); why == "" {
+			return fmt.Sprintf("%s is possible, with %s: %s", policy, v.wordsFor(from), v.byHand(policy))
 		}
 	}
 	return ""
@@ -220,53 +231,78 @@ func (v *view) toldToJoin(name string) bool {
 // besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.
 const besideOthers = "the etcd that the members have joined has members of others, which go on; have them retired first (spec.bootstrap.existing.retireForeign)"
 
-// wayBack is where the next epoch's data comes from by this policy, or why there is none.
-func (v *view) wayBack(policy v1alpha1.QuorumLoss) (origin, string) {
+// wayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more than is done unasked.
+func (v *view) wayBack(policy v1alpha1.QuorumLoss, asked bool) (origin, string) {
+	from := origin{restore: v.epoch.restore, bump: v.Cluster.Spec.Recovery.BumpRevision}
 	if v.beside() {
-		return origin{}, besideOthers
+		return from, besideOthers
 	}
 	switch policy {
 	case v1alpha1.RecoverFromSurvivor:
 		if !v.onClaims() {
-			return v.fromMember()
+			return v.fromMember(from)
 		}
 		if len(v.survivors(v.epoch.n)) == 0 {
-			return origin{}, "no member's volume has survived; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.byHand(v1alpha1.RecoverFromSnapshot)
+			return from, "no member's volume has survived" + v.withoutGivenUp(v.epoch.n) + "; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.byHand(v1alpha1.RecoverFromSnapshot)
 		}
-		return origin{source: SourceSurvivor, survivorsOf: v.epoch.n, restore: v.epoch.restore}, ""
+		from.source, from.survivorsOf = SourceSurvivor, v.epoch.n
+		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
-		newest := v.newestSnapshot()
-		if newest == nil {
-			return origin{}, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", LabelCluster, v.Cluster.Name)
-		}
-		resolved, why := v.resolve(&v1alpha1.SnapshotSource{Name: newest.Name, IdentitySecret: v.identity()})
-		return origin{source: SourceSnapshot, snapshot: resolved, restore: v.epoch.restore}, why
+		return v.fromNewest(from, asked)
 	case v1alpha1.RecoverRecreate:
-		return origin{source: SourceEmpty, restore: v.epoch.restore}, ""
+		from.source = SourceEmpty
+		return from, ""
 	case v1alpha1.RecoverManual:
 	}
-	return origin{}, "spec.recovery.quorumLoss is " + string(policy)
+	return from, "spec.recovery.quorumLoss is " + string(policy)
+}
+
+// fromNewest is the way back by the newest snapshot that was restored on trial. By itself only one of the life that is lost is taken, or else what
+// that life began with: another one's data may have been rolled back on purpose, or be that of a cluster of the same name which was deleted long ago.
+func (v *view) fromNewest(from origin, asked bool) (origin, string) {
+	newest, whosever := v.newestSnapshot(hex(v.epoch.clusterID)), v.newestSnapshot("")
+	if asked {
+		newest = whosever
+	}
+	from.source = SourceSnapshot
+	switch {
+	case newest != nil:
+		var why string
+		from.snapshot, why = v.resolve(&v1alpha1.SnapshotSource{Name: newest.Name, IdentitySecret: v.identity()})
+		return from, why
+	case v.epoch.snapshot != nil:
+		began := *v.epoch.snapshot
+		began.SHA256 = or(began.SHA256, v.epoch.sum)
+		from.snapshot = &began
+		return from, ""
+	case whosever != nil:
+		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is of another life, of etcd cluster %s: if that is what you want, %s",
+			hex(v.epoch.clusterID), whosever.Name, or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
+	}
+	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", LabelCluster, v.Cluster.Name)
 }
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
-func (v *view) fromMember() (origin, string) {
+func (v *view) fromMember(from origin) (origin, string) {
 	switch {
 	case !v.memory():
-		return origin{}, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
+		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
 	case v.running() == "":
-		return origin{}, "no member that runs answers"
+		return from, "no member that runs answers"
 	case v.mayHaveQuorum():
-		return origin{}, "so many members run that they may have a quorum, although none answers"
+		return from, "so many members run that they may have a quorum, although none answers"
 	}
-	name, _, _ := strings.Cut(v.running(), ":")
-	return origin{source: SourceSurvivor, survivorsOf: v.epoch.n, member: name, restore: v.epoch.restore}, ""
+	from.source, from.survivorsOf = SourceSurvivor, v.epoch.n
+	from.member, _, _ = strings.Cut(v.running(), ":")
+	return from, ""
 }
 
 // running are the members that answer although there is no quorum, the one that is ahead first, with the evidence; empty for none.
 func (v *view) running() string {
 	able := filter(v.names, func(name string) bool {
 		h, asked := v.Health[name]
-		return asked && h.Err == "" && v.hasData(name)
+		own := v.epoch.clusterID == 0 || h.ClusterID == v.epoch.clusterID
+		return asked && h.Err == "" && own && v.hasData(name)
 	})
 	slices.SortStableFunc(able, func(a, b string) int {
 		x, y := v.Health[a], v.Health[b]
@@ -282,12 +318,15 @@ func (v *view) running() string {
 // identity is the Secret by which encrypted snapshots of this cluster are read.
 func (v *view) identity() string { return v.Cluster.Spec.Recovery.IdentitySecret }
 
-// newestSnapshot is the newest one of this cluster that was restored on trial.
-func (v *view) newestSnapshot() *v1alpha1.EtcdSnapshot {
+// newestSnapshot is the newest one of the EtcdCluster that was restored on trial: of the etcd with this cluster ID, or of any if that is empty.
+func (v *view) newestSnapshot(clusterID string) *v1alpha1.EtcdSnapshot {
 	var newest *v1alpha1.EtcdSnapshot
 	for _, name := range slices.Sorted(maps.Keys(v.Related.Snapshots)) {
 		s := v.Related.Snapshots[name]
 		if s.Spec.Cluster != v.Cluster.Name || s.Status.Phase != v1alpha1.SnapshotSucceeded || s.Status.VerifiedAt.IsZero() || s.DeletionTimestamp != nil {
+			continue
+		}
+		if clusterID != "" && s.Status.ClusterID != clusterID {
 			continue
 		}
 		if newest == nil || newest.Status.Completed.Before(&s.Status.Completed) {
@@ -299,8 +338,26 @@ func (v *view) newestSnapshot() *v1alpha1.EtcdSnapshot {
 
 // ---- whose data
 
-// survivors are the members of an epoch whose volumes are all there.
+// survivors are the members of an epoch whose volumes are all there. One that was given up, or is about to be, does not count: it was silent for long, or
+// proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is not to count.
 func (v *view) survivors(epoch int) []string {
+	return filter(v.left(epoch), func(name string) bool { return !v.givenUp(name) })
+}
+
+func (v *view) givenUp(member string) bool {
+	return condemned(v.all.Claims[member]) || condemned(v.all.Claims[WALClaim(member)])
+}
+
+// withoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
+func (v *view) withoutGivenUp(epoch int) string {
+	if all := filter(v.left(epoch), v.givenUp); len(all) > 0 {
+		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)", strings.Join(all, ", "), AnnotationCondemned)
+	}
+	return ""
+}
+
+// left are the members of an epoch whose volumes are all there.
+func (v *view) left(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		n, member := ordinal(v.Cluster.Name, name)
@@ -323,39 +380,99 @@ func (v *view) survivors(epoch int) []string {
 const surveySuffix = "-survey"
 
 // chooseSurvivor has a look at the volumes of all survivors, and takes the one whose log is ahead.
+//
+// One that can't be reached may be ahead of all others. So it is waited for, longer than Kubernetes takes to detach a volume from a dead node; then for a
+// person, unless those that were reached are a majority of the voters: whatever was acknowledged is on one of these.
 func (v *view) chooseSurvivor() *verdict {
 	of := v.survivors(v.heir.epoch.survivorsOf)
 	if len(of) == 0 {
-		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d", v.heir.epoch.survivorsOf, v.heir.epoch.n), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: patience}
 	}
-	var best string
-	var most SurveyReport
-	var waits, evidence []string
+	s := v.survey(of)
+	switch evidence := strings.Join(s.evidence, "; "); {
+	case len(s.waits) > 0:
+		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: patience}
+	case s.best == "":
+		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: patience}
+	case s.mixed:
+		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: patience}
+	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
+		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.without(s.unreached), evidence), outlook: Waits, resync: patience}
+	}
+	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
+	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
+	evidence := strings.Join(s.evidence, "; ")
+	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: soon}
+}
+
+// survey is what is known of the volumes of survivors.
+type survey struct {
+	// best has the most of those that can be used, most is what it has; empty for none.
+	best string
+	most SurveyReport
+	// told have told what they hold, waits may still do so, and unreached were waited for long enough.
+	told, waits, unreached []string
+	evidence               []string
+	// mixed: they are of several clusters, and nobody knows which one it was.
+	mixed bool
+}
+
+func (v *view) survey(of []string) survey {
+	var s survey
+	known, clusters := v.clusterIDOf(v.heir.epoch.survivorsOf), map[string]bool{}
 	for _, name := range of {
-		report, why := v.surveyed(name)
+		report, late := v.surveyed(name)
 		switch {
-		case report != nil && report.Error == "":
-			evidence = append(evidence, fmt.Sprintf("%s: term %d, index %d", name, report.LastTerm, report.LastIndex))
-			if best == "" || ahead(report, &most) {
-				best, most = name, *report
-			}
-		case report != nil:
-			evidence = append(evidence, fmt.Sprintf("%s: %s", name, report.Error))
-		case why != "":
-			evidence = append(evidence, fmt.Sprintf("%s: %s", name, why))
+		case report == nil && !late:
+			s.waits = append(s.waits, name)
+		case report == nil:
+			s.unreached = append(s.unreached, name)
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), held(v.all.Pods[name+surveySuffix])))
+		case report.Error != "":
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
+		case known != 0 && report.ClusterID != hex(known):
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume is that of another etcd cluster, %s instead of %s, and does not count", name, report.ClusterID, hex(known)))
 		default:
-			waits = append(waits, name)
+			s.told = append(s.told, name)
+			clusters[report.ClusterID] = true
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: term %d, index %d", name, report.LastTerm, report.LastIndex))
+			if s.best == "" || ahead(report, &s.most) {
+				s.best, s.most = name, *report
+			}
 		}
 	}
-	switch {
-	case len(waits) > 0:
-		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(waits, ", ")), resync: patience}
-	case best == "":
-		return &verdict{message: "no volume can be used: " + strings.Join(evidence, "; "), outlook: Waits, resync: patience}
+	if s.mixed = len(clusters) > 1; s.mixed && len(s.waits) == 0 {
+		for i, name := range of {
+			if report, _ := v.surveyed(name); report != nil && report.Error == "" {
+				s.evidence[i] += ", of etcd cluster " + report.ClusterID
+			}
+		}
 	}
-	i := slices.IndexFunc(evidence, func(e string) bool { return strings.HasPrefix(e, best+":") })
-	evidence[0], evidence[i] = evidence[i], evidence[0]
-	return &verdict{message: fmt.Sprintf("%s has the most (%s)", best, strings.Join(evidence, "; ")), survivor: strings.Join(evidence, "; "), resync: soon}
+	return s
+}
+
+// goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told what it has, or a person says so.
+func (v *view) goesOnWithout(s *survey) bool {
+	if policy, asked := v.recoverBy(); asked && policy == v1alpha1.RecoverFromSurvivor && !v.byWish() {
+		return true
+	}
+	voters := strings.Split(v.pastOf(v.heir.epoch.survivorsOf).voters, ".")
+	told := filter(voters, func(number string) bool { return slices.Contains(s.told, v.Cluster.Name+"-"+number) })
+	return len(told) >= quorum(len(voters))
+}
+
+// without is what a person does to go on without volumes that can't be reached.
+func (v *view) without(unreached []string) string {
+	if !v.byWish() {
+		return "to go on without it, " + v.byHand(v1alpha1.RecoverFromSurvivor)
+	}
+	return v.discount("it", strings.Join(unreached, " pvc/"))
+}
+
+// discount is what a person does so that volumes do not count.
+func (v *view) discount(which, claims string) string {
+	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims, AnnotationCondemned)
 }
 
 // ahead compares logs as raft does in elections: whoever is not behind has everything that a quorum has acknowledged, if anybody here has.
@@ -363,11 +480,18 @@ func ahead(a, b *SurveyReport) bool {
 	return a.LastTerm > b.LastTerm || a.LastTerm == b.LastTerm && a.LastIndex > b.LastIndex
 }
 
-// surveyed is what a look at the member's volumes has told; or, when that was waited for long enough, why it tells nothing.
-func (v *view) surveyed(name string) (*SurveyReport, string) {
+// surveyAtLeast is how long a volume is waited for that can't be reached: kube-controller-manager detaches it from a dead node after 6 minutes
+// (maxWaitForUnmountDuration in its attachdetach controller), and attaching it elsewhere takes time, too.
+const surveyAtLeast = 10 * time.Minute
+
+// surveyFor is how long a volume is waited for.
+func (v *view) surveyFor() time.Duration { return max(surveyAtLeast, recoverAfter(&v.Cluster.Spec)) }
+
+// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long enough.
+func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
 	pod := v.all.Pods[name+surveySuffix]
 	if pod == nil {
-		return nil, ""
+		return nil, false
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if t := s.State.Terminated; t != nil {
@@ -375,13 +499,10 @@ func (v *view) surveyed(name string) (*SurveyReport, string) {
 			if err != nil {
 				report = &SurveyReport{Error: err.Error()}
 			}
-			return report, ""
+			return report, false
 		}
 	}
-	if !pod.CreationTimestamp.IsZero() && v.Now.Sub(pod.CreationTimestamp.Time) >= recoverAfter(&v.Cluster.Spec) {
-		return nil, "its volume could not be reached within " + brief(recoverAfter(&v.Cluster.Spec))
-	}
-	return nil, ""
+	return nil, !pod.CreationTimestamp.IsZero() && v.Now.Sub(pod.CreationTimestamp.Time) >= v.surveyFor()
 }
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
@@ -477,12 +598,20 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		return "Staging", fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), false, true
 	case r == nil:
 		return "", "", false, false
+	case v.epoch != nil && v.epoch.restore == r.ID && v.differing() != "":
+		return "Differing", v.differing(), false, true
+	case v.epoch != nil && v.epoch.restore == r.ID && v.epoch.filled() && !v.epoch.quorate() && v.Etcd == nil:
+		return "Starting", fmt.Sprintf("epoch %d has begun with what spec.restore %q asks for, and has not come to its first quorum yet", v.epoch.n, r.ID), false, true
 	case v.epoch != nil && v.epoch.restore == r.ID:
 		return "Restored", fmt.Sprintf("epoch %d began with what spec.restore %q asks for", v.epoch.n, r.ID), true, true
 	}
 	if v.epoch == nil {
 		_, why := v.beginning()
 		return "Waiting", or(why, "the cluster has not begun"), false, true
+	}
+	if n := v.answered()[r.ID]; n != 0 {
+		_, why := v.wished(r)
+		return "Answered", fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	}
 	_, why := v.wished(r)
 	if why == "" && v.growing() && !v.mayStopFirst(r) {

@@ -55,6 +55,8 @@ type RestoreReport struct {
 	Revision int64  `json:"revision,omitempty"`
 	Keys     int64  `json:"keys,omitempty"`
 	Hash     string `json:"hash,omitempty"`
+	// SHA256 of the database that was fetched from a store, in hexadecimal; empty for a member's.
+	SHA256 string `json:"sha256,omitempty"`
 	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied, Unreachable, Failed.
 	Reason string `json:"reason,omitempty"`
 	// Error says why nothing was restored; empty for success. The data directory is untouched then.

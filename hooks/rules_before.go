@@ -170,8 +170,8 @@ func quorumLost(v *view) *verdict {
 	if !v.epoch.quorate() && v.heir == nil {
 		message += "; " + v.anew()
 	}
-	if policy := v.suggested(); v.epoch.quorate() && policy != "" && (v.heir == nil || v.byWish()) {
-		message += "; " + string(policy) + " is possible: " + v.byHand(policy)
+	if way := v.suggested(); v.epoch.quorate() && way != "" && (v.heir == nil || v.byWish()) {
+		message += "; " + way
 	}
 	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.heirComes(), resync: patience}
 }

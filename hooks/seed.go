@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,24 +22,29 @@ const (
 	gateMount         = "/var/run/quorate-gate"
 	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, for want of it.
 	envEpoch = "EPOCH"
+	// envSHA256 is that of the database that the member must be filled with; empty while nobody knows it.
+	envSHA256 = "SHA256"
 )
 
 // fill lets a pod that begins get its data, if its epoch has any.
 func (v *view) fill(pod *corev1.Pod) {
 	e := v.epoch
+	if !e.filled() {
+		return
+	}
 	switch e.source {
 	case SourceSnapshot:
 		if e.snapshot != nil {
 			v.fromSnapshot(pod, e.snapshot)
 		}
+	case SourceEmpty:
+		v.seedBy(pod, v.seedContainer(pod, []string{"--empty"}), nil)
 	case SourceSurvivor:
 		if e.member != "" {
 			v.fromRunning(pod, e.member)
 		} else {
 			v.fromSurvivor(pod)
 		}
-	default:
-		return
 	}
 	pod.Spec.Containers[0].Env = append(environment(v.Cluster), resumeEnv()...) // it finds its data, or does not start
 }
@@ -101,11 +107,11 @@ func (v *view) fromSnapshot(pod *corev1.Pod, from *resolved) {
 	if from.SHA256 != "" {
 		args = append(args, "--sha256="+from.SHA256)
 	}
-	if from.BumpRevision > 0 {
-		args = append(args, fmt.Sprintf("--bump-revision=%d", from.BumpRevision))
-	}
 	seed := v.seedContainer(pod, args)
 	seed.Env, seed.EnvFrom = append(seed.Env, access.Env...), access.EnvFrom
+	if from.SHA256 == "" {
+		v.insistOnSum(pod, &seed)
+	}
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
 	pod.Spec.ServiceAccountName = from.ServiceAccountName
 	for k, label := range access.Labels {
@@ -161,8 +167,8 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 		Image:           v.Settings.image(&v.Cluster.Spec, version),
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{toolsBinary},
-		Args: append([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile, "--scratch=" + ScratchDir,
-			"--name=" + pod.Name, "--peer-url=" + PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from...),
+		Args: slices.Concat([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile, "--scratch=" + ScratchDir,
+			"--name=" + pod.Name, "--peer-url=" + PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from, v.epoch.beginArgs()),
 		Env:                      append(toolsEnv(), bootstrapEnv(v.epoch.record.Name)...),
 		SecurityContext:          restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
@@ -223,6 +229,106 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
+// ---- the same data for all
+
+// Initial members that fetch a snapshot of which nobody knows the SHA-256 could get different ones: what is at a URL may be overwritten between their
+// fetches. etcd would start on them, raise no alarm, and answer differently by member. So the first of them is filled alone, what it has found is
+// written on the record, and the others take nothing else. What each was filled with is compared before the epoch begins (S21).
+
+// unknownSum reports whether the epoch begins with a snapshot of which nobody knew the SHA-256 when it was recorded.
+func (e *epoch) unknownSum() bool {
+	return e != nil && e.source == SourceSnapshot && e.snapshot != nil && e.snapshot.SHA256 == ""
+}
+
+// firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it was known before.
+func (v *view) firstSum() string {
+	if !v.epoch.unknownSum() || v.epoch.sum != "" {
+		return v.epoch.sum
+	}
+	if report := v.seeds()[v.epoch.firstInitial()]; report != nil {
+		return report.SHA256
+	}
+	return ""
+}
+
+// mayFill reports whether the initial member may fetch its data now.
+func (v *view) mayFill(name string) bool {
+	return !v.epoch.unknownSum() || v.epoch.sum != "" || v.epoch.quorate() || name == v.epoch.firstInitial()
+}
+
+// insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is made before that is known.
+func (v *view) insistOnSum(pod *corev1.Pod, seed *corev1.Container) {
+	seed.Args = append(seed.Args, "--sha256=$("+envSHA256+")")
+	seed.Env = append(seed.Env, corev1.EnvVar{Name: envSHA256, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationSHA256 + "']"},
+	}})
+	if v.epoch.sum != "" {
+		pod.Annotations[AnnotationSHA256] = v.epoch.sum
+	}
+}
+
+// insistsOnSum reports whether the pod reads which SHA-256 it must find.
+func insistsOnSum(pod *corev1.Pod) bool {
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == ContainerSeed {
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == envSHA256 })
+		}
+	}
+	return false
+}
+
+// differing says which of the initial members were filled with other data than the rest, as far as their pods show it; empty for none.
+func (v *view) differing() string {
+	reports := v.seeds()
+	first := ""
+	for _, name := range v.epoch.initialNames() {
+		report := reports[name]
+		switch {
+		case report == nil:
+			continue
+		case first == "":
+			first = name
+		}
+		one := reports[first]
+		sums := v.epoch.source == SourceSnapshot && one.SHA256 != "" && report.SHA256 != "" && one.SHA256 != report.SHA256
+		if sums || one.Revision != report.Revision || one.Keys != report.Keys || one.Hash != report.Hash {
+			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, %s has %s; what is there is kept as it is; %s",
+				first, name, first, one.describe(), name, report.describe(), v.otherwiseFilled())
+		}
+		if sum := v.epoch.sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
+			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",
+				name, report.SHA256, sum, v.otherwiseFilled())
+		}
+	}
+	return ""
+}
+
+// mute are the initial members whose pods do not say what they were filled with.
+func (v *view) mute() []string {
+	reports := v.seeds()
+	return filter(v.epoch.initialNames(), func(name string) bool { return reports[name] == nil })
+}
+
+// describe says what a member was filled with.
+func (r *RestoreReport) describe() string {
+	words := fmt.Sprintf("%s at revision %d with the hash %s", count(int(r.Keys), "key"), r.Revision, r.Hash)
+	if r.SHA256 != "" {
+		words += " and the SHA-256 " + r.SHA256
+	}
+	return words
+}
+
+// otherwiseFilled is what a person does to have the members of an epoch filled once more.
+func (v *view) otherwiseFilled() string {
+	switch {
+	case v.epoch.restore != "":
+		return "give spec.restore another id to have it made anew"
+	case v.epoch.after == 0:
+		return "delete the EtcdCluster and create it again to have it made anew"
+	}
+	return "ask for another way back by the annotation " + AnnotationRecover
+}
+
 // ---- which snapshot
 
 // SnapshotsNamed are the EtcdSnapshots that the spec names.
@@ -239,10 +345,7 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
-	r := &resolved{URL: s.URL, IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName, BumpRevision: defaultBump}
-	if s.BumpRevision != nil {
-		r.BumpRevision = *s.BumpRevision
-	}
+	r := &resolved{URL: s.URL, IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store = *s.Store
 	}
@@ -256,6 +359,7 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	case snapshot.Status.Phase != v1alpha1.SnapshotSucceeded || snapshot.Status.URI == "":
 		return nil, fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, or(snapshot.Status.Phase, v1alpha1.SnapshotPending))
 	}
+	r.Name, r.ClusterID = s.Name, snapshot.Status.ClusterID
 	r.URL, r.SHA256 = snapshot.Status.URI, snapshot.Status.SHA256
 	if s.Store == nil {
 		r.Store = snapshot.Spec.Store
@@ -263,7 +367,3 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
 	return r, ""
 }
-
-// defaultBump is by how much a restored revision is raised: more than anybody writes between a snapshot and its restore (etcd's own advice,
-// etcd.io, disaster recovery).
-const defaultBump = 1_000_000_000

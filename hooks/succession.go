@@ -70,6 +70,9 @@ func (v *view) inEpoch(member string) bool {
 
 // resolved is a snapshot with all that is needed to restore it, as the record keeps it.
 type resolved struct {
+	// Name of its EtcdSnapshot, and ClusterID of the etcd that it was taken of, in hexadecimal; empty when they are not known.
+	Name      string `json:"name,omitempty"`
+	ClusterID string `json:"clusterID,omitempty"`
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
 	URL    string `json:"url"`
 	SHA256 string `json:"sha256,omitempty"`
@@ -77,11 +80,13 @@ type resolved struct {
 	Store              v1alpha1.Store `json:"store"`
 	IdentitySecret     string         `json:"identitySecret,omitempty"`
 	ServiceAccountName string         `json:"serviceAccountName,omitempty"`
-	BumpRevision       int64          `json:"bumpRevision,omitempty"`
 }
 
 func readOrigin(cm *corev1.ConfigMap) origin {
 	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
+	if raw, set := cm.Data[EpochKeyBumpRevision]; set {
+		from.bump = new(revisionIn(raw))
+	}
 	if raw := cm.Data[EpochKeySnapshot]; raw != "" {
 		from.snapshot = &resolved{}
 		if err := json.Unmarshal([]byte(raw), from.snapshot); err != nil {
@@ -109,6 +114,9 @@ func originate(record *corev1.ConfigMap, from origin) {
 	if from.member != "" {
 		record.Data[EpochKeyMember] = from.member
 	}
+	if from.bump != nil {
+		record.Data[EpochKeyBumpRevision] = strconv.FormatInt(*from.bump, 10)
+	}
 	if from.snapshot != nil {
 		raw, err := json.Marshal(from.snapshot)
 		if err == nil { // plain data always encodes
@@ -132,6 +140,7 @@ func (v *view) succeed(from origin, message string) *verdict {
 	record.Data[EpochKeyAfter] = strconv.Itoa(v.epoch.n)
 	record.Data[EpochKeyFirst] = strconv.Itoa(first)
 	record.Data[EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
+	v.remember(record, from)
 	if from.member != "" {
 		record.Annotations[AnnotationSurvivor] = v.running()
 	}
@@ -139,6 +148,91 @@ func (v *view) succeed(from origin, message string) *verdict {
 		record.Annotations[AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
 	return &verdict{message: message, heir: record, resync: soon}
+}
+
+// remember writes on the record of the next epoch what must be known of those before.
+func (v *view) remember(record *corev1.ConfigMap, from origin) {
+	floor, before := v.highestRevision(), v.epoch.past
+	if v.heir != nil { // which takes this one's place
+		floor = max(floor, v.heir.epoch.floor)
+		before = v.heir.epoch.past
+	}
+	record.Data[EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
+	highest := max(floor, int64(v.nextEpoch()-1)*revisionGap)
+	if from.bump == nil {
+		highest = noted(floor + revisionGap)
+	}
+	record.Annotations[AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
+	if v.epoch.record != nil {
+		before = maps.Clone(before)
+		now := past{v.epoch.clusterID, before[v.epoch.n].voters}
+		if v.Etcd != nil {
+			now = past{v.Etcd.ClusterID, v.numbers(v.voters)}
+		}
+		before[v.epoch.n] = now
+	}
+	record.Data[EpochKeyPast] = formatPast(before)
+	if answered := v.answers(record, from); answered != "" {
+		record.Data[EpochKeyAnswered] = answered
+	}
+}
+
+// numbers are those of members; empty when one is not ours.
+func (v *view) numbers(of []*member) string {
+	var all []string
+	for _, m := range of {
+		n, ours := ordinal(v.Cluster.Name, m.name)
+		if !ours {
+			return ""
+		}
+		all = append(all, strconv.Itoa(n))
+	}
+	return strings.Join(all, ".")
+}
+
+// answers are the IDs of spec.restore that were answered when the epoch of this record has begun.
+func (v *view) answers(record *corev1.ConfigMap, from origin) string {
+	answered := v.answered()
+	if n, _ := ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
+		answered[from.restore] = n
+	}
+	return formatAnswered(answered)
+}
+
+// answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of that.
+func (v *view) answered() map[string]int {
+	all := map[string]int{}
+	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
+		all = readAnswered(peers.Annotations[AnnotationAnswered])
+	}
+	if v.epoch == nil {
+		return all
+	}
+	known := v.epoch.answered
+	if v.epoch.record == nil && v.heir != nil { // the epoch before has no record any more
+		known = maps.Clone(v.heir.epoch.answered)
+		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= v.heir.epoch.n })
+	}
+	maps.Copy(all, known)
+	if id := v.epoch.restore; id != "" && all[id] == 0 {
+		all[id] = v.epoch.n
+	}
+	return all
+}
+
+// clusterIDOf is etcd's cluster ID of an epoch; 0 when it is not known.
+func (v *view) clusterIDOf(epoch int) uint64 { return v.pastOf(epoch).clusterID }
+
+// pastOf is what is known of an epoch.
+func (v *view) pastOf(epoch int) past {
+	known := v.epoch.past[epoch]
+	if v.heir != nil && v.heir.epoch.past[epoch] != (past{}) {
+		known = v.heir.epoch.past[epoch]
+	}
+	if epoch == v.epoch.n && v.epoch.clusterID != 0 {
+		known.clusterID = v.epoch.clusterID
+	}
+	return known
 }
 
 // nextEpoch is the number of the next epoch: above that of every epoch that is seen, or whose volumes are.
@@ -265,6 +359,8 @@ func (v *view) needless() string {
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.epoch.n)
 	case v.Etcd != nil && !v.byWish():
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n)
+	case v.outgrown():
+		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.epoch.n, v.heir.epoch.n)
 	case v.growing() && v.staging() != "" && !v.stopsFirst():
 		return fmt.Sprintf("epoch %d needs another member first", v.epoch.n)
 	}
@@ -299,17 +395,18 @@ func (v *view) askedFor() (origin, bool) {
 	if !asked {
 		return origin{}, false
 	}
-	from, why := v.wayBack(policy)
+	from, why := v.wayBack(policy, true)
 	return from, why == ""
 }
 
 // wishedInstead is what is to come in place of a restore that was taken back or changed when the epoch before was stopped already: without
 // another wish the data that was there before.
 func (v *view) wishedInstead() (origin, string) {
-	if r := v.Cluster.Spec.Restore; r != nil {
+	if r := v.Cluster.Spec.Restore; r != nil && v.answered()[r.ID] == 0 {
 		return v.wished(r)
 	}
-	from, why := v.wayBack(v1alpha1.RecoverFromSurvivor)
+	from, why := v.wayBack(v1alpha1.RecoverFromSurvivor, true)
+	from.bump = nil // nothing is lost
 	return from, why
 }
 
@@ -443,11 +540,14 @@ func (v *view) unstaged() string {
 	if !v.epoch.founded() {
 		return "making what its members need: " + strings.Join(v.epoch.initialNames(), ", ")
 	}
-	if v.epoch.source == SourceEmpty {
+	if !v.epoch.filled() {
 		return ""
 	}
-	if why := v.unfilled(); why != "" {
+	if why := or(v.unfilled(), v.differing()); why != "" {
 		return why
+	}
+	if first := v.epoch.firstInitial(); v.epoch.unknownSum() && v.epoch.sum == "" {
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, held(v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.epoch.initialNames() {
@@ -455,10 +555,13 @@ func (v *view) unstaged() string {
 			waits = append(waits, name+held(pod))
 		}
 	}
-	if len(waits) == 0 {
-		return ""
+	if len(waits) > 0 {
+		return "filling the volumes of " + strings.Join(waits, ", ")
 	}
-	return "filling the volumes of " + strings.Join(waits, ", ")
+	if mute := v.mute(); len(mute) > 0 {
+		return "waiting to hear what was filled into the volumes of " + strings.Join(mute, ", ")
+	}
+	return ""
 }
 
 // unfilled is which of the initial members could not be filled at its last try, and why; empty for none.
@@ -505,6 +608,8 @@ func stage(v *view) *verdict {
 	switch {
 	case v.heir != nil:
 		outlook = v.heirComes()
+	case reason == "Answered", reason == "Differing":
+		outlook = Waits
 	case reason == "Impossible":
 		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
 			outlook = v.arrives(v.Cluster.Spec.Restore.Snapshot)
@@ -536,7 +641,7 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 // leaveBehind puts a claim in quarantine, of which an epoch has no more need.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := standsOn(v.Cluster.Name, claim.Name)
-	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch)
+	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch, AnnotationCondemned)
 	if own[AnnotationQuarantined] == "" {
 		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
 		own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))

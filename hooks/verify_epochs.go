@@ -47,6 +47,7 @@ func (j *judgement) succession() {
 		j.newHeir(cm)
 	}
 	j.former()
+	j.seeds(j.v)
 	heir := j.v.heir
 	if heir == nil {
 		j.gates(j.v)
@@ -56,6 +57,7 @@ func (j *judgement) succession() {
 		j.require(false, "S8", "%s while epoch %d is about to take over", j.d.Step, heir.epoch.n)
 	}
 	j.phases(heir)
+	j.seeds(heir)
 	j.gates(heir)
 	j.gates(j.v)
 	j.marks(heir)
@@ -85,6 +87,8 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
 	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
+	j.require(e.bump != nil || e.floor >= j.seenRevision(), "S21", "epoch %d begins above revision %d, and epoch %d has come to %d", e.n, e.floor, e.after, j.seenRevision())
+	j.require(e.restore == j.v.epoch.restore || j.v.answered()[e.restore] == 0, "S8", "epoch %d answers spec.restore %q, which was answered before", e.n, e.restore)
 	for name := range e.initial {
 		i, ours := ordinal(j.o.Cluster.Name, name)
 		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
@@ -95,6 +99,72 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 	_, asked := j.v.recoverBy()
 	j.require(asked || j.v.ending() || !j.v.mayHaveQuorum(), "S14", "epoch %d is recorded although %v may have a quorum", e.n, j.v.mayVote())
+}
+
+// seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.
+func (j *judgement) seenRevision() int64 {
+	var highest int64
+	if old := j.v.epoch; old != nil && old.record != nil {
+		highest = revisionIn(old.record.Annotations[AnnotationHighestRevision])
+	}
+	if peers := j.o.Children.Services[PeerService(j.o.Cluster.Name)]; peers != nil {
+		highest = max(highest, revisionIn(peers.Annotations[AnnotationHighestRevision]))
+	}
+	for _, h := range j.o.Health {
+		if j.v.Etcd != nil && h.Err == "" && h.ClusterID == j.v.Etcd.ClusterID && j.v.epoch.clusterID == h.ClusterID {
+			highest = max(highest, h.Revision)
+		}
+	}
+	return highest
+}
+
+// filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and what they were filled with is noted
+// (S21).
+func (j *judgement) filledAlike(heir *view, now *epoch) {
+	if !now.filled() {
+		return
+	}
+	var first *RestoreReport
+	for name := range now.initial {
+		report := seedReport(heir.Children.Pods[name])
+		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.n, name)
+		if report == nil {
+			continue
+		}
+		if first == nil {
+			first = report
+		}
+		same := *report
+		if now.source != SourceSnapshot {
+			same.SHA256 = first.SHA256
+		}
+		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.n, *first, *report)
+		j.require(now.highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.n, report.Revision, now.highest)
+		j.require(now.bump != nil || report.Revision > now.floor, "S21", "epoch %d begins at revision %d, not above %d", now.n, report.Revision, now.floor)
+	}
+}
+
+// seeds checks what initial members are filled with: none of several fetches what could be something else than the others have, and all begin at one
+// revision (S21).
+func (j *judgement) seeds(v *view) {
+	if v.epoch == nil || v.epoch.record == nil || !v.epoch.filled() || v.epoch.quorate() {
+		return
+	}
+	for _, pod := range j.d.Children.Pods {
+		if v.epoch.initial[pod.Name] == "" || podStart(pod) != StartBootstrap {
+			continue
+		}
+		old := v.Children.Pods[pod.Name]
+		j.require(pod.Name == v.epoch.firstInitial() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
+			"%s is filled before it is known with what", pod.Name)
+		args := ""
+		for i := range pod.Spec.InitContainers {
+			if c := &pod.Spec.InitContainers[i]; c.Name == ContainerSeed {
+				args = strings.Join(c.Args, " ")
+			}
+		}
+		j.require(strings.Contains(args, strings.Join(v.epoch.beginArgs(), " ")), "S21", "%s is not told at which revision its epoch begins", pod.Name)
+	}
 }
 
 // records is the record of this name in the answer; nil for none.
@@ -122,9 +192,11 @@ func (j *judgement) phases(heir *view) {
 		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, heir.epoch.phase)
 		r := j.o.Cluster.Spec.Restore
 		j.require(heir.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
+		j.require(now.bump != nil || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.epoch.n, j.seenRevision(), now.n, now.floor+revisionGap)
 		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
 	case phaseBegan:
 		j.begins(heir)
+		j.filledAlike(heir, now)
 	default:
 		j.require(false, "S8", "epoch %d goes back to the phase %q", now.n, now.phase)
 	}
@@ -208,6 +280,8 @@ func (j *judgement) record() {
 			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
 			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
 			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
+			j.require(now.highest >= old.highest, "S21", "the highest revision that is noted goes back from %d to %d", old.highest, now.highest)
+			j.require(old.sum == "" || now.sum == old.sum, "S21", "the SHA-256 that the first member has found changes")
 			j.foreign(old, now)
 			j.startsOn(old, now)
 			j.version(old, now)

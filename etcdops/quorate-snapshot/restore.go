@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
@@ -53,6 +54,12 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
 	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
+	flags.Func("begin-after", "raise the revision to 1000000000 above this `revision` and above that of the data, and mark all before as compacted", func(text string) error {
+		revision, err := strconv.ParseInt(text, 10, 64)
+		r.BeginAfter = &revision
+		return err
+	})
+	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
 	r.sourceFlags(flags)
 	var from, ca, cert, certKey string
 	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
@@ -79,16 +86,16 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		}
 	}
 	sources := 0
-	for _, named := range []bool{r.source.URL != "", r.FromData != "", from != ""} {
+	for _, named := range []bool{r.source.URL != "", r.FromData != "", from != "", r.Empty} {
 		if named {
 			sources++
 		}
 	}
 	if sources != 1 {
-		return nil, errors.New("one of --url, --from-data and --from-member is required, and only one: where the data comes from")
+		return nil, errors.New("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
 	}
-	if r.BumpRevision < 0 {
-		return nil, errors.New("--bump-revision must not be negative: revisions only rise")
+	if r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0) {
+		return nil, errors.New("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
 	}
 	return r, nil
 }

@@ -20,6 +20,9 @@ type database struct {
 	size int64
 	// index and term are those of the last entry of the log that is in it.
 	index, term uint64
+	// last is the revision of the last record of a key, 0 without any; revision is what etcd answers: 1 at first, and never below a compaction
+	// (restore in storage/mvcc/kvstore.go).
+	last, revision int64
 	// version is major.minor.patch of the storage, or of the cluster, whichever is higher; empty when it says neither.
 	version string
 }
@@ -68,8 +71,19 @@ func guarded(f func() error) (err error) {
 // read takes what etcd's packages storage/schema and etcdserver/cindex write.
 func (d *database) read(tx *bolt.Tx) error {
 	meta := tx.Bucket([]byte("meta"))
-	if meta == nil || tx.Bucket([]byte("key")) == nil {
+	keys := tx.Bucket([]byte("key"))
+	if meta == nil || keys == nil {
 		return errors.New("it lacks the buckets meta and key")
+	}
+	d.last, d.revision = 0, 1
+	if name, _ := keys.Cursor().Last(); len(name) >= 8 { // named by revision
+		d.last = int64(binary.BigEndian.Uint64(name))
+	}
+	d.revision = max(d.revision, d.last)
+	for _, name := range []string{"scheduledCompactRev", "finishedCompactRev"} {
+		if raw := meta.Get([]byte(name)); len(raw) >= 8 {
+			d.revision = max(d.revision, int64(binary.BigEndian.Uint64(raw)))
+		}
 	}
 	if raw := meta.Get([]byte("consistent_index")); len(raw) == 8 {
 		d.index = binary.BigEndian.Uint64(raw)
@@ -85,6 +99,29 @@ func (d *database) read(tx *bolt.Tx) error {
 	}
 	return nil
 }
+
+// makeEmpty makes a database in which etcd finds no keys.
+func makeEmpty(path string) error {
+	db, err := bolt.Open(path, 0o600, nil)
+	if err == nil {
+		err = db.Update(func(tx *bolt.Tx) error {
+			for _, name := range emptyBuckets {
+				if _, err := tx.CreateBucket([]byte(name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return failure(Failed, err, "an empty database can't be made")
+	}
+	return nil
+}
+
+// emptyBuckets are those that etcd makes in a new database, the same in 3.5, 3.6 and 3.7 (storage/schema/bucket.go).
+var emptyBuckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
 
 // minor is major and minor of a version such as 3.6.16; false when it is none.
 func minor(version string) ([2]int, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -24,6 +25,11 @@ type Options struct {
 	Programs    Programs
 	// BumpRevision raises the revision by so much and marks all before as compacted; 0 does not.
 	BumpRevision int64
+	// BeginAfter raises it to BeginGap above this revision and above that of the source, whichever is higher, and marks all before as compacted; nil does
+	// not.
+	BeginAfter *int64
+	// Empty begins without data, at a revision that is raised.
+	Empty bool
 	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must hold, as far as anybody knows. Nil
 	// where the source is a survivor.
 	Fetch func(ctx context.Context, to string) (*hooks.Artifact, error)
@@ -47,24 +53,34 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	source := o.fromSurvivor
-	if o.Fetch != nil {
+	switch {
+	case o.Fetch != nil:
 		source = o.fromArtifact
+	case o.Empty:
+		source = o.fromNothing
 	}
 	db, told, err := source(ctx, scratch)
+	if err != nil {
+		return report, err
+	}
+	bump, err := o.bump(db)
 	if err != nil {
 		return report, err
 	}
 	if err := checkRoom(o.needs(sizeOf(db))...); err != nil {
 		return report, err
 	}
-	holds, err := o.make(ctx, db, to)
+	holds, err := o.make(ctx, db, to, bump)
 	if err == nil {
 		err = agrees(told, holds)
 	}
 	if err != nil {
 		return report, err
 	}
-	made := hooks.RestoreReport{Revision: holds.Revision + o.BumpRevision, Keys: max(holds.Keys, 0), Hash: holds.Hash}
+	made := hooks.RestoreReport{Revision: holds.Revision, Keys: max(holds.Keys, 0), Hash: holds.Hash, SHA256: told.SHA256}
+	if bump > 0 {
+		made.Revision = holds.Last + bump
+	}
 	if err := note(o.DataDir, made); err != nil {
 		return report, failure(Failed, err, "what was restored can't be noted")
 	}
@@ -76,7 +92,7 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 
 // make has etcdutl make a data directory of a database beside its place, and says what that holds. The database is read meanwhile, and removed as soon as
 // it was copied: what was not written to the disk by then never will be.
-func (o Options) make(ctx context.Context, db string, to place) (*archive.Contents, error) {
+func (o Options) make(ctx context.Context, db string, to place, bump int64) (*archive.Contents, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var holds *archive.Contents
@@ -90,7 +106,7 @@ func (o Options) make(ctx context.Context, db string, to place) (*archive.Conten
 	}()
 	dataDir, walDir := to.staged()
 	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
-	copied := o.Programs.restore(ctx, db, dataDir, walDir, m, o.BumpRevision)
+	copied := o.Programs.restore(ctx, db, dataDir, walDir, m, bump)
 	ended := copied != nil && ctx.Err() == nil // by itself
 	if ended {
 		stop()
@@ -104,7 +120,32 @@ func (o Options) make(ctx context.Context, db string, to place) (*archive.Conten
 	if err := os.Remove(db); err != nil {
 		return nil, failure(Failed, err, "what was copied can't be removed")
 	}
-	return holds, same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, o.BumpRevision)
+	return holds, same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, bump)
+}
+
+// BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/revisions.go.
+const BeginGap = 1_000_000_000
+
+// highestBegin leaves room above it: etcd's revisions are int64.
+const highestBegin = 1 << 62
+
+// bump is by how much etcdutl is to raise the revision of a database: it counts from the last record.
+func (o Options) bump(path string) (int64, error) {
+	if o.BeginAfter == nil && o.BumpRevision == 0 {
+		return 0, nil
+	}
+	db, err := readDatabase(path)
+	if err != nil {
+		return 0, err
+	}
+	begin := db.revision + o.BumpRevision
+	if o.BeginAfter != nil {
+		begin = max(db.revision, *o.BeginAfter) + BeginGap
+	}
+	if begin > highestBegin || begin < db.revision { // or beyond what int64 holds
+		return 0, failure(Failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d", db.revision, begin, int64(math.MaxInt64))
+	}
+	return begin - db.last, nil
 }
 
 // notedSuffix is that of a file beside a data directory which says what was restored there.
@@ -174,6 +215,13 @@ func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *hoo
 	}
 	db, err := s.together(ctx, o.Programs, scratch)
 	return db, &hooks.Artifact{}, err
+}
+
+// fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, but for what etcdutl writes in
+// every database that it restores.
+func (o Options) fromNothing(_ context.Context, scratch string) (string, *hooks.Artifact, error) {
+	file := filepath.Join(scratch, "empty.db")
+	return file, &hooks.Artifact{}, makeEmpty(file)
 }
 
 // needs of the new data directory.

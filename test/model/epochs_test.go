@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -23,7 +24,8 @@ import (
 
 // How one epoch takes over from another is searched in the world of the stories, too. It begins when a restore or a recovery has just been asked
 // for, and ends when the next epoch serves, or when the wish was taken back and the one before goes on. At no time may two epochs acknowledge
-// writes (S8), and what a survivor holds is in the epoch that it seeds.
+// writes (S8), what a survivor holds is in the epoch that it seeds, and no client of an earlier epoch is answered by a later one without noticing: that
+// begins above all revisions that were given out, and with the same data in all of its members (S21).
 
 // takeover is such a world, with how much may still go wrong in it.
 type takeover struct {
@@ -50,7 +52,20 @@ const (
 	toRestore = "restore"
 	toRecover = "recover"
 	toGoBack  = "back"
+	// toFetch is a restore of what is at a URL, which may be overwritten.
+	toFetch = "fetch"
 )
+
+// latest is that URL, and burst what clients write at once: two of them are more than what an epoch may come near to the next one.
+const (
+	latest = "s3://bucket/latest"
+	burst  = 700_000_000
+)
+
+// fromLatest is such a restore.
+func fromLatest(id string) *v1alpha1.Restore {
+	return &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{URL: latest, Store: &v1alpha1.Store{URL: "s3://bucket"}}}
+}
 
 func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
 	w := world.New()
@@ -66,6 +81,9 @@ func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision
 	switch a.what {
 	case toRestore:
 		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
+	case toFetch:
+		w.StoreArtifact(latest, "")
+		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest("one") })
 	case toGoBack:
 		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
 		s.settle()
@@ -148,6 +166,9 @@ func (s *takeover) turns() []turn {
 	if s.quiet() {
 		list = append(list, turn{"tick 1m", true, func(s *takeover) { s.w.Now = s.w.Now.Add(time.Minute) }})
 	}
+	if again, waits := s.again(); waits {
+		list = append(list, again)
+	}
 	if s.troubles == 0 {
 		return list
 	}
@@ -160,6 +181,14 @@ func (s *takeover) turns() []turn {
 	return list
 }
 
+// again is a person who gives another ID because a member could not be filled; false while none waits for that.
+func (s *takeover) again() (turn, bool) {
+	c := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Restored)
+	return turn{"edit restore=two", true, func(s *takeover) {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest("two") })
+	}}, c != nil && strings.Contains(c.Message, "could not be filled")
+}
+
 // mishaps are what may go wrong, what people do, and calls that overlap.
 func (s *takeover) mishaps() []turn {
 	list := []turn{
@@ -169,6 +198,12 @@ func (s *takeover) mishaps() []turn {
 			s.w.Apply(first)
 		}},
 		{"status wipe", false, func(s *takeover) { s.w.WipeStatus() }},
+	}
+	if s.w.Leads() && slices.Contains(s.just, "write") {
+		list = append(list, turn{"write", false, func(s *takeover) { s.w.Write(burst) }})
+	}
+	if _, there := s.w.Artifacts[latest]; there && s.w.Leads() {
+		list = append(list, turn{"artifact url=" + latest, false, func(s *takeover) { s.w.Write(1); s.w.StoreArtifact(latest, "") }})
 	}
 	mishap := func(words, name string, do func(w *world.World, name string)) {
 		list = append(list, turn{words + name, false, func(s *takeover) { do(s.w, name) }})
@@ -328,6 +363,9 @@ func TestTakeovers(t *testing.T) {
 		{"a recovery of two of four, undisturbed", asked{4, toRecover, four}, 0, nil, false},
 		{"back to an epoch before, one trouble", asked{1, toGoBack, nil}, 1, nil, true},
 		{"a restore, a pod is killed and caches lag", asked{1, toRestore, nil}, 2, []string{"kill", "freeze"}, false},
+		{"a restore while clients write, two bursts", asked{1, toRestore, nil}, 2, []string{"write"}, false},
+		{"a restore of two from a URL that is overwritten", asked{2, toFetch, nil}, 1, []string{"artifact"}, false},
+		{"a restore from a URL that is overwritten, and a pod is killed", asked{2, toFetch, nil}, 2, []string{"artifact", "kill"}, true},
 		{"a restore, taken back, and calls that overlap or lag", asked{1, toRestore, nil}, 2, []string{"edit", "call", "freeze", "crash"}, true},
 		{"a restore of three, one trouble", asked{3, toRestore, nil}, 1, nil, true},
 	} {
@@ -368,6 +406,9 @@ func (s *takeover) follow(t *testing.T, way []string) (broken []string) {
 		if len(s.w.Oracle.Broken) > 0 {
 			return s.w.Oracle.Broken
 		}
+		if again, waits := s.again(); waits {
+			again.do(s)
+		}
 	}
 	if !s.done() {
 		return []string{fmt.Sprintf("liveness: the cluster ends in %s with other data than it should have", s.w.Cluster().Status.Phase)}
@@ -392,6 +433,10 @@ func TestTakeoverMutants(t *testing.T) {
 		},
 		"the gate is open while the next epoch is made ready": {asked{1, toRestore, nil}, opensEarly, nil, "S8: 2 etcd clusters"},
 		"the survivor is chosen by its name":                  {asked{4, toRecover, four}, choosesByName, nil, "liveness: the cluster ends in Converged with other data"},
+		"a revision is raised by the same each time":          {asked{1, toGoBack, nil}, raisesByTheSame, nil, "S21: epoch 3 begins at revision"},
+		"every member fetches what is at the URL now": {
+			asked{2, toFetch, nil}, fetchesAnything, []string{"sync", "pass", "sync", "pass", "sync", "pass", "sync", "kubelet pod=demo-2", "artifact url=" + latest}, "S21: the members of epoch 2 begin with different data",
+		},
 		"what an epoch leaves behind is deleted":              {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
 			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
@@ -472,7 +517,12 @@ func choosesByName(o hooks.Observation) hooks.Decision {
 			continue
 		}
 		equal := pod.DeepCopy()
-		raw, err := json.Marshal(hooks.SurveyReport{LastTerm: 1, LastIndex: 1})
+		var report hooks.SurveyReport
+		if err := json.Unmarshal([]byte(equal.Status.ContainerStatuses[0].State.Terminated.Message), &report); err != nil {
+			panic(err)
+		}
+		report.LastTerm, report.LastIndex = 1, 1
+		raw, err := json.Marshal(report)
 		if err != nil {
 			panic(err)
 		}
@@ -480,6 +530,52 @@ func choosesByName(o hooks.Observation) hooks.Decision {
 		o.Children.Pods[name] = equal
 	}
 	return hooks.Decide(o)
+}
+
+// reseeded is the decision with other arguments for what fills the data directories.
+func reseeded(d hooks.Decision, other func(arg string) string) hooks.Decision {
+	for i, pod := range d.Children.Pods {
+		changed := pod.DeepCopy()
+		for j := range changed.Spec.InitContainers {
+			if c := &changed.Spec.InitContainers[j]; c.Name == hooks.ContainerSeed && pod.UID == "" {
+				for k, arg := range c.Args {
+					c.Args[k] = other(arg)
+				}
+			}
+		}
+		d.Children.Pods[i] = changed
+	}
+	return d
+}
+
+// raisesByTheSame raises every revision by a thousand million, wherever it begins.
+func raisesByTheSame(o hooks.Observation) hooks.Decision {
+	return reseeded(hooks.Decide(o), func(arg string) string {
+		if strings.HasPrefix(arg, "--begin-after=") {
+			return "--bump-revision=1000000000"
+		}
+		return arg
+	})
+}
+
+// fetchesAnything has every member take whatever is there, and compares nothing.
+func fetchesAnything(o hooks.Observation) hooks.Decision {
+	o.Children.Pods = maps.Clone(o.Children.Pods)
+	for name, pod := range o.Children.Pods {
+		alike := pod.DeepCopy()
+		for i := range alike.Status.InitContainerStatuses {
+			if s := &alike.Status.InitContainerStatuses[i]; s.Name == hooks.ContainerSeed && s.State.Terminated != nil {
+				s.State.Terminated.Message = `{"revision":2000000000,"sha256":"any"}`
+			}
+		}
+		o.Children.Pods[name] = alike
+	}
+	return reseeded(hooks.Decide(o), func(arg string) string {
+		if strings.HasPrefix(arg, "--sha256=") {
+			return "--sha256="
+		}
+		return arg
+	})
 }
 
 // leavesNothing drops the claims in quarantine.

@@ -45,15 +45,16 @@ var verbs = map[string]func(*story, args) string{
 	// what people do
 	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
 	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	// also: edit restore=id from=s1 [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m | keep-volumes=1h; and for a new cluster bootstrap=s1
+	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster bootstrap=s1|url=s3://bucket/s1
 	// also: edit existing=old-0,old-1 | existing=none | retire=true
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
-	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit
+	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim condemn=demo-1 | count=demo-1: kubectl annotate
 	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
 	"status":   (*story).status,    // status wipe
 	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
 	"snapshot": (*story).snapshot,  // snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an EtcdSnapshot tells of it
+	"artifact": (*story).artifact,  // artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and no EtcdSnapshot tells of it
 	"recover":  (*story).recoverBy, // recover by=FromSurvivor:1: kubectl annotate
 	"write":    (*story).write,     // write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a person compacts
 	"defrag":   (*story).defrag,    // defrag now=1: kubectl annotate
@@ -69,6 +70,7 @@ var verbs = map[string]func(*story, args) string{
 	"evict":          fault((*world.World).Evict),                                                                    // evict pod=demo-1: it ends for good
 	"reboot":         fault((*world.World).Reboot),                                                                   // reboot node=demo-1: its memory is empty, the pod object stays
 	"wipe":           fault((*world.World).WipeData),                                                                 // wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
+	"exchange":       fault((*world.World).ExchangeVolume),                                                           // exchange claim=demo-1: the volume under the claim is that of another etcd
 	"reimage":        fault((*world.World).Reimage),                                                                  // reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
 	"lose":           (*story).lose,                                                                                  // lose claim=demo-1 | node=demo-1: with the data, or without a word
 	"heal":           fault((*world.World).HealNode),                                                                 // heal node=demo-1 | node=node-a
@@ -96,6 +98,7 @@ var verbs = map[string]func(*story, args) string{
 	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
 	"check":        (*story).check,        // how things are
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
+	"revisions":    (*story).revisions,    // which revisions each epoch has given out
 	"clients":      (*story).clients,      // where the client Service leads
 	"certificates": (*story).certificates, // which there are, and whom the members trust
 	"converged":    (*story).converged,    // insists that the cluster is as the spec wants it
@@ -256,8 +259,8 @@ func changeStorage(storage *v1alpha1.StorageSpec, a args) {
 }
 
 func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
-	if a.has("bootstrap") {
-		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{Name: a["bootstrap"]}}
+	if a.has("bootstrap") || a.has("url") && !a.has("restore") {
+		spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: source(a, "bootstrap")}
 	}
 	if a.has("restore") {
 		spec.Restore = &v1alpha1.Restore{ID: a["restore"]}
@@ -268,11 +271,12 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 		case a.has("epoch"):
 			spec.Restore.Epoch = new(int64(a.number("epoch", 1)))
 		default:
-			spec.Restore.Snapshot = &v1alpha1.SnapshotSource{Name: a["from"]}
+			spec.Restore.Snapshot = source(a, "from")
 		}
 	}
 	if a.has("recovery") {
 		spec.Recovery.QuorumLoss = v1alpha1.QuorumLoss(a["recovery"])
+		spec.Recovery.BumpRevision = bump(a)
 	}
 	if a.has("wait") {
 		spec.Recovery.After.Duration = duration(a["wait"])
@@ -280,6 +284,27 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 	if a.has("keep-volumes") {
 		spec.Recovery.KeepVolumesFor = &metav1.Duration{Duration: duration(a["keep-volumes"])}
 	}
+}
+
+// source of a snapshot: an EtcdSnapshot's name, or a URL.
+func source(a args, name string) *v1alpha1.SnapshotSource {
+	from := &v1alpha1.SnapshotSource{Name: a[name], URL: a["url"], BumpRevision: bump(a)}
+	if from.URL != "" {
+		from.Store = &v1alpha1.Store{URL: "s3://bucket"}
+	}
+	return from
+}
+
+func bump(a args) *int64 {
+	if !a.has("bump") {
+		return nil
+	}
+	return new(int64(a.number("bump", 0)))
+}
+
+func (s *story) artifact(a args) string {
+	s.w.StoreArtifact(a["url"], "")
+	return ""
 }
 
 func (s *story) snapshot(a args) string {
@@ -293,6 +318,10 @@ func (s *story) recoverBy(a args) string {
 }
 
 func (s *story) claim(a args) string {
+	if !a.has("grow") {
+		s.w.Condemn(a.only(), a.has("condemn"))
+		return ""
+	}
 	s.w.GrowClaim(a["grow"], resource.MustParse(a["size"]))
 	return ""
 }

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,6 +82,23 @@ func (s *story) space(args) string {
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// revisions are those that each epoch has given out, and what is noted of them.
+func (s *story) revisions(args) string {
+	var b strings.Builder
+	list := slices.SortedFunc(maps.Values(s.w.Etcd.Clusters), func(a, b world.Cluster) int { return cmp.Or(a.Epoch-b.Epoch, cmp.Compare(a.ID, b.ID)) })
+	for _, c := range list {
+		if c.Leader != 0 {
+			fmt.Fprintf(&b, "epoch %d: %d to %d\n", c.Epoch, c.Begin, c.Revision)
+		}
+	}
+	for _, record := range s.records() {
+		if noted := record.Annotations[hooks.AnnotationHighestRevision]; noted != "" {
+			fmt.Fprintf(&b, "%s: below %s\n", record.Name, noted)
+		}
+	}
+	return b.String()
+}
 
 // certificates are the Secrets, and whom each running member trusts: in clients, and where that differs, in peers.
 func (s *story) certificates(args) string {

@@ -18,8 +18,10 @@ import (
 
 // Artifact is a snapshot in a store.
 type Artifact struct {
-	// Index is how many entries it holds.
-	Index uint64
+	// Index is how many entries it holds, Revision that of its keys, SHA256 that of its database.
+	Index    uint64
+	Revision int64
+	SHA256   string
 	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty when it can.
 	Flaw string
 }
@@ -27,22 +29,32 @@ type Artifact struct {
 // TakeSnapshot stores what clients have written so far, as an artifact with this URL, and an EtcdSnapshot that tells of it. flaw is why it can't
 // be restored; empty when it can.
 func (w *World) TakeSnapshot(name, url, flaw string) {
-	index := uint64(0)
-	for _, c := range w.Etcd.Clusters {
-		if w.leads(c) {
-			index = c.Commit
-		}
-	}
-	w.Artifacts = maps.Clone(w.Artifacts)
-	if w.Artifacts == nil {
-		w.Artifacts = map[string]Artifact{}
-	}
-	w.Artifacts[url] = Artifact{index, flaw}
+	taken, of := w.StoreArtifact(url, flaw)
 	cluster := w.Cluster().Name
 	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hooks.LabelCluster: cluster}}}
 	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url, Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now)}
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url, Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
+		SHA256: taken.SHA256}
+	if of != 0 {
+		s.Status.ClusterID = strconv.FormatUint(of, 16)
+	}
 	_ = w.create(SnapshotKind, s)
+}
+
+// StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of which etcd that is.
+func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
+	taken.Flaw = flaw
+	for _, c := range w.Etcd.Clusters {
+		if w.leads(c) {
+			taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
+		}
+	}
+	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
+	if w.Artifacts = maps.Clone(w.Artifacts); w.Artifacts == nil {
+		w.Artifacts = map[string]Artifact{}
+	}
+	w.Artifacts[url] = taken
+	return taken, of
 }
 
 // epochOf is the number of the epoch in a cluster's token.
@@ -93,52 +105,92 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	if seed == nil || w.Markers[pod.UID] || w.dirOf(pod, place).Member != 0 {
 		return ""
 	}
-	var index uint64
-	if url := flag(seed, "url"); url != "" {
-		artifact, there := w.Artifacts[url]
-		switch {
-		case !there:
-			return report("NotFound", "there is no artifact "+url)
-		case artifact.Flaw != "":
-			reason, words, _ := strings.Cut(artifact.Flaw, ": ")
-			return report(reason, cmp.Or(words, "it can't be restored"))
-		}
-		index = artifact.Index
-	} else if from := flag(seed, "from-member"); from != "" {
-		d := w.runningAt(from)
-		if d.Member == 0 {
-			return report("Unreachable", "nobody answers at "+from)
-		}
-		index = d.Index
-	} else {
-		d := w.survivor(pod)
-		if d.Member == 0 {
-			return report("Damaged", "the survivor's directory holds no data")
-		}
-		index = d.Index
-	}
 	env, err := w.envOf(seed.Env, pod)
 	if err != nil {
-		return report("Failed", err.Error())
+		return report(hooks.RestoreReport{Reason: "Failed", Error: err.Error()})
+	}
+	from, flaw := w.source(pod, seed, env)
+	if flaw != "" {
+		return flaw
 	}
 	initial, token := pairs(env["ETCD_INITIAL_CLUSTER"]), env["ETCD_INITIAL_CLUSTER_TOKEN"]
 	c, self := w.formed(initial, initial[pod.Name], token)
-	c.Commit = index
+	if from.Index > 0 {
+		c.Commit = from.Index
+	}
+	c.Begin, c.Chosen = beginning(seed, from.Revision)
+	c.Revision = c.Begin
+	made := hooks.RestoreReport{Revision: c.Begin, Keys: int64(from.Index), Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
 	if _, exists := w.Etcd.Clusters[c.ID]; !exists {
 		w.store(c)
 	}
-	d := Dir{Cluster: c.ID, Member: self, Index: index}
+	d := Dir{Cluster: c.ID, Member: self, Index: c.Commit, Seed: report(made)}
 	if _, ran := w.Oracle.identities[self]; ran { // who has not may be filled again
 		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
-			return report("Failed", err.Error())
+			return report(hooks.RestoreReport{Reason: "Failed", Error: err.Error()})
 		}
 	}
 	w.storeBegun(pod, place, d)
 	return ""
 }
 
-func report(reason, words string) string {
-	raw, err := json.Marshal(hooks.RestoreReport{Reason: reason, Error: words})
+// source is what a data directory is filled with, or the report of why it can't be.
+func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]string) (from Artifact, flaw string) {
+	failed := func(reason, words string) (Artifact, string) {
+		return Artifact{}, report(hooks.RestoreReport{Reason: reason, Error: words})
+	}
+	if url := flag(seed, "url"); url != "" {
+		artifact, there := w.Artifacts[url]
+		wanted := strings.ReplaceAll(flag(seed, "sha256"), "$(SHA256)", env["SHA256"])
+		switch {
+		case !there:
+			return failed("NotFound", "there is no artifact "+url)
+		case artifact.Flaw != "":
+			reason, words, _ := strings.Cut(artifact.Flaw, ": ")
+			return failed(reason, cmp.Or(words, "it can't be restored"))
+		case wanted != "" && wanted != artifact.SHA256:
+			return failed("Damaged", url+" is not the snapshot that was asked for")
+		}
+		return artifact, ""
+	}
+	d := w.survivor(pod)
+	if url := flag(seed, "from-member"); url != "" {
+		if d = w.runningAt(url); d.Member == 0 {
+			return failed("Unreachable", "nobody answers at "+url)
+		}
+	} else if slices.Contains(seed.Args, "--empty") {
+		return Artifact{}, ""
+	}
+	if d.Member == 0 {
+		return failed("Damaged", "the survivor's directory holds no data")
+	}
+	return Artifact{Index: d.Index, Revision: w.revisionOf(d)}, ""
+}
+
+// beginning is the revision that a member begins at whose data had come to this one, and whether the spec says so.
+func beginning(seed *corev1.Container, revision int64) (begin int64, chosen bool) {
+	if after := flag(seed, "begin-after"); after != "" {
+		return max(revision, number(after)) + 1_000_000_000, false
+	}
+	return revision + number(cmp.Or(flag(seed, "bump-revision"), "0")), true
+}
+
+func number(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// revisionOf is up to which revision a data directory has the keys: entries that it lacks were writes, as far as there were any.
+func (w *World) revisionOf(d Dir) int64 {
+	c := w.Etcd.Clusters[d.Cluster]
+	return max(c.Begin, c.Revision-int64(c.Commit-min(d.Index, c.Commit)))
+}
+
+func report(r hooks.RestoreReport) string {
+	raw, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
 	}
@@ -177,7 +229,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
-	told := hooks.SurveyReport{LastTerm: 1, LastIndex: d.Index}
+	told := hooks.SurveyReport{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16), MemberID: strconv.FormatUint(d.Member, 16)}
 	if d.Member == 0 {
 		told = hooks.SurveyReport{Error: "there is no write-ahead log"}
 	}
@@ -200,7 +252,7 @@ func waitsAtGate(pod *corev1.Pod) bool {
 }
 
 // seedStatus is what the kubelet tells of the container that fills the data directory; nil for a pod without.
-func seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
+func (w *World) seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
 	if initOf(pod, hooks.ContainerSeed) == nil || s.lacks != "" {
 		return nil
 	}
@@ -209,7 +261,7 @@ func seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 		c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: s.unseeded}
 	} else {
-		c.State.Terminated = &corev1.ContainerStateTerminated{}
+		c.State.Terminated = &corev1.ContainerStateTerminated{Message: cmp.Or(w.dirOf(pod, w.placeOf(pod)).Seed, "{}")}
 	}
 	return &c
 }

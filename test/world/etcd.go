@@ -51,15 +51,18 @@ type Cluster struct {
 	Agreed, Downgrade int
 	// OldLog is up to which entry etcd 3.5 has written.
 	OldLog uint64
-	// Revision of the keys, and up to which they were compacted.
-	Revision, Compacted int64
+	// Revision of the keys, and up to which they were compacted. Begin is the revision that it began with.
+	Revision, Compacted, Begin int64
+	// Chosen: the spec said where its revisions begin.
+	Chosen bool
 	// Live is how many bytes the keys take, Old their history.
 	Live, Old int64
 	Alarms    []hooks.Alarm
 	// Added counts members added; etcd hashes the time into their IDs.
 	Added int
-	// Epoch that it is, by its token.
+	// Epoch that it is, and Of which cluster, by its token.
 	Epoch int
+	Of    string
 }
 
 // Dir is a data directory. One that is not there is empty.
@@ -79,6 +82,8 @@ type Dir struct {
 	Blank bool
 	// Apart: its log is on a volume of its own.
 	Apart bool
+	// Seed is the report of what filled it; empty for nothing.
+	Seed string
 }
 
 // Proc is a running etcd.
@@ -259,6 +264,9 @@ func (w *World) elect(id uint64) {
 	})
 	if held := w.index(c, best); held < c.Commit {
 		w.violate("S10", "acknowledged writes are lost: the new leader %s holds %d of %d entries", nameAt(best), held, c.Commit)
+	}
+	if c.Term == 0 {
+		w.beginsRight(c)
 	}
 	c.Leader = best.ID
 	c.Term++
@@ -461,7 +469,7 @@ func (w *World) bootstrap(initial map[string]string, peer, token string, files F
 
 // formed is the cluster that members form who are told the same list and token, and which of them has this URL.
 func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
-	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token)}
+	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token), Of: token[:strings.LastIndex(token, "-")]}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}

@@ -95,6 +95,22 @@ func (w *World) WipeData(claim string) {
 	w.Changes++
 }
 
+// ExchangeVolume puts the volume of another etcd under a claim, with a longer log; the member's pod is killed.
+func (w *World) ExchangeVolume(claim string) {
+	w.KillPod(strings.TrimSuffix(claim, walSuffix))
+	w.storeDir(volumeOf(w.Claim(claim).UID), Dir{Cluster: strangeID, Member: strangeID, Index: 1 << 20})
+}
+
+// Condemn is a person who puts the annotation on a claim that keeps it from seeding an epoch, or takes it off.
+func (w *World) Condemn(claim string, put bool) {
+	w.editClaim(claim, func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = clone(c.Annotations)
+		if delete(c.Annotations, hooks.AnnotationCondemned); put {
+			c.Annotations[hooks.AnnotationCondemned] = "true"
+		}
+	})
+}
+
 // EmptyData empties a member's data directory under it, on a volume or in memory; its etcd dies of it, and the kubelet starts it again in the
 // same pod, without preparing that again.
 func (w *World) EmptyData(name string) {

@@ -147,7 +147,7 @@ func (w *World) setStatus(name string, s state) {
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
 		p.Status.Phase = corev1.PodPending
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(p, s)}
-		if seed := seedStatus(p, s); seed != nil {
+		if seed := w.seedStatus(p, s); seed != nil {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, *seed)
 		}
 		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S19).
+// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S21).
 type Oracle struct {
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
@@ -128,6 +128,37 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 	if learners > 1 {
 		w.violate("S3", "%d learners at once", learners)
 	}
+}
+
+// beginsRight looks at an epoch that comes to its first leader: its initial members have the same data, and no client of an earlier epoch is
+// answered by it without noticing, since its revisions begin above all that were given out (S21).
+func (w *World) beginsRight(c Cluster) {
+	seeds := map[string]string{}
+	for _, m := range c.Members {
+		if pod, runs := w.running(c.ID, m.ID); runs && w.Dirs[w.Procs[pod].Dir].Seed != "" {
+			seeds[w.Dirs[w.Procs[pod].Dir].Seed] = nameAt(m)
+		}
+	}
+	if len(seeds) > 1 {
+		w.violate("S21", "the members of epoch %d begin with different data: %s", c.Epoch, strings.Join(slices.Sorted(maps.Values(seeds)), ", "))
+	}
+	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		o := w.Etcd.Clusters[id]
+		ours := o.Of == c.Of || slices.ContainsFunc(o.Members, func(m hooks.Member) bool { return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == "" })
+		if o.ID != c.ID && o.Leader != 0 && ours && c.Begin <= o.Revision {
+			w.violate("S21", "epoch %d begins at revision %d, and epoch %d has given out %d", c.Epoch, c.Begin, o.Epoch, o.Revision)
+		}
+	}
+}
+
+// choosesRevision reports whether the spec says where revisions begin.
+func (w *World) choosesRevision() bool {
+	s := w.Cluster().Spec
+	return s.Restore != nil && s.Restore.Snapshot != nil && s.Restore.Snapshot.BumpRevision != nil ||
+		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil || s.Recovery.BumpRevision != nil
 }
 
 var errLogLost = errors.New("tocommit is out of range: was the raft log corrupted, truncated, or lost?")

@@ -47,10 +47,10 @@ type SnapshotSource struct {
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// BumpRevision raises the revision by so much, and marks everything before as compacted, so that watchers and caches of clients that
-	// have seen later revisions than the snapshot's notice. 0 leaves the revision.
+	// BumpRevision raises the revision by so much, and marks everything before as compacted. Unset, it is raised to 1,000,000,000 above all that
+	// the cluster had before, so that clients which have seen later revisions than the snapshot's notice. 0 leaves the revision: for a cluster of which
+	// no client has seen anything. Otherwise a watch may miss events without an error, and a compare-and-swap may hit what somebody else wrote.
 	// +optional
-	// +default=1000000000
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
@@ -119,7 +119,8 @@ type ExistingAuth struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
 type Restore struct {
-	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not.
+	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not. An ID that was answered once
+	// is not answered again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -150,7 +151,8 @@ const (
 	RecoverManual QuorumLoss = "Manual"
 	// RecoverFromSurvivor seeds a new epoch from the volume of the member that has the most.
 	RecoverFromSurvivor QuorumLoss = "FromSurvivor"
-	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot of the cluster.
+	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot that was taken of the epoch that is lost, or else from the snapshot that
+	// this one began with.
 	RecoverFromSnapshot QuorumLoss = "FromSnapshot"
 	// RecoverRecreate begins a new epoch without data.
 	RecoverRecreate QuorumLoss = "Recreate"
@@ -174,6 +176,13 @@ type Recovery struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	IdentitySecret string `json:"identitySecret,omitempty"`
+
+	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks everything before as compacted. Unset, it is
+	// raised to 1,000,000,000 above all that the cluster had before: watches end, and clients look again. 0 leaves the revision of the survivor or the
+	// snapshot, and begins anew with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what somebody else wrote.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 
 	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation etcd.quorate.dev/quarantined. Until
 	// then going back to it is possible. 0s deletes them once the next epoch serves.

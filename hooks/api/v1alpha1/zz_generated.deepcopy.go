@@ -1073,6 +1073,11 @@ func (in *Permission) DeepCopy() *Permission {
 func (in *Recovery) DeepCopyInto(out *Recovery) {
 	*out = *in
 	out.After = in.After
+	if in.BumpRevision != nil {
+		in, out := &in.BumpRevision, &out.BumpRevision
+		*out = new(int64)
+		**out = **in
+	}
 	if in.KeepVolumesFor != nil {
 		in, out := &in.KeepVolumesFor, &out.KeepVolumesFor
 		*out = new(v1.Duration)
