@@ -101,7 +101,7 @@ func (e Etcd) args() []string {
 	return append([]string{
 		"--name=" + e.Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(), "--advertise-client-urls=http://127.0.0.1:1",
 		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + e.PeerURL,
-		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token, "--initial-cluster-state=existing", "--log-level=warn",
+		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token, "--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
 		// It neither refuses what was once accepted for want of room, nor forgets history on its own.
 		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",
 		// What is made here is copied when it is done or thrown away, and made again when the power goes.
