@@ -29,6 +29,9 @@ type Artifact struct {
 	CompactRevision int64  `json:"compactRevision,omitempty"`
 	Keys            int64  `json:"keys,omitempty"`
 	Hash            string `json:"hash,omitempty"`
+	// AuthRevision of users and roles (AuthStatusResponse in rpc.proto). While VerifiedAt is not set, it and Revision are bounds: what is stored is
+	// not older.
+	AuthRevision int64 `json:"authRevision,omitempty"`
 	// EtcdVersion of the member that it was taken from, ClusterID in hexadecimal, and the Member's name.
 	EtcdVersion string `json:"etcdVersion,omitempty"`
 	ClusterID   string `json:"clusterID,omitempty"`
@@ -43,9 +46,15 @@ type SnapshotReport struct {
 	Artifact
 	// VerifiedAt is when the artifact had been restored on trial; zero when it was not.
 	VerifiedAt time.Time `json:"verifiedAt,omitzero"`
-	// Skipped: the keys still had the revision that no snapshot is wanted of.
+	// HashOf and KeysOf are the members, other than the source, that have the same hash and the same number of keys at Revision; empty when none
+	// could say.
+	HashOf string `json:"hashOf,omitempty"`
+	KeysOf string `json:"keysOf,omitempty"`
+	// Warning says which member has other data than the snapshot and most members; empty for none.
+	Warning string `json:"warning,omitempty"`
+	// Skipped: nothing has changed since the snapshot without which none was wanted. Revision, AuthRevision and ClusterID say what is still so.
 	Skipped bool `json:"skipped,omitempty"`
-	// Error says why there is no snapshot; empty for success.
+	// Error says why there is no snapshot or, with a URI, why it is stored and not verified; empty for success.
 	Error string `json:"error,omitempty"`
 }
 

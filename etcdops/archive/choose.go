@@ -19,12 +19,14 @@ import (
 
 // Deadlines of questions to etcd.
 const (
-	// listTime is for the member list, with which the way to the cluster is found.
-	listTime = 15 * time.Second
+	// askTime is for the member list, with which the way to the cluster is found, and for how far it has come.
+	askTime = 30 * time.Second
 	// statusTime is for the status of one member, which it answers from memory. All are asked at once.
 	statusTime = 5 * time.Second
 	// hashTime is for a hash of all keys, for which a member reads its whole database.
 	hashTime = 5 * time.Minute
+	// catchUpTime is how long a follower that lags is waited for before the leader is taken, and pollTime how often it is asked.
+	catchUpTime, pollTime = 5 * time.Second, 200 * time.Millisecond
 	// keepAliveTime and keepAliveTimeout end a stream whose member has gone without a word.
 	keepAliveTime, keepAliveTimeout = 10 * time.Second, 20 * time.Second
 )
@@ -35,6 +37,8 @@ type Cluster struct {
 	Endpoints []string
 	// TLS is what members are shown, and whom they must be signed by; nil for plain text.
 	TLS *tls.Config
+	// Patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
+	Patience time.Duration
 }
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
@@ -53,14 +57,67 @@ type member struct {
 	leader bool
 }
 
-// choose asks every member how it is, and orders the voters that serve: whom to take the snapshot from comes first. That is the follower
-// which has the newest revision, since a snapshot is read from the disk and sent beside all else that a member does; the leader only when
-// no follower serves.
-func (c Cluster) choose(ctx context.Context) ([]member, error) {
-	list, err := c.list(ctx)
+// bound is what a snapshot must have: all that was written before it was asked for.
+type bound struct {
+	cluster uint64
+	// revision of the keys, as a linearizable read told it; authRevision that of users and roles.
+	revision, authRevision int64
+	// applied is the entry of the log that the members had applied then; it has leases, too. 0 before they were asked.
+	applied uint64
+}
+
+func (b bound) reachedBy(m member) bool {
+	return m.status.GetHeader().GetRevision() >= b.revision && m.status.GetRaftAppliedIndex() >= b.applied
+}
+
+// choose asks every member how it is. Of the voters that serve, those in from have what a snapshot must have, the one to take it from first.
+// That is a follower, since a snapshot is read from the disk and sent beside all else that a member does. One that lags is waited for; then it
+// is the leader.
+func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, err error) {
+	list, asked, err := c.ask(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, asked, err
 	}
+	for until := time.Now().Add(cmp.Or(c.Patience, catchUpTime)); ; {
+		if all, err = c.states(ctx, list); err != nil {
+			return nil, nil, asked, err
+		}
+		if asked.applied == 0 {
+			for _, m := range all {
+				asked.applied = max(asked.applied, m.status.GetRaftAppliedIndex())
+			}
+		}
+		from = slices.DeleteFunc(slices.Clone(all), func(m member) bool { return !asked.reachedBy(m) })
+		late := !time.Now().Before(until)
+		switch {
+		case len(from) > 0 && (late || !from[0].leader || all[0].leader): // followers come first
+			return from, all, asked, nil
+		case late:
+			return nil, nil, asked, failure(Unreachable, nil, "no member that answers has come as far as revision %d, which a linearizable read told; it will be tried again", asked.revision)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, asked, failure(Failed, ctx.Err(), "stopped while a member to take the snapshot from was waited for")
+		case <-time.After(pollTime):
+		}
+	}
+}
+
+// witnesses are the voters that serve; none when that can't be known.
+func (c Cluster) witnesses(ctx context.Context) []member {
+	list, _, err := c.ask(ctx)
+	if err != nil {
+		return nil
+	}
+	all, err := c.states(ctx, list)
+	if err != nil {
+		return nil
+	}
+	return all
+}
+
+// states asks every member how it is, and orders the voters that serve: followers first, and of these the one that is furthest.
+func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) ([]member, error) {
 	all := make([]member, 0, len(list.Members))
 	for _, m := range list.Members {
 		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
@@ -70,7 +127,7 @@ func (c Cluster) choose(ctx context.Context) ([]member, error) {
 	why := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i := range all {
-		wg.Go(func() { why[i] = c.ask(ctx, &all[i], list.Header.GetClusterId()) })
+		wg.Go(func() { why[i] = c.state(ctx, &all[i], list.Header.GetClusterId()) })
 	}
 	wg.Wait()
 	able, err := serving(all, why)
@@ -99,23 +156,34 @@ func compareBool(a, b bool) int {
 	}
 }
 
-func (c Cluster) list(ctx context.Context) (*clientv3.MemberListResponse, error) {
+// ask reads the member list, and how far the cluster has come. All of it goes through the log: it is no member's own view, that may lag.
+func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, error) {
+	at := strings.Join(c.Endpoints, ", ")
 	client, err := c.client(c.Endpoints...)
 	if err != nil {
-		return nil, failure(Unreachable, err, "no client for the cluster at %s", strings.Join(c.Endpoints, ", "))
+		return nil, bound{}, failure(Unreachable, err, "no client for the cluster at %s", at)
 	}
 	defer client.Close()
-	ctx, stop := context.WithTimeout(ctx, listTime)
+	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return nil, failure(Unreachable, err, "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", strings.Join(c.Endpoints, ", "))
+		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", at)
 	}
-	return list, nil
+	users, err := client.AuthStatus(ctx)
+	if err != nil {
+		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a user with the role root", at)
+	}
+	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
+	if err != nil {
+		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
+	}
+	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(), authRevision: int64(users.AuthRevision)}
+	return list, asked, nil
 }
 
-// ask reads a member's status. The error says why it can't be used.
-func (c Cluster) ask(ctx context.Context, m *member, cluster uint64) error {
+// state reads a member's status. The error says why it can't be used.
+func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	client, err := c.client(m.urls...)
 	if err != nil {
 		return err

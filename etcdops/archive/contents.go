@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,10 +9,13 @@ import (
 	"hash"
 	"hash/crc32"
 	"hash/maphash"
+	"io/fs"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -28,6 +32,10 @@ type Contents struct {
 	Hash string
 	// Sum is a checksum of all records of keys and their history. It is the same wherever they are the same, whatever else changed.
 	Sum uint32
+	// AuthRevision of users and roles; 0 in a database in which etcd has never run.
+	AuthRevision int64
+	// Others is a checksum of all that is neither keys nor about members: leases, users, roles, alarms. A restore leaves it as it is.
+	Others uint32
 }
 
 // How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's name is its revision, eight
@@ -40,12 +48,15 @@ const (
 var (
 	keyBucket         = []byte("key")
 	metaBucket        = []byte("meta")
+	authBucket        = []byte("auth")
+	authRevision      = []byte("authRevision")
 	scheduledCompact  = []byte("scheduledCompactRev")
 	finishedCompact   = []byte("finishedCompactRev")
 	castagnoli        = crc32.MakeTable(crc32.Castagnoli)
 	openTimeout       = 10 * time.Second
 	errNoKeys         = errors.New("it has no bucket of keys")
 	errForeignRecord  = errors.New("it has a record of keys that etcd does not write")
+	errDisorder       = errors.New("its records of keys are not in the order of their revisions")
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
 
@@ -60,12 +71,20 @@ func Examine(ctx context.Context, path string) (c *Contents, err error) {
 		}
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
-	if err != nil {
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file), errors.Is(err, bolterrors.ErrTimeout):
+		return nil, failure(Failed, err, "the file %s can't be opened", path)
+	case err != nil:
 		return nil, failure(Damaged, err, "%s can't be opened as a database of etcd", path)
 	}
 	defer db.Close()
 	if err = db.View(func(tx *bolt.Tx) error { c, err = examine(ctx, tx); return err }); err != nil {
-		return nil, failure(Damaged, err, "the database %s can't be read", path)
+		reason := Damaged
+		if ctx.Err() != nil {
+			reason = Failed
+		}
+		return nil, failure(reason, err, "the database %s can't be read", path)
 	}
 	return c, nil
 }
@@ -75,7 +94,7 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 	if keys == nil {
 		return nil, errNoKeys
 	}
-	scheduled, finished := compaction(tx, scheduledCompact), compaction(tx, finishedCompact)
+	scheduled, finished := number(tx, metaBucket, scheduledCompact), number(tx, metaBucket, finishedCompact)
 	r := reading{compacted: max(scheduled, finished), later: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	sum := newChecksum()
 	if err := each(ctx, keys, func(name, value []byte) error {
@@ -86,7 +105,11 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 		return nil, err
 	}
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
-	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Keys: r.live, Sum: sum.Sum32()}
+	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
+	var err error
+	if c.Others, err = others(ctx, tx); err != nil {
+		return nil, err
+	}
 	switch {
 	case r.compacted == 0:
 		c.Hash = fmt.Sprintf("%08x", c.Sum)
@@ -102,17 +125,38 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 	return c, nil
 }
 
-// compaction is a revision in the bucket meta; 0 when there was none.
-func compaction(tx *bolt.Tx, name []byte) int64 {
-	meta := tx.Bucket(metaBucket)
-	if meta == nil {
+// number is a revision that a bucket has under a name; 0 when it has none.
+func number(tx *bolt.Tx, bucket, name []byte) int64 {
+	b := tx.Bucket(bucket)
+	if b == nil {
 		return 0
 	}
-	value := meta.Get(name)
+	value := b.Get(name)
 	if len(value) < 8 {
 		return 0
 	}
 	return int64(binary.BigEndian.Uint64(value))
+}
+
+// ofRestore are the buckets that etcdutl changes when it restores, in 3.5, 3.6 and 3.7 (TrimMembershipFromBackend, and updateCIndex in its
+// snapshot/v3_snapshot.go), and that of keys.
+var ofRestore = []string{"key", "meta", "cluster", "members", "members_removed"}
+
+// others is the checksum of all other buckets.
+func others(ctx context.Context, tx *bolt.Tx) (uint32, error) {
+	sum := crc32.New(castagnoli)
+	err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+		if slices.Contains(ofRestore, string(name)) {
+			return nil
+		}
+		_, _ = sum.Write(name) // never fails
+		return b.ForEach(func(name, value []byte) error {
+			_, _ = sum.Write(name)
+			_, _ = sum.Write(value)
+			return ctx.Err()
+		})
+	})
+	return sum.Sum32(), err
 }
 
 // newChecksum is the checksum of HashKV, which begins with the name of the bucket.
@@ -125,6 +169,7 @@ func newChecksum() hash.Hash32 {
 // each calls f for each record, in the order of revisions.
 func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) error) error {
 	n := 0
+	var before []byte
 	return keys.ForEach(func(name, value []byte) error {
 		if n++; n%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -132,6 +177,10 @@ func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) err
 		if len(name) != revisionLength && len(name) != tombstoneLength {
 			return errForeignRecord
 		}
+		if bytes.Compare(before, name) >= 0 {
+			return errDisorder
+		}
+		before = append(before[:0], name...)
 		return f(name, value)
 	})
 }

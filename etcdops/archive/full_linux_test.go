@@ -33,13 +33,13 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	for _, compression := range []v1alpha1.Compression{v1alpha1.CompressNone, v1alpha1.CompressZstd} {
-		_, _, err = s.put(ctx, key, bytes.NewReader(sent), Form{Compression: compression})
+		_, _, err = s.put(ctx, key, bytes.NewReader(sent), Form{Compression: compression}, false)
 		assert.Equal(t, NoSpace, ReasonOf(err), "%v", err)
 		assert.Empty(t, files(t, full))
 	}
 
 	roomy, dir := newFolder(t)
-	stored, back, err := roomy.put(ctx, key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: nil})
+	stored, back, err := roomy.put(ctx, key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: nil}, false)
 	require.NoError(t, err)
 	require.Nil(t, back)
 	require.NoError(t, roomy.finish(ctx, key, stored))

@@ -54,16 +54,19 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 }
 
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
-// what comes of a failure. The identity reads the artifact back, in this process: see witness.
-func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Form) (stored *hooks.Artifact, back age.Identity, err error) {
-	if err := s.clear(ctx, key); err != nil {
-		return nil, nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = s.cleared(ctx, key, err)
+// what comes of a failure. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
+// identity reads the artifact back, in this process: see witness.
+func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *hooks.Artifact, back age.Identity, err error) {
+	if !keep {
+		if err := s.clear(ctx, key); err != nil {
+			return nil, nil, err
 		}
-	}()
+		defer func() {
+			if err != nil {
+				err = s.cleared(ctx, key, err)
+			}
+		}()
+	}
 	whole := &witness{}
 	database, object := newSeal(), &counted{hash: sha256.New()}
 	err = s.write(ctx, key, func(w io.Writer) error {
@@ -75,13 +78,13 @@ func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 		if err := pump(io.MultiWriter(database, layers), snapshot); err != nil {
 			return err
 		}
+		if !database.whole() { // found out before the object has an end, so that there is none
+			return failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another one; it will be tried again")
+		}
 		return layers.Close()
 	})
 	if err != nil {
 		return nil, nil, err
-	}
-	if !database.whole() {
-		return nil, nil, failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another one; it will be tried again")
 	}
 	stored = &hooks.Artifact{
 		URI: s.URI(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
@@ -290,8 +293,16 @@ func syncFile(path string) error {
 	return nil
 }
 
-// finish writes the record, a hooks.Artifact or the report that holds it: from now on the artifact is whole.
+// finish writes the first record of an artifact: from now on it is whole. Without one it never will be, and is removed.
 func (s *Store) finish(ctx context.Context, key string, record any) error {
+	if err := s.note(ctx, key, record); err != nil {
+		return s.cleared(ctx, key, err)
+	}
+	return nil
+}
+
+// note writes the record, a hooks.Artifact or the report that holds it, in the place of an earlier one.
+func (s *Store) note(ctx context.Context, key string, record any) error {
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return failure(Failed, err, "the record of %s can't be written", s.URI(key))
@@ -301,10 +312,7 @@ func (s *Store) finish(ctx context.Context, key string, record any) error {
 	if err == nil {
 		err = s.settle(ctx, key+recordSuffix, int64(len(text)))
 	}
-	if err != nil {
-		return s.cleared(ctx, key, err)
-	}
-	return nil
+	return err
 }
 
 // clear removes an artifact before another one takes its name. Who may only write goes on: what is written then replaces both, and until

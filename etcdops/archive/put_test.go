@@ -83,7 +83,7 @@ func TestPutAndBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, dir := newFolder(t)
 			sent := database(3 << 20)
-			stored, back, err := s.put(ctx, key, bytes.NewReader(sent), form)
+			stored, back, err := s.put(ctx, key, bytes.NewReader(sent), form, false)
 			require.NoError(t, err)
 			assert.EqualValues(t, len(sent), stored.Size)
 			sum := sha256.Sum256(sent)
@@ -120,13 +120,13 @@ func TestStoppedAnywhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, dir := newFolder(t)
 			for range 12 {
-				stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), form)
+				stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), form, false)
 				require.NoError(t, err)
 				require.NoError(t, s.finish(context.Background(), key, stored))
 
 				ctx, stop := context.WithCancel(context.Background())
 				at := random.IntN(len(sent))
-				_, _, err = s.put(ctx, key, io.MultiReader(bytes.NewReader(sent[:at]), stopping{ctx, stop}), form)
+				_, _, err = s.put(ctx, key, io.MultiReader(bytes.NewReader(sent[:at]), stopping{ctx, stop}), form, false)
 				require.Error(t, err)
 				assert.Empty(t, files(t, dir), "stopped at %d", at)
 			}
@@ -156,11 +156,11 @@ func TestNotWhatTheMemberSent(t *testing.T) {
 	for name, wrong := range map[string][]byte{
 		"nothing": nil, "cut off": sent[:len(sent)-1], "short": sent[:20], "flipped": flipped(sent, 1000), "its hash": flipped(sent, len(sent)-1),
 	} {
-		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd})
+		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd}, false)
 		assert.Equal(t, Damaged, ReasonOf(err), "%s: %v", name, err)
 		assert.Empty(t, files(t, dir), name)
 	}
-	_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(sent), failing{}), Form{})
+	_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(sent), failing{}), Form{}, false)
 	var source *readError
 	assert.True(t, errors.As(err, &source), "%v", err)
 	assert.Empty(t, files(t, dir))
@@ -187,7 +187,7 @@ func TestKilled(t *testing.T) {
 	}
 	_, err := s.record(context.Background(), "shop/demo-1.db.zst")
 	assert.Equal(t, NotFound, ReasonOf(err))
-	_, _, err = s.put(context.Background(), key, bytes.NewReader(database(1000)), Form{})
+	_, _, err = s.put(context.Background(), key, bytes.NewReader(database(1000)), Form{}, false)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"folder/" + key, "folder/shop/demo-2.db.18a9c5.tmp"}, files(t, dir))
 }
@@ -195,7 +195,7 @@ func TestKilled(t *testing.T) {
 // store stores an artifact for good, encrypted and compressed.
 func storeOne(t *testing.T, s *Store, i *age.X25519Identity, sent []byte) *hooks.Artifact {
 	t.Helper()
-	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}})
+	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
 	require.NoError(t, err)
 	require.NoError(t, s.finish(context.Background(), key, stored))
 	return stored

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,20 +18,40 @@ import (
 type Order struct {
 	Cluster Cluster
 	Place   Place
-	// Key is the artifact's name in the store. One that is there and as wanted is reported again; another one is replaced.
+	// Key is the artifact's name in the store. One that is there whole is not taken again.
 	Key  string
 	Form Form
 	// Verify has the artifact fetched again and restored on trial.
 	Verify bool
-	// Etcdutl is the binary of that name, of the members' version; Scratch is a directory with room for twice the database.
-	Etcdutl, Scratch string
-	// UnlessRevision takes none while the keys have this revision; 0 takes one.
-	UnlessRevision int64
-	Log            *slog.Logger
+	// Etcd and Etcdutl are the binaries of these names, of the members' version; Scratch is a directory with room for twice the database
+	// and 128 MiB for a log. Its path has some 70 bytes at most, for the sake of sockets in it.
+	Etcd, Etcdutl, Scratch string
+	// Unless the cluster is as it was a snapshot is taken; nil takes one in any case.
+	Unless *Unless
+	Log    *slog.Logger
 }
 
-// Take takes a snapshot, stores it, and verifies it. The report says what is known, with an error too: an artifact whose record is written
-// is whole, though its verification may not have ended.
+// Unless is what a cluster was like when it was last stored.
+type Unless struct {
+	Revision int64
+	// ClusterID in hexadecimal; that of a cluster that was made again under the same name is another one.
+	ClusterID string
+	// AuthRevision of users and roles, which don't raise the other one (AuthStatusResponse in etcd's rpc.proto).
+	AuthRevision int64
+}
+
+// Reasons, as those of [Error], for which the snapshot of another member may do where one did not.
+const (
+	// Stale: the database lacks what had been written before it was asked for.
+	Stale = "Stale"
+	// Differs: etcd makes something else of the database than is in its records.
+	Differs = "Differs"
+)
+
+// Take takes a snapshot, stores it, and verifies it. The report says what is stored, with an error too: then it is not verified.
+//
+// What is stored has its record before it is verified, so that whoever is stopped then leaves it whole, and whoever comes next verifies it. It
+// is removed only when it is disproved, and replaced only by another one that is whole.
 func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	report := hooks.SnapshotReport{}
 	err := o.take(ctx, &report)
@@ -42,8 +61,27 @@ func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	return report, err
 }
 
+// Look reports what is stored under a name, whole: of an artifact that is not, the report is empty.
+func Look(ctx context.Context, place Place, key string) (hooks.SnapshotReport, error) {
+	if err := checkKey(key); err != nil {
+		return hooks.SnapshotReport{}, err
+	}
+	store, err := Open(ctx, place)
+	if ReasonOf(err) == NotFound {
+		return hooks.SnapshotReport{}, nil // a folder that was never made
+	}
+	if err != nil {
+		return hooks.SnapshotReport{}, err
+	}
+	defer store.Close()
+	report, err := store.kept(ctx, key)
+	if report == nil {
+		return hooks.SnapshotReport{}, err
+	}
+	return *report, nil
+}
+
 func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
-	started := time.Now().UTC()
 	if err := checkKey(o.Key); err != nil {
 		return err
 	}
@@ -52,101 +90,149 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		return err
 	}
 	defer store.Close()
-	if done, err := o.done(ctx, store); err != nil {
+	earlier, err := store.kept(ctx, o.Key)
+	switch {
+	case err != nil && ReasonOf(err) != Denied: // whoever may only write takes it again
 		return err
-	} else if done != nil {
-		*report = *done
-		o.Log.Info("an earlier run has stored it", "uri", done.URI, "completed", done.Completed)
+	case earlier == nil:
+		return o.fresh(ctx, store, report)
+	}
+	*report = *earlier
+	if !o.Verify || !earlier.VerifiedAt.IsZero() {
+		o.Log.Info("an earlier run has stored it", "key", o.Key, "completed", earlier.Completed)
 		return nil
 	}
-	members, err := o.Cluster.choose(ctx)
-	if err != nil {
-		return err
+	if earlier.Encrypted { // nobody but the process that stored it can open it without an identity
+		o.Log.Info("an earlier run has stored it and has not verified it; it is encrypted, so another one is taken in its place", "key", o.Key)
+		return o.fresh(ctx, store, report)
 	}
-	from := members[0]
-	if newest := newestRevision(members); o.UnlessRevision != 0 && newest == o.UnlessRevision {
-		report.Skipped, report.Revision = true, newest
-		o.Log.Info("skipped: the keys have not changed", "revision", newest)
-		return nil
+	o.Log.Info("an earlier run has stored it; it is verified now", "key", o.Key, "completed", earlier.Completed)
+	if err = o.conclude(ctx, store, o.Cluster.witnesses(ctx), nil, report); another(err) && ctx.Err() == nil {
+		o.Log.Warn("what an earlier run has stored won't do: another one is taken", "reason", oneLine(err))
+		return o.fresh(ctx, store, report)
 	}
-	o.Log.Info("taking a snapshot", "member", from.name, "leader", from.leader, "revision", from.status.GetHeader().GetRevision(), "to", store.URI(o.Key))
-	stored, back, err := o.store(ctx, store, from)
-	if err != nil {
-		return err
-	}
-	stored.Started, stored.Completed = started.Truncate(time.Second), time.Now().UTC().Truncate(time.Second)
-	// What it holds exactly is known after verification; until then, that it is not older than what the member had before.
-	stored.Revision = from.status.GetHeader().GetRevision()
-	stored.EtcdVersion, stored.Member = from.status.GetVersion(), from.name
-	stored.ClusterID = fmt.Sprintf("%x", from.status.GetHeader().GetClusterId())
-	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took", time.Since(started).Round(time.Millisecond))
-	report.Artifact = *stored
-	return o.conclude(ctx, store, members, back, report)
+	return err
 }
 
-// done is what an earlier run for the same artifact has reported: its record says it, and is written last. A Job runs again when its pod or
-// its report is lost; it must not take another snapshot then. Nil without a record, or with one that does not say what is wanted now.
-func (o Order) done(ctx context.Context, store *Store) (*hooks.SnapshotReport, error) {
-	text, err := store.readAll(ctx, o.Key+recordSuffix)
+// kept is what an earlier run has left whole under a name, as its record tells, which is written last; nil for nothing. A Job runs again when
+// its pod or its report is lost.
+func (s *Store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, error) {
+	text, err := s.readAll(ctx, key+recordSuffix)
 	if err != nil {
-		if reason := store.reason(err); reason == NotFound || reason == Denied {
-			return nil, nil // whoever may only write takes it again
+		if s.reason(err) == NotFound {
+			return nil, nil
 		}
-		return nil, store.storeFailure(err, store.about("reading", o.Key+recordSuffix))
+		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
 	report := &hooks.SnapshotReport{}
-	if err := json.Unmarshal(text, report); err != nil || report.SHA256 == "" || o.Verify && report.VerifiedAt.IsZero() {
+	if err := json.Unmarshal(text, report); err != nil || report.SHA256 == "" {
 		return nil, nil //nolint:nilerr // what can't be read is no record
 	}
-	if there, err := store.bucket.Attributes(ctx, o.Key); err != nil || there.Size != report.StoredSize {
-		return nil, nil //nolint:nilerr // the artifact is not whole, so it is taken again
+	there, err := s.bucket.Attributes(ctx, key)
+	switch {
+	case err != nil && s.reason(err) == NotFound, err == nil && there.Size != report.StoredSize:
+		return nil, nil
+	case err != nil:
+		return nil, s.storeFailure(err, s.about("looking at", key))
 	}
 	return report, nil
 }
 
-// conclude verifies what is stored, if that is asked for, and writes its record. What was disproved, or is no longer wanted, is removed; what
-// could not be verified for another reason is kept: it may be all that there is.
-func (o Order) conclude(ctx context.Context, store *Store, members []member, back age.Identity, report *hooks.SnapshotReport) error {
-	var doubt error
-	if o.Verify {
-		doubt = o.verify(ctx, store, members, back, report)
-		if ctx.Err() != nil || ReasonOf(doubt) == Damaged {
-			report.Artifact = hooks.Artifact{}
-			return store.cleared(ctx, o.Key, cmpError(doubt, ctx.Err()))
+// fresh takes a snapshot from the first member whose snapshot holds. The report may have what an earlier run has left: it stays until there is
+// another.
+func (o Order) fresh(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+	from, all, asked, err := o.Cluster.choose(ctx)
+	if err != nil {
+		return doubtful(report, err)
+	}
+	if report.URI == "" && o.unchanged(asked) {
+		report.Skipped, report.Revision, report.AuthRevision, report.ClusterID = true, asked.revision, asked.authRevision, fmt.Sprintf("%x", asked.cluster)
+		o.Log.Info("skipped: nothing has changed", "revision", asked.revision, "authRevision", asked.authRevision)
+		return nil
+	}
+	for i, m := range from {
+		err = o.from(ctx, store, m, all, asked, report)
+		if err == nil || !another(err) || ctx.Err() != nil {
+			return err
+		}
+		if i+1 < len(from) {
+			o.Log.Warn("the snapshot of this member won't do: another one is asked", "member", m.name, "next", from[i+1].name, "reason", oneLine(err))
 		}
 	}
-	if o.Verify && doubt == nil {
-		report.VerifiedAt = time.Now().UTC().Truncate(time.Second)
+	return err
+}
+
+// unchanged reports whether the cluster is the one that need not be stored again.
+func (o Order) unchanged(asked bound) bool {
+	u := o.Unless
+	return u != nil && asked.revision == u.Revision && fmt.Sprintf("%x", asked.cluster) == u.ClusterID && asked.authRevision == u.AuthRevision
+}
+
+// another reports whether the snapshot of another member may do where this one did not.
+func another(err error) bool {
+	switch ReasonOf(err) {
+	case Damaged, Stale, Differs:
+		return true
 	}
+	return false
+}
+
+// from takes the snapshot of one member.
+func (o Order) from(ctx context.Context, store *Store, m member, all []member, asked bound, report *hooks.SnapshotReport) error {
+	started := time.Now().UTC()
+	o.Log.Info("taking a snapshot", "member", m.name, "leader", m.leader, "revision", asked.revision, "key", o.Key)
+	stored, back, err := o.store(ctx, store, m, report.URI != "")
+	if err != nil {
+		return doubtful(report, err)
+	}
+	stored.Started, stored.Completed = started.Truncate(time.Second), time.Now().UTC().Truncate(time.Second)
+	// What it holds exactly is known after verification; until then, that it has what was written before it was asked for.
+	stored.Revision, stored.AuthRevision = asked.revision, asked.authRevision
+	stored.EtcdVersion, stored.Member = m.status.GetVersion(), m.name
+	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
+	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took", time.Since(started).Round(time.Millisecond))
+	*report = hooks.SnapshotReport{Artifact: *stored}
 	if err := store.finish(ctx, o.Key, report); err != nil {
 		*report = hooks.SnapshotReport{}
 		return err
 	}
-	if doubt != nil {
-		reason, kept := ReasonOf(doubt), store.URI(o.Key)
-		return failure(reason, doubt, "%s is stored, but not verified", kept)
+	if !o.Verify {
+		return nil
 	}
-	if o.Verify {
-		o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash)
+	return o.conclude(ctx, store, all, back, report)
+}
+
+// conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be verified for another
+// reason is kept: it may be all that there is.
+func (o Order) conclude(ctx context.Context, store *Store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
+	verified := *report
+	err := o.verify(ctx, store, all, back, &verified)
+	if ReasonOf(err) == Damaged && ctx.Err() == nil {
+		*report = hooks.SnapshotReport{}
+		return store.cleared(ctx, o.Key, err)
 	}
+	if err == nil {
+		verified.VerifiedAt = time.Now().UTC().Truncate(time.Second)
+		err = store.note(ctx, o.Key, &verified)
+	}
+	if err != nil {
+		return doubtful(report, err)
+	}
+	*report = verified
+	o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash, "hashOf", report.HashOf, "warning", report.Warning)
 	return nil
 }
 
-func cmpError(first, second error) error {
-	if first != nil {
-		return first
+// doubtful is an error after which the report still tells what is stored, if anything is.
+func doubtful(report *hooks.SnapshotReport, err error) error {
+	if report.URI == "" {
+		return err
 	}
-	return second
-}
-
-func newestRevision(members []member) int64 {
-	return slices.MaxFunc(members, func(a, b member) int {
-		return int(a.status.GetHeader().GetRevision() - b.status.GetHeader().GetRevision())
-	}).status.GetHeader().GetRevision()
+	return failure(ReasonOf(err), err, "it is stored, but not verified")
 }
 
 // store streams the snapshot of one member, and of nobody else, into the store.
-func (o Order) store(ctx context.Context, store *Store, from member) (*hooks.Artifact, age.Identity, error) {
+func (o Order) store(ctx context.Context, store *Store, from member, keep bool) (*hooks.Artifact, age.Identity, error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {
 		return nil, nil, failure(Unreachable, err, "no client for member %s", from.name)
@@ -159,7 +245,7 @@ func (o Order) store(ctx context.Context, store *Store, from member) (*hooks.Art
 		return nil, nil, failure(Unreachable, err, "member %s gives no snapshot", from.name)
 	}
 	defer snapshot.Close()
-	stored, back, err := store.put(ctx, o.Key, snapshot, o.Form)
+	stored, back, err := store.put(ctx, o.Key, snapshot, o.Form, keep)
 	var source *readError
 	if errors.As(err, &source) {
 		words := "the snapshot of member %s broke off; it will be tried again"

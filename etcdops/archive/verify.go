@@ -1,26 +1,27 @@
 package archive
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"runtime/debug"
 
 	"filippo.io/age"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate-dev/quorate/etcdops/lone"
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// verify fetches what is stored, restores it on trial, and compares: the bytes with those that were written, the restored database with the
-// fetched one, and both with a member that runs. The artifact in the report then says what it holds. An error with the reason Damaged
-// says that it is not what the cluster has; any other, that this is not known.
-func (o Order) verify(ctx context.Context, store *Store, members []member, back age.Identity, report *hooks.SnapshotReport) (err error) {
+// verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that were written, the restored
+// database with the fetched one, what etcd says of it with what is in it, and all with members that run. The report then says what the artifact
+// holds. An error with the reason Damaged says that it is disproved, Stale that it is older than was asked for; any other, that this is not
+// known. Only what is in the store can be disproved: no fault of a disk of this machine is taken for one of the artifact.
+func (o Order) verify(ctx context.Context, store *Store, all []member, back age.Identity, report *hooks.SnapshotReport) (err error) {
 	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
 	if err != nil {
 		return localFailure(err, o.Scratch)
@@ -38,100 +39,130 @@ func (o Order) verify(ctx context.Context, store *Store, members []member, back 
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the programs that are run next share our limit
+	holds, err := o.tried(ctx, file, scratch)
+	if err != nil {
+		return o.proven(ctx, file, found.SHA256, err)
+	}
+	if holds.Revision < report.Revision || holds.AuthRevision < report.AuthRevision {
+		return failure(Stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was asked for the cluster was at %d and %d: member %s lags, and its status does not say so",
+			holds.Revision, holds.AuthRevision, report.Revision, report.AuthRevision, report.Member)
+	}
+	if err := o.compare(ctx, all, holds, report); err != nil {
+		return err
+	}
+	report.Revision, report.CompactRevision, report.AuthRevision = holds.Revision, holds.CompactRevision, holds.AuthRevision
+	report.Keys, report.Hash = max(holds.Keys, 0), holds.Hash
+	return nil
+}
+
+// tried restores a snapshot on trial and starts etcd on it, and says what it holds.
+func (o Order) tried(ctx context.Context, file, scratch string) (*Contents, error) {
 	fetched, err := Examine(ctx, file)
+	if err == nil {
+		err = o.check(ctx, file)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	restored, err := o.restore(ctx, file, filepath.Join(scratch, "restored"))
+	dir := filepath.Join(scratch, "restored")
+	if err := o.restore(ctx, file, dir); err != nil {
+		return nil, err
+	}
+	restored, err := Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
 	if err != nil {
-		return err
+		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
 	}
-	if fetched.Sum != restored.Sum || fetched.Revision != restored.Revision {
-		return failure(Damaged, nil, "restored on trial, the snapshot has the revision %d and the checksum %08x, and before %d and %08x: etcdutl did not restore it", restored.Revision, restored.Sum, fetched.Revision, fetched.Sum)
+	if fetched.Sum != restored.Sum || fetched.Others != restored.Others || fetched.Revision != restored.Revision {
+		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
+			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
-	if fetched.Revision < report.Revision {
-		return failure(Damaged, nil, "the snapshot ends at revision %d, and the member was at %d before it was taken", fetched.Revision, report.Revision)
+	if err := o.trial(ctx, dir, scratch, fetched); err != nil {
+		return nil, err
 	}
-	if err := o.compare(ctx, members, fetched); err != nil {
-		return err
-	}
-	report.Revision, report.CompactRevision, report.Hash = fetched.Revision, fetched.CompactRevision, fetched.Hash
-	report.Keys = max(fetched.Keys, 0)
-	return nil
+	return fetched, nil
 }
 
-// restore restores a snapshot with etcdutl, and says what came of it.
-func (o Order) restore(ctx context.Context, file, dir string) (*Contents, error) {
-	var said bytes.Buffer
-	command := exec.CommandContext(ctx, o.Etcdutl, "snapshot", "restore", file, "--data-dir="+dir,
-		"--name=trial", "--initial-cluster=trial=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380")
-	command.Stdout, command.Stderr = &said, &said
+// proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the file holds what was fetched:
+// a disk that loses data, or can't be read, says nothing of what is stored.
+func (o Order) proven(ctx context.Context, file, sha256 string, err error) error {
+	if ReasonOf(err) != Damaged {
+		return err
+	}
+	if ctx.Err() != nil {
+		return failure(Failed, ctx.Err(), "the verification was stopped")
+	}
+	switch sum, wrong := sumOf(file); {
+	case wrong != nil:
+		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not known", o.Scratch)
+	case sum != sha256:
+		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the snapshot is whole is not known", o.Scratch)
+	}
+	return err
+}
+
+// sumOf is the SHA-256 of a file in hexadecimal.
+func sumOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// restore restores a snapshot with etcdutl, for a cluster of one. Its checksum is known to be good already.
+func (o Order) restore(ctx context.Context, file, dir string) error {
+	return o.etcdutl(ctx, "restores the snapshot on trial", "snapshot", "restore", file, "--skip-hash-check", "--data-dir="+dir,
+		"--name="+trialName, "--initial-cluster="+trialName+"="+trialPeer, "--initial-advertise-peer-urls="+trialPeer, "--initial-cluster-token="+trialName)
+}
+
+// check has etcdutl check each page of a snapshot, as bbolt does (tx.Check): in a process of its own, since a page that is none may end it.
+func (o Order) check(ctx context.Context, file string) error {
+	return o.etcdutl(ctx, "checks the pages of the snapshot", "snapshot", "status", file)
+}
+
+// wrongPages is what etcdutl says of them, the same in 3.5, 3.6 and 3.7 (Status in its snapshot/v3_snapshot.go). It quotes keys after that.
+const wrongPages = "snapshot file integrity check failed"
+
+// Words by which programs of etcd tell of a disk that is full, and of one that fails. A fault is that of a mapped page that can't be read.
+var (
+	fullWords   = []string{"no space left on device", "disk quota exceeded"}
+	faultyWords = []string{"input/output error", "read-only file system", "unexpected fault address", "SIGBUS"}
+)
+
+// etcdutl runs it.
+func (o Order) etcdutl(ctx context.Context, doing string, args ...string) error {
+	var said lone.Words
+	command := exec.CommandContext(ctx, o.Etcdutl, args...)
+	command.Env, command.Stdout, command.Stderr = append(lone.Bare(), o.memory()...), &said, &said
 	err := command.Run()
+	if err == nil {
+		return nil
+	}
+	killed := command.ProcessState != nil && command.ProcessState.ExitCode() < 0
+	return o.failed(ctx, "etcdutl", doing, &said, killed, err)
+}
+
+// failed says what it means that a program of etcd failed on what was fetched.
+func (o Order) failed(ctx context.Context, program, doing string, said *lone.Words, killed bool, err error) error {
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, failure(Failed, ctx.Err(), "the restoring on trial was stopped")
+	case ctx.Err() != nil:
+		return failure(Failed, ctx.Err(), "stopped while %s %s", program, doing)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return nil, failure(Failed, err, "there is no etcdutl to restore the snapshot on trial: the container must run in an image of etcd")
-	case err != nil && strings.Contains(said.String(), "no space left on device"):
-		return nil, failure(NoSpace, nil, "there is no space left to restore the snapshot on trial in %s: twice the size of the database is needed, and 64 MiB; raise job.scratchSize or make room on the node", o.Scratch)
-	case err != nil:
-		return nil, failure(Failed, fmt.Errorf("%w: %s", err, lastLine(said.String())), "etcdutl can't restore the snapshot on trial")
+		return failure(Failed, err, "there is no %s that %s: the container must run in an image of etcd", program, doing)
+	case said.Has(fullWords...):
+		return failure(NoSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is needed, and 128 MiB; raise job.scratchSize or make room on the node", o.Scratch, program, doing)
+	case said.Has(wrongPages):
+		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl snapshot status")
+	case said.Panicked() && !said.Has(faultyWords...):
+		return failure(Damaged, errors.New(said.Last()), "%s ends in a panic while it %s", program, doing)
+	case killed:
+		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise spec.job.resources.limits.memory", program, doing)
 	}
-	return Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
-}
-
-// compare compares a snapshot with a member that runs: another follower than the one it came from where there is one, so that two members'
-// data are compared by the way. The leader is spared, even when there is nobody else. Where history was compacted since, there is nothing to compare.
-func (o Order) compare(ctx context.Context, members []member, with *Contents) error {
-	var witness *member
-	for i := range members {
-		if !members[i].leader {
-			witness = &members[i] // the last one: the first gave the snapshot
-		}
-	}
-	if witness == nil {
-		return nil
-	}
-	client, err := o.Cluster.client(witness.urls...)
-	if err != nil {
-		return nil // whoever can't be asked disproves nothing
-	}
-	defer client.Close()
-	ctx, stop := context.WithTimeout(ctx, hashTime)
-	defer stop()
-	if err := o.compareKeys(ctx, client, witness.name, with); err != nil {
-		return err
-	}
-	if with.Hash == "" {
-		return nil
-	}
-	live, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: with.Revision})
-	if err != nil || max(live.GetCompactRevision(), 0) != with.CompactRevision {
-		o.Log.Info("the hash was not compared with that of a member", "member", witness.name, "compacted", live.GetCompactRevision(), "snapshotCompacted", with.CompactRevision, "error", err)
-		return nil
-	}
-	if hash := fmt.Sprintf("%08x", live.GetHash()); hash != with.Hash {
-		return failure(Damaged, nil, "at revision %d the snapshot has the hash %s, and member %s has %s: the data of members differ; see the cluster's alarms", with.Revision, with.Hash, witness.name, hash)
-	}
-	o.Log.Info("the hash is that of a member", "member", witness.name, "revision", with.Revision, "hash", with.Hash)
-	return nil
-}
-
-// compareKeys compares the number of keys with what a member counts, and fills it in where the database alone did not tell.
-func (o Order) compareKeys(ctx context.Context, client *clientv3.Client, name string, with *Contents) error {
-	answer, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(with.Revision), clientv3.WithSerializable())
-	switch {
-	case err != nil: // compacted since, or busy: nothing follows
-		return nil //nolint:nilerr // see above
-	case with.Keys < 0:
-		with.Keys = answer.Count
-	case with.Keys != answer.Count:
-		return failure(Damaged, nil, "at revision %d the snapshot has %d keys, and member %s has %d: the data of members differ; see the cluster's alarms", with.Revision, with.Keys, name, answer.Count)
-	}
-	return nil
+	return failure(Failed, errors.New(said.Last()), "%s fails while it %s", program, doing)
 }

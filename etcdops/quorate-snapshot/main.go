@@ -18,6 +18,7 @@ const usage = `quorate-snapshot takes snapshots of etcd clusters, and fills data
 
 Usage:
   quorate-snapshot snapshot [flags]  take a snapshot of a cluster, store it and verify it (the Job of an EtcdSnapshot)
+  quorate-snapshot look [flags]      say what is stored of a snapshot
   quorate-snapshot discard [flags]   delete a stored snapshot
   quorate-snapshot tool [flags]      put this program where another image can run it (an init container)
   quorate-snapshot restore [flags]   fill a data directory from a snapshot, or from that of another member (an init container, in etcd's image)
@@ -45,6 +46,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	switch name, args := args[0], args[1:]; name {
 	case "snapshot":
 		return runSnapshot(ctx, args, stderr)
+	case "look":
+		return runLook(ctx, args, stdout, stderr)
 	case "discard":
 		return runDiscard(ctx, args, stderr)
 	case "tool":

@@ -48,6 +48,7 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 		ca, cert, certKey string
 		compression       string
 		recipients        []string
+		unless            archive.Unless
 	)
 	flags := flag.NewFlagSet("quorate-snapshot snapshot", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -59,14 +60,23 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 	flags.StringVar(&compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
 	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated", add(&recipients))
 	flags.BoolVar(&o.Verify, "verify", true, "fetch what was stored, restore it on trial, and compare it with the cluster")
+	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
 	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Scratch, "scratch", "", "`directory` with room for twice the database, for --verify; empty is that of temporary files")
-	flags.Int64Var(&o.UnlessRevision, "unless-revision", 0, "take none while the keys have this `revision`; 0 takes one")
+	flags.StringVar(&o.Scratch, "scratch", "", "`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
+	flags.Int64Var(&unless.Revision, "unless-revision", 0, "take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
+	flags.StringVar(&unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
+	flags.Int64Var(&unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
 	if err := command.Parse(flags, args); err != nil {
 		return o, err
 	}
 	if len(o.Cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
 		return o, errors.New("--endpoint, --store-url and --key are required")
+	}
+	if unless != (archive.Unless{}) {
+		if unless.Revision == 0 || unless.ClusterID == "" || unless.AuthRevision == 0 {
+			return o, errors.New("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
+		}
+		o.Unless = &unless
 	}
 	var err error
 	if o.Form.Compression, err = compressionOf(compression); err != nil {
@@ -141,6 +151,33 @@ func reportOf(report hooks.SnapshotReport) string {
 		}
 		report.Error = strings.ToValidUTF8(report.Error[:len(report.Error)*3/4], "")
 	}
+}
+
+// runLook is the command look; the result is the exit code. What is stored is told in the termination message, as by snapshot.
+func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var place archive.Place
+	var key string
+	flags := flag.NewFlagSet("quorate-snapshot look", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	storeFlags(flags, &place, &key)
+	err := command.Parse(flags, args)
+	if err == nil && (place.URL == "" || key == "") {
+		err = errors.New("--store-url and --key are required")
+	}
+	if errors.Is(err, command.ErrUsage) || errors.Is(err, flag.ErrHelp) {
+		return exitCode(err, stderr)
+	}
+	var report hooks.SnapshotReport
+	if err == nil {
+		report, err = archive.Look(ctx, place, key)
+	}
+	if err != nil {
+		report.Error = err.Error()
+	}
+	text := reportOf(report)
+	command.TerminationMessage(text)
+	fmt.Fprintln(stdout, text)
+	return exitCode(err, stderr)
 }
 
 // runDiscard is the command discard; the result is the exit code.

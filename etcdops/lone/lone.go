@@ -1,0 +1,121 @@
+// Package lone runs an etcd that is a cluster of its own. It listens at sockets in a directory of its own, so nobody else reaches it, and it
+// has no peers, so it reaches nobody.
+package lone
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Etcd is one process, and what it runs on.
+type Etcd struct {
+	// Program is the file of etcd.
+	Program string
+	// DataDir is its data directory. Name, PeerURL, InitialCluster and Token are those that the directory was made for.
+	DataDir                              string
+	Name, PeerURL, InitialCluster, Token string
+	// Dir is where the sockets are made. Its path has 100 bytes at most: that of a socket has 108 (sun_path in unix(7)).
+	Dir string
+	// Flags besides. Clients are served in plain text unless there are some for TLS, and then Secure is set.
+	Flags  []string
+	Secure bool
+	// Env are more variables of the environment, as os.Environ has them.
+	Env []string
+	// EndsWithin is how long etcd may take to end when it is told to, before it is killed; 0 for 10 seconds.
+	EndsWithin time.Duration
+}
+
+// endsWithin is plenty: an etcd with nobody at its listeners ends in some milliseconds, and gives clients 7 seconds (ReqTimeout in its
+// config/config.go).
+const endsWithin = 10 * time.Second
+
+// Ended is the error of an etcd that ended by itself, or badly.
+type Ended struct {
+	// Said is the end of what it printed.
+	Said *Words
+	// Killed: by a signal that was not ours, as for want of memory.
+	Killed bool
+	// Err is what the operating system says.
+	Err error
+}
+
+func (e *Ended) Error() string {
+	if words := e.Said.Last(); words != "" {
+		return words
+	}
+	return e.Err.Error()
+}
+
+func (e *Ended) Unwrap() error { return e.Err }
+
+// Socket is where clients are served.
+func (e Etcd) Socket() string { return filepath.Join(e.Dir, "c") }
+
+// Run starts etcd, calls use beside it, and ends etcd when that returns. It returns what use does, or an [Ended]. Use returns when its
+// context ends, as it does when etcd has ended.
+//
+// An etcd that does not end is killed. One connection on which nothing was sent is enough for that: etcd waits for its first bytes before it
+// closes its database (Serve in cmux.go of soheilhy/cmux, for which Close in etcd's embed/etcd.go waits). What it has applied is in the database all
+// the same: it is written there every 100 ms.
+func (e Etcd) Run(ctx context.Context, use func(ctx context.Context) error) error {
+	said := &Words{}
+	process, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	cmd := exec.CommandContext(process, e.Program, e.args()...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(Bare(), e.Env...), said, said
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, cmp.Or(e.EndsWithin, endsWithin)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	using, stop := context.WithCancel(ctx)
+	defer stop()
+	used := make(chan error, 1)
+	go func() { used <- use(using) }()
+	select {
+	case err := <-ended:
+		stop()
+		<-used
+		return &Ended{Said: said, Killed: cmd.ProcessState.ExitCode() < 0, Err: err}
+	case err := <-used:
+		end()
+		if last := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
+			err = &Ended{Said: said, Err: last}
+		}
+		return err
+	}
+}
+
+func (e Etcd) args() []string {
+	scheme := "unix://"
+	if e.Secure {
+		scheme = "unixs://"
+	}
+	return append([]string{
+		"--name=" + e.Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(), "--advertise-client-urls=http://127.0.0.1:1",
+		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + e.PeerURL,
+		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token, "--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
+		// It neither refuses what was once accepted for want of room, nor forgets history on its own.
+		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",
+		// What is made here is copied when it is done or thrown away, and made again when the power goes.
+		"--unsafe-no-fsync",
+	}, e.Flags...)
+}
+
+// Bare is the environment of this process without etcd's settings: those of a member are not meant for what is run here.
+func Bare() []string {
+	var kept []string
+	for _, pair := range os.Environ() {
+		if !strings.HasPrefix(pair, "ETCD") {
+			kept = append(kept, pair)
+		}
+	}
+	return kept
+}
