@@ -89,7 +89,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 func (v *view) wordsFor(from origin) string {
 	switch from.source {
 	case SourceSnapshot:
-		return "the snapshot " + from.snapshot.URL
+		return "the snapshot " + storeWords(from.snapshot.URL)
 	case SourceSurvivor:
 		if from.member != "" {
 			return "what " + from.member + " has"

@@ -105,7 +105,7 @@ func (v *view) fromSnapshot(pod *corev1.Pod, from *resolved) {
 		args = append(args, fmt.Sprintf("--bump-revision=%d", from.BumpRevision))
 	}
 	seed := v.seedContainer(pod, args)
-	seed.Env, seed.EnvFrom = append(seed.Env, access.Env...), access.EnvFrom
+	seed.Env = append(seed.Env, access.Env...)
 	seed.VolumeMounts = append(seed.VolumeMounts, access.Mounts...)
 	pod.Spec.ServiceAccountName = from.ServiceAccountName
 	for k, label := range access.Labels {
@@ -247,7 +247,7 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 		r.Store = *s.Store
 	}
 	if s.Name == "" {
-		return r, ""
+		return r, "" // validate has looked at it
 	}
 	snapshot := v.Related.Snapshots[s.Name]
 	switch {
@@ -261,6 +261,12 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 		r.Store = snapshot.Spec.Store
 	}
 	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
+	if _, err := ParseStoreURL(r.URL); err != nil {
+		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
+	}
+	if err := validateStore("store", &r.Store); err != nil {
+		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.Name, err)
+	}
 	return r, ""
 }
 

@@ -487,7 +487,7 @@ func (e *epoch) describe() string {
 	switch e.source {
 	case SourceSnapshot:
 		if e.snapshot != nil {
-			return "its data is the snapshot " + e.snapshot.URL
+			return "its data is the snapshot " + storeWords(e.snapshot.URL)
 		}
 	case SourceSurvivor:
 		return fmt.Sprintf("its data is that of %s, of epoch %d (%s)", e.survivor, e.survivorsOf, e.evidence)
