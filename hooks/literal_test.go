@@ -148,7 +148,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 			}
 		}
 		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
-		store.URL = []string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///", ""}[r.IntN(5)] + anyText(r)
+		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///", ""}[r.IntN(5)] + anyText(r))
 		perhaps(&store.CASecret, &store.ClaimName)
 
 		o := aSnapshot()
@@ -162,7 +162,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 		v.cluster = cluster // though it had this name
 		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 			tellsNoSecret(t, pod, "a Job")
-			assert.Contains(t, lineOf(&pod.Containers[0]), "--store-url="+store.URL)
+			assert.Contains(t, lineOf(&pod.Containers[0]), "--store-url="+string(store.URL))
 			assert.Contains(t, lineOf(&pod.Containers[0]), "--key="+SnapshotKey(o.Snapshot))
 		}
 		if err := VerifySnapshot(o, DecideSnapshot(o)); err != nil {
@@ -178,7 +178,7 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 		for _, pod := range fillFrom(from, c) {
 			tellsNoSecret(t, &pod.Spec, pod.Name)
 		}
-		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: anyText(r), Store: &store}}
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: v1alpha1.URL(anyText(r)), Store: &store}}
 		for range 6 {
 			d := Decide(c)
 			require.NoError(t, Verify(c, d))

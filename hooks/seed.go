@@ -239,7 +239,7 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
-	r := &resolved{URL: s.URL, IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName, BumpRevision: defaultBump}
+	r := &resolved{URL: string(s.URL), IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName, BumpRevision: defaultBump}
 	if s.BumpRevision != nil {
 		r.BumpRevision = *s.BumpRevision
 	}

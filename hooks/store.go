@@ -49,7 +49,7 @@ type storeAccess struct {
 
 // accessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads gets a claim read-only.
 func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeAccess {
-	a := storeAccess{Args: []string{"--store-url=" + store.URL}}
+	a := storeAccess{Args: []string{"--store-url=" + string(store.URL)}}
 	if store.ClaimName != "" {
 		a.Args = append(a.Args, "--store-dir="+StoreDir)
 		a.mount(volumeStore, StoreDir, readOnly, corev1.VolumeSource{
@@ -60,7 +60,7 @@ func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeA
 		a.Args = append(a.Args, "--store-ca="+storeTrustDir+"/"+KeyTrust)
 		a.mount(volumeStoreTrust, storeTrustDir, true, oneKey(store.CASecret, KeyTrust))
 	}
-	url, err := ParseStoreURL(store.URL)
+	url, err := ParseStoreURL(string(store.URL))
 	if err != nil {
 		return a // refused long before; its program refuses it again
 	}

@@ -173,7 +173,7 @@ func CredentialVariables() []string {
 
 // validateStore says what is wrong with a store. The API server refuses it, too.
 func validateStore(field string, s *v1alpha1.Store) error {
-	u, err := ParseStoreURL(s.URL)
+	u, err := ParseStoreURL(string(s.URL))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
@@ -199,7 +199,7 @@ func validateSource(field string, s *v1alpha1.SnapshotSource) error {
 		return nil
 	}
 	if s.URL != "" {
-		if _, err := ParseStoreURL(s.URL); err != nil {
+		if _, err := ParseStoreURL(string(s.URL)); err != nil {
 			return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
 		}
 	}

@@ -1,6 +1,8 @@
 package hooks
 
 import (
+	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,15 +12,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
+// TestStoreURLs: a test of the manifests has the same URLs judged by the API server's rules.
 func TestStoreURLs(t *testing.T) {
-	for _, good := range []string{
-		"s3://b", "s3://backups/etcd", "s3://backups/etcd/", "s3://my-backups.example.com/a/b/c?region=eu-west-1",
-		"s3://backups/etcd?region=any&use_path_style=true&endpoint=https://minio.example:9000",
-		"s3://backups/etcd?endpoint=https%3A%2F%2Fminio%3A9000&use_path_style=true", "s3://b?endpoint=http://[::1]:9000/s3/", "s3://b?endpoint=http://10.0.0.1:7070&region=us-east-1",
-		"s3://b?ssetype=aws:kms&kmskeyid=arn:aws:kms:eu-west-1:111122223333:key/1234abcd", "s3://b?ssetype=AES256&disable_https=false&dualstack=true&fips=true&accelerate=true",
-		"s3://b?request_checksum_calculation=when_required&response_checksum_validation=when_supported",
-		"gs://backups/etcd", "azblob://backups/etcd?storage_account=shop&domain=blob.core.usgovcloudapi.net", "file:///", "file:///folder", "file:///a/b=c/.d/x~1",
-	} {
+	var urls struct{ Good, Bad []string }
+	raw, err := os.ReadFile("testdata/storeurls.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &urls))
+	for _, good := range urls.Good {
 		u, err := ParseStoreURL(good)
 		require.NoError(t, err, good)
 		assert.Equal(t, strings.TrimSuffix(strings.Replace(good, "/?", "?", 1), "/"), strings.TrimSuffix(u.String(), "/"), good)
@@ -29,17 +29,7 @@ func TestStoreURLs(t *testing.T) {
 		assert.Equal(t, "demo.db.zst", name)
 		assert.Equal(t, u.Join("shop"), folder)
 	}
-	for _, bad := range []string{
-		"", "s3://", "s3:///folder", "s3://b/$(tls.key)", "s3://b/$", "s3://b/a\nb", "s3://b/a b", "s3://b\n", "\ns3://b", "xs3://b", "S3://b", "http://b", "s3:b",
-		"s3://me:secret@bucket/name", "s3://bucket@host", "s3://b:80/x", "s3://b/..", "s3://b/../x", "s3://b/./x", "s3://b//x", "s3://b/%2e%2e/x", "s3://b/x#y", "s3://-b",
-		"s3://b?", "s3://b?&", "s3://b?profile=admin", "s3://b?role=arn:aws:iam::1:role/x", "s3://b?anonymous=true", "s3://b?region=", "s3://b?region=evil.example/x", "s3://b?region=a%2Fb",
-		"s3://b?endpoint=minio", "s3://b?endpoint=https://me:secret@minio", "s3://b?endpoint=https://minio/?x=y", "s3://b?endpoint=file:///x", "s3://b?endpoint=https://$(KEY)",
-		"s3://b?use_path_style=1", "s3://b?region=a&", "s3://b?region=a;endpoint=http://x", "s3://b?region=a?endpoint=http://x", "s3://b&region=a",
-		"gs://b?anonymous=true", "gs://b?universe_domain=evil.example", "gs://b?private_key_path=/etc/passwd", "gs://b?",
-		"azblob://b?domain=evil.example", "azblob://b?domain=blob.core.windows.net.evil.example", "azblob://b?protocol=http", "azblob://b?localemu=true", "azblob://b?cdn=true",
-		"azblob://b?storage_account=evil.example/x", "azblob://b?storage_account=Shop", "azblob://$web/x",
-		"file://", "file://host/x", "file:///x?y=z", "file:///x?", "file://..", "file:///..", "file:///a/../b", "s3://b/" + strings.Repeat("x", 1024),
-	} {
+	for _, bad := range urls.Bad {
 		_, err := ParseStoreURL(bad)
 		require.Error(t, err, bad)
 		for _, word := range []string{"secret", "$", "evil", "passwd", "KEY"} {
