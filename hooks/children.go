@@ -30,6 +30,11 @@ func children(v *view, said *verdict) Desired {
 	if len(v.lacking) > 0 {
 		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
 	}
+	for _, pod := range d.Pods {
+		if pod.UID == "" {
+			literal(&pod.Spec)
+		}
+	}
 	d.Pods = append(d.Pods, v.strangePods()...)
 	return d
 }

@@ -43,13 +43,13 @@ func validateExisting(s *v1alpha1.EtcdClusterSpec) error {
 		return nil
 	}
 	e := s.Bootstrap.Existing
-	for _, endpoint := range e.Endpoints {
+	for i, endpoint := range e.Endpoints {
 		u, err := url.Parse(endpoint)
 		switch {
-		case err != nil || u.Hostname() == "" || u.Port() == "" || u.Scheme != "http" && u.Scheme != "https":
-			return fmt.Errorf("spec.bootstrap.existing.endpoints: %q is no URL such as https://10.1.2.3:2379", endpoint)
+		case err != nil || u.Hostname() == "" || u.Port() == "" || u.Scheme+"://"+u.Host != endpoint || u.Scheme != "http" && u.Scheme != "https":
+			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is no URL such as https://10.1.2.3:2379", i)
 		case (u.Scheme == "https") != (e.TLS != nil):
-			return fmt.Errorf("spec.bootstrap.existing.tls is for endpoints that begin with https://, and %s does not fit", endpoint)
+			return fmt.Errorf("spec.bootstrap.existing.tls is for endpoints that begin with https://, and endpoints[%d] does not fit", i)
 		}
 	}
 	switch {

@@ -28,8 +28,8 @@ const (
 	dataMount    = "/var/lib/etcd"
 	// nodeField is the name of the node, in the terms of an affinity.
 	nodeField = "metadata.name"
-	// envBegins is what prepare is told of whether the member may begin without data; empty when it may not.
-	envBegins = "BEGINS"
+	// EnvBegins is the variable by which prepare is told whom the member may begin with, without data; empty when it may not.
+	EnvBegins = "BEGINS"
 )
 
 func (v *view) hostPath() bool { return onNodes(&v.Cluster.Spec) }
@@ -268,8 +268,7 @@ func (v *view) onNode(pod *corev1.Pod) {
 	}
 	pod.Spec.Affinity = pinned(pod.Spec.Affinity, v.nodeOf(pod.Name))
 	prepare := &pod.Spec.InitContainers[0]
-	prepare.Args = append(prepare.Args, "--begins=$("+envBegins+")")
-	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: envBegins, ValueFrom: &corev1.EnvVarSource{
+	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: EnvBegins, ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"},
 	}})
 	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)

@@ -76,7 +76,9 @@ func TestAPodOnItsNode(t *testing.T) {
 	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001"}, own.Args)
 	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
 	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "nobody else gets more")
-	assert.Contains(t, prepare.Args, "--begins=$(BEGINS)")
+	assert.Contains(t, prepare.Env, corev1.EnvVar{Name: "BEGINS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: "metadata.annotations['etcd.quorate.dev/initial-cluster']",
+	}}}, "prepare reads it by itself: nothing is put into arguments by a kubelet")
 	assert.Equal(t, StartResume, podStart(pod))
 	assert.NoError(t, Verify(o, d))
 }

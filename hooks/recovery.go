@@ -92,7 +92,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 func (v *view) wordsFor(from origin) string {
 	switch from.source {
 	case SourceSnapshot:
-		return "the snapshot " + from.snapshot.URL + v.ofAnotherLife(from.snapshot)
+		return from.snapshot.words() + v.ofAnotherLife(from.snapshot)
 	case SourceSurvivor:
 		if from.member != "" {
 			return "what " + from.member + " has"
@@ -107,7 +107,7 @@ func (v *view) ofAnotherLife(s *resolved) string {
 	if v.epoch == nil || !v.epoch.quorate() || s.ClusterID == "" || s.ClusterID == hex(v.epoch.clusterID) {
 		return ""
 	}
-	return fmt.Sprintf(" (EtcdSnapshot %s, of another life: of etcd cluster %s, and that of epoch %d is %s)", s.Name, s.ClusterID, v.epoch.n, hex(v.epoch.clusterID))
+	return fmt.Sprintf(" (of another life: of etcd cluster %s, and that of epoch %d is %s)", s.ClusterID, v.epoch.n, hex(v.epoch.clusterID))
 }
 
 // ---- the quorum is lost

@@ -22,8 +22,9 @@ const (
 	gateMount         = "/var/run/quorate-gate"
 	// envEpoch names the record of the epoch: a pod whose epoch is over does not start, for want of it.
 	envEpoch = "EPOCH"
-	// envSHA256 is that of the database that the member must be filled with; empty while nobody knows it.
-	envSHA256 = "SHA256"
+	// EnvSHA256 is the variable with the SHA-256, in hexadecimal, of the database that the member must be filled with;
+	// empty while it is not known.
+	EnvSHA256 = "SHA256"
 )
 
 // fill lets a pod that begins get its data, if its epoch has any.
@@ -108,7 +109,7 @@ func (v *view) fromSnapshot(pod *corev1.Pod, from *resolved) {
 		args = append(args, "--sha256="+from.SHA256)
 	}
 	seed := v.seedContainer(pod, args)
-	seed.Env, seed.EnvFrom = append(seed.Env, access.Env...), access.EnvFrom
+	seed.Env = append(seed.Env, access.Env...)
 	if from.SHA256 == "" {
 		v.insistOnSum(pod, &seed)
 	}
@@ -258,8 +259,7 @@ func (v *view) mayFill(name string) bool {
 
 // insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is made before that is known.
 func (v *view) insistOnSum(pod *corev1.Pod, seed *corev1.Container) {
-	seed.Args = append(seed.Args, "--sha256=$("+envSHA256+")")
-	seed.Env = append(seed.Env, corev1.EnvVar{Name: envSHA256, ValueFrom: &corev1.EnvVarSource{
+	seed.Env = append(seed.Env, corev1.EnvVar{Name: EnvSHA256, ValueFrom: &corev1.EnvVarSource{
 		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationSHA256 + "']"},
 	}})
 	if v.epoch.sum != "" {
@@ -271,7 +271,7 @@ func (v *view) insistOnSum(pod *corev1.Pod, seed *corev1.Container) {
 func insistsOnSum(pod *corev1.Pod) bool {
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.Name == ContainerSeed {
-			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == envSHA256 })
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == EnvSHA256 })
 		}
 	}
 	return false
@@ -345,12 +345,12 @@ func SnapshotsNamed(c *v1alpha1.EtcdCluster) []string {
 
 // resolve is the snapshot that the source names, or what stands in its way.
 func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
-	r := &resolved{URL: s.URL, IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName}
+	r := &resolved{URL: string(s.URL), IdentitySecret: s.IdentitySecret, ServiceAccountName: s.ServiceAccountName}
 	if s.Store != nil {
 		r.Store = *s.Store
 	}
 	if s.Name == "" {
-		return r, ""
+		return r, "" // validate has looked at it
 	}
 	snapshot := v.Related.Snapshots[s.Name]
 	switch {
@@ -365,5 +365,11 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 		r.Store = snapshot.Spec.Store
 	}
 	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
+	if _, err := ParseStoreURL(r.URL); err != nil {
+		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
+	}
+	if err := validateStore("store", &r.Store); err != nil {
+		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.Name, err)
+	}
 	return r, ""
 }

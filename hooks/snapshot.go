@@ -82,6 +82,7 @@ var SnapshotRules = []SnapshotRule{
 	{"Failed", "The Job has used up its retries or its time.", snapshotFailed},
 	{"Read", "A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", snapshotRead},
 	{"Taking", "The Job runs, or waits for what its pod needs.", snapshotTaking},
+	{"Unsupported", "A spec that the API server would refuse makes no Job.", snapshotUnsupported},
 	{"Late", "A snapshot that could not begin within spec.job.deadline has failed.", snapshotLate},
 	{"Pending", "A snapshot waits for its cluster to be there and to have a quorum.", snapshotPending},
 	{"Take", "One Job takes the snapshot, with the etcd image of the cluster.", snapshotTake},
@@ -90,7 +91,7 @@ var SnapshotRules = []SnapshotRule{
 // SnapshotEndings are the rules for one that is being deleted, in order.
 var SnapshotEndings = []SnapshotRule{
 	{"Retained", "With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored stays, and nobody is waited for.", snapshotRetained},
-	{"Nothing", "A snapshot that was skipped has stored nothing.", snapshotNothing},
+	{"Nothing", "A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", snapshotNothing},
 	{"Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", snapshotStopping},
 	{"Discarded", "What was stored is deleted.", snapshotDiscarded},
 	{"LetGo", "A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for a Job that can't be made.", snapshotLetGo},
@@ -339,7 +340,7 @@ func snapshotRead(v *snapshotView) *snapshotVerdict {
 	case jobNumber(job) >= mostReads:
 		message := fmt.Sprintf("Job %s is done, but nothing can be read of its report, %s in a row; its log may say more", job.Name, count(mostReads, "time"))
 		return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: message, jobs: v.all()}
-	case v.blocked() != "":
+	case v.blocked() != "", validateSnapshot(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	return &snapshotVerdict{
@@ -375,6 +376,13 @@ func (v *snapshotView) blocked() string {
 		return fmt.Sprintf("EtcdCluster %s has no voter that could be asked", name)
 	}
 	return ""
+}
+
+func snapshotUnsupported(v *snapshotView) *snapshotVerdict {
+	if err := validateSnapshot(&v.Snapshot.Spec); err != nil {
+		return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
+	}
+	return nil
 }
 
 func snapshotLate(v *snapshotView) *snapshotVerdict {
@@ -433,7 +441,7 @@ func snapshotRetained(v *snapshotView) *snapshotVerdict {
 }
 
 func snapshotNothing(v *snapshotView) *snapshotVerdict {
-	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped {
+	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validateSnapshot(&v.Snapshot.Spec) == nil {
 		return nil
 	}
 	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}

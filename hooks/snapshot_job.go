@@ -158,7 +158,6 @@ func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes 
 	main.Resources = jobResources(s.Spec.Job.Resources)
 	main.SecurityContext = restricted()
 	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
-	main.EnvFrom = store.EnvFrom
 	main.Env = append(main.Env, store.Env...)
 	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
 		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
@@ -227,6 +226,7 @@ func jobResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 // job makes pods until one ends well, so many times more than once. A pod that Kubernetes itself takes away (a drain, a preemption) does not
 // count, and two never run at once.
 func (v *snapshotView) job(name string, retries int32, deadline time.Duration, pod corev1.PodTemplateSpec) *batchv1.Job {
+	literal(&pod.Spec)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: v.jobLabels()},
 		Spec: batchv1.JobSpec{

@@ -64,6 +64,9 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 	if err := validateExisting(s); err != nil {
 		return err
 	}
+	if err := validateSources(s); err != nil {
+		return err
+	}
 	return validateTLS(&s.TLS)
 }
 

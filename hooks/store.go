@@ -1,8 +1,6 @@
 package hooks
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -22,8 +20,9 @@ const (
 	IdentityDir = "/etc/quorate-store/identity"
 	// IdentityKey is the key of a Secret with identities of age.
 	IdentityKey = "identity"
-	// googleKey is the key of a Secret with credentials of Google's.
-	googleKey = "credentials.json"
+	// googleKey is the key of a Secret with credentials of Google's, googleVariable what Google's tools find that file by.
+	googleKey      = "credentials.json"
+	googleVariable = "GOOGLE_APPLICATION_CREDENTIALS"
 )
 
 // Volumes of those pods.
@@ -36,10 +35,10 @@ const (
 	volumeIdentity   = "identity"
 )
 
-// storeAccess is what a pod and its container must have to reach a store. What is secret is named in it, and never in it.
+// storeAccess is what a pod and its container must have to reach a store. What is secret is named in it, and never in it: of a Secret the
+// container gets the keys that it has use for, and no other.
 type storeAccess struct {
 	Env     []corev1.EnvVar
-	EnvFrom []corev1.EnvFromSource
 	Mounts  []corev1.VolumeMount
 	Volumes []corev1.Volume
 	// Args of quorate-snapshot snapshot, discard and restore.
@@ -50,7 +49,7 @@ type storeAccess struct {
 
 // accessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads gets a claim read-only.
 func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeAccess {
-	a := storeAccess{Args: []string{"--store-url=" + store.URL}}
+	a := storeAccess{Args: []string{"--store-url=" + string(store.URL)}}
 	if store.ClaimName != "" {
 		a.Args = append(a.Args, "--store-dir="+StoreDir)
 		a.mount(volumeStore, StoreDir, readOnly, corev1.VolumeSource{
@@ -61,22 +60,36 @@ func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeA
 		a.Args = append(a.Args, "--store-ca="+storeTrustDir+"/"+KeyTrust)
 		a.mount(volumeStoreTrust, storeTrustDir, true, oneKey(store.CASecret, KeyTrust))
 	}
+	url, err := ParseStoreURL(string(store.URL))
+	if err != nil {
+		return a // refused long before; its program refuses it again
+	}
 	switch secret := store.CredentialsSecret; {
 	case secret == "":
 		// Azure's webhook gives an identity to pods with this label only. Those of Amazon and Google go by the service account alone.
 		// All bring a token of their own kind: that of the Kubernetes API is never mounted.
-		if serviceAccount != "" && strings.HasPrefix(store.URL, "azblob:") {
+		if serviceAccount != "" && url.Scheme == StoreAzure {
 			a.Labels = map[string]string{"azure.workload.identity/use": "true"}
 		}
-	case strings.HasPrefix(store.URL, "gs:"):
-		a.Env = append(a.Env, corev1.EnvVar{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: storeKeyDir + "/" + googleKey})
+	case url.Scheme == StoreGoogle:
+		a.Env = append(a.Env, corev1.EnvVar{Name: googleVariable, Value: storeKeyDir + "/" + googleKey})
 		a.mount(volumeStoreKey, storeKeyDir, true, oneKey(secret, googleKey))
 	default:
-		a.EnvFrom = append(a.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: secret},
-		}})
+		for _, c := range credentials(url) {
+			a.Env = append(a.Env, c.variable(secret))
+		}
 	}
 	return a
+}
+
+// variable of a container that gets the key of this Secret. Without a key that is not optional the kubelet holds the container back, says
+// which one it lacks, and starts it when the Secret has it.
+func (c credential) variable(secret string) corev1.EnvVar {
+	from := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: c.key}
+	if c.optional {
+		from.Optional = new(true)
+	}
+	return corev1.EnvVar{Name: c.key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: from}}
 }
 
 // identify gives the container the identities of age that decrypt, by the flag --identity.

@@ -82,6 +82,14 @@ type resolved struct {
 	ServiceAccountName string         `json:"serviceAccountName,omitempty"`
 }
 
+// words name it for messages.
+func (r *resolved) words() string {
+	if r.Name != "" {
+		return "EtcdSnapshot " + r.Name + " " + storeWords(r.URL)
+	}
+	return "the snapshot " + storeWords(r.URL)
+}
+
 func readOrigin(cm *corev1.ConfigMap) origin {
 	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
 	if raw, set := cm.Data[EpochKeyBumpRevision]; set {
@@ -590,7 +598,7 @@ func (e *epoch) describe() string {
 	switch e.source {
 	case SourceSnapshot:
 		if e.snapshot != nil {
-			return "its data is the snapshot " + e.snapshot.URL
+			return "its data is " + e.snapshot.words()
 		}
 	case SourceSurvivor:
 		return fmt.Sprintf("its data is that of %s, of epoch %d (%s)", e.survivor, e.survivorsOf, e.evidence)

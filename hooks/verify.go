@@ -19,6 +19,7 @@ func Verify(o Observation, d Decision) error {
 	v := newView(o)
 	j := judgement{v: v, o: o, d: d}
 	j.prospects()
+	j.newContainers()
 	if o.heldBack() {
 		j.nothingChanges()
 		return errors.Join(j.broken...)

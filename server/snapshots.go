@@ -95,6 +95,13 @@ func (s *Server) snapshotHook(c *gin.Context) {
 	}
 	o.Now, o.Settings = began, s.options.Settings
 	d := hooks.DecideSnapshot(o)
+	if s.options.Verify {
+		if err := hooks.VerifySnapshot(o, d); err != nil {
+			s.metrics.violations.Inc()
+			s.refuse(c, err)
+			return
+		}
+	}
 	var finalized *bool
 	if finalizing {
 		finalized = &d.Finalized

@@ -20,7 +20,6 @@ import (
 // Command is what the flags of quorate prepare say.
 type Command struct {
 	dataDir, walDir, marker, start, await string
-	begins                                *string
 }
 
 // Flags adds those of the command.
@@ -30,10 +29,6 @@ func (c *Command) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&c.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
 	flags.StringVar(&c.start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
 	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")
-	flags.Func("begins", "what the member may `begin` without data; given and empty, it has begun before, whatever --start says", func(told string) error {
-		c.begins = &told
-		return nil
-	})
 }
 
 // Run waits until the member may start, and says whether it may. The error wraps [ErrDataLost] when its data is lost; any other means that
@@ -45,9 +40,9 @@ func (c *Command) Run(ctx context.Context) error {
 	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
 }
 
-// startOf is how the member starts: one that is told nothing of what it may begin has begun before.
+// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has begun before, whatever --start says.
 func (c *Command) startOf() string {
-	if c.begins != nil && *c.begins == "" {
+	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
 		return hooks.StartResume
 	}
 	return c.start

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -76,6 +77,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	if r.member.TLS, err = clusterTLS(ca, cert, certKey); err != nil {
 		return nil, err
 	}
+	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(hooks.EnvSHA256))
 	r.InitialCluster, r.Token = getenv("ETCD_INITIAL_CLUSTER"), getenv("ETCD_INITIAL_CLUSTER_TOKEN")
 	for _, needed := range [][2]string{
 		{"--name", r.Name}, {"--peer-url", r.PeerURL}, {"--etcd-version", r.EtcdVersion},
@@ -107,7 +109,7 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.StoreDir, "store-dir", "", "`directory` in which the claim of a URL file:///folder is mounted")
 	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")
 	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
-	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal")
+	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+hooks.EnvSHA256)
 	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
 }

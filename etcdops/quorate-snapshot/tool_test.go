@@ -90,7 +90,7 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		assert.Equal(t, command.Failed, runRestore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
-	assert.Contains(t, said.String(), "one of --url, --from-data and --from-member is required")
+	assert.Contains(t, said.String(), "one of --url, --from-data, --from-member and --empty is required")
 	assert.Contains(t, said.String(), "must not be negative")
 }
 

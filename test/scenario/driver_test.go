@@ -288,7 +288,7 @@ func changeEpoch(spec *v1alpha1.EtcdClusterSpec, a args) {
 
 // source of a snapshot: an EtcdSnapshot's name, or a URL.
 func source(a args, name string) *v1alpha1.SnapshotSource {
-	from := &v1alpha1.SnapshotSource{Name: a[name], URL: a["url"], BumpRevision: bump(a)}
+	from := &v1alpha1.SnapshotSource{Name: a[name], URL: v1alpha1.URL(a["url"]), BumpRevision: bump(a)}
 	if from.URL != "" {
 		from.Store = &v1alpha1.Store{URL: "s3://bucket"}
 	}

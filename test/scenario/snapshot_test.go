@@ -336,6 +336,9 @@ func (s *snapshotStory) sync() string {
 	}
 	d := hooks.DecideSnapshot(o)
 	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
+	if err := hooks.VerifySnapshot(o, d); err != nil {
+		out += fmt.Sprintf("VIOLATION %s\n", err)
+	}
 	wanted := map[string]bool{}
 	for _, job := range d.Jobs {
 		wanted[job.Name] = true

@@ -282,7 +282,7 @@ func (k *kubelet) line(pod *corev1.Pod, run *podRun, spec *corev1.Container, por
 	}
 	places := k.places(pod, run, spec, ports)
 	environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + run.dir, "HTTP_PROXY=http://" + k.net.proxy.Addr().String(), "HTTPS_PROXY=http://" + k.net.proxy.Addr().String()}
-	var expand []string
+	expand := []string{"$$", "$"}
 	for name, value := range env {
 		environ = append(environ, name+"="+places.Replace(value))
 		expand = append(expand, "$("+name+")", value)

@@ -141,7 +141,7 @@ func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]s
 	}
 	if url := flag(seed, "url"); url != "" {
 		artifact, there := w.Artifacts[url]
-		wanted := strings.ReplaceAll(flag(seed, "sha256"), "$(SHA256)", env["SHA256"])
+		wanted := cmp.Or(flag(seed, "sha256"), env[hooks.EnvSHA256])
 		switch {
 		case !there:
 			return failed("NotFound", "there is no artifact "+url)

@@ -120,9 +120,9 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	}
 	empty := w.dirOf(pod, place).Member == 0
 	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hooks.ContainerPrepare })
-	args := pod.Spec.InitContainers[i].Args
-	begun := slices.Contains(args, "--begins=$(BEGINS)") && pod.Annotations[hooks.AnnotationInitialCluster] == ""
-	resumes := begun || slices.Contains(args, "--start="+hooks.StartResume)
+	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env, func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
+	begun := told && pod.Annotations[hooks.AnnotationInitialCluster] == ""
+	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+hooks.StartResume)
 	if empty && (resumes || w.Markers[pod.UID]) {
 		return false
 	}

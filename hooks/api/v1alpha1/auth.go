@@ -57,6 +57,7 @@ type SecretKey struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
 	// Key in the Secret's data.
@@ -64,6 +65,7 @@ type SecretKey struct {
 	// +default="password"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._0-9A-Za-z]+$`
 	Key string `json:"key,omitempty"`
 }
 

@@ -26,12 +26,12 @@ type SnapshotSource struct {
 	// Name of an EtcdSnapshot of the namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	Name string `json:"name,omitempty"`
 
 	// URL of an artifact, as status.uri of its EtcdSnapshot had it. What etcdctl snapshot save wrote is taken as well, when its name ends in .db.
 	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	URL string `json:"url,omitempty"`
+	URL URL `json:"url,omitempty"`
 
 	// Store says how the artifact is reached: credentials, authority, claim. Unset, as the EtcdSnapshot says.
 	// +optional
@@ -40,11 +40,13 @@ type SnapshotSource struct {
 	// IdentitySecret names a Secret of the namespace whose key identity holds age identities (AGE-SECRET-KEY-1...), for an encrypted one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	IdentitySecret string `json:"identitySecret,omitempty"`
 
 	// ServiceAccountName that gives the members' pods the platform's identity, while they restore. Unset, as the EtcdSnapshot says.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// BumpRevision raises the revision by so much, and marks everything before as compacted. Unset, it is raised to 1,000,000,000 above all that
@@ -67,7 +69,7 @@ type ExistingCluster struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=9
 	// +kubebuilder:validation:items:MaxLength=255
-	// +kubebuilder:validation:items:Pattern=`^https?://.+:[0-9]+$`
+	// +kubebuilder:validation:items:Pattern=`^https?://([0-9A-Za-z][-_.0-9A-Za-z]*|[[][0-9A-Fa-f:.]+[]]):[0-9]{1,5}$`
 	Endpoints []string `json:"endpoints"`
 
 	// TLS is how Quorate comes to its members, and whose certificates are trusted. Unset, they speak plain text.
@@ -91,17 +93,20 @@ type ExistingTLS struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	SecretName string `json:"secretName"`
 
 	// TrustSecretName names a Secret like that, whose ca.crt the members trust too, beside their own authority, in the mode Auto: that of the
 	// foreign members' peer certificates. It is trusted until spec.bootstrap.existing is taken out. Unset, it is that of secretName.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	TrustSecretName string `json:"trustSecretName,omitempty"`
 
 	// ServerName is what the certificates of the foreign members are for, where that is not the host in their URLs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-_.:0-9A-Za-z]*$`
 	ServerName string `json:"serverName,omitempty"`
 }
 
@@ -112,6 +117,7 @@ type ExistingAuth struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	SecretName string `json:"secretName"`
 }
 
@@ -175,6 +181,7 @@ type Recovery struct {
 	// IdentitySecret names a Secret of the namespace whose key identity holds age identities, for FromSnapshot with encrypted snapshots.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	IdentitySecret string `json:"identitySecret,omitempty"`
 
 	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks everything before as compacted. Unset, it is

@@ -113,6 +113,8 @@ type EtcdClusterSpec struct {
 
 	// PriorityClassName of the pods.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
 	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
@@ -204,6 +206,7 @@ type ImageSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`
 	Repository string `json:"repository,omitempty"`
 
 	// PullPolicy of the image.
@@ -258,6 +261,8 @@ type StorageSpec struct {
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep theirs, unless
 	// migration is Replace.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
 	// WAL gives each member a second volume, for its write-ahead log alone: the one that every write waits for. Adding it, taking it away
@@ -308,6 +313,8 @@ type WALSpec struct {
 
 	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
 
@@ -395,6 +402,7 @@ type AutoCompaction struct {
 	// Retention is a duration such as 1h for Periodic (unset: 1h), a number of revisions for Revision (unset: 10000).
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[0-9hms]*$`
 	Retention string `json:"retention,omitempty"`
 }
 

@@ -53,7 +53,7 @@ type Defragmentation struct {
 	// etcd.quorate.dev/defragment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^$|^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+)?$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
 	Schedule string `json:"schedule,omitempty"`
 
 	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between 0 and 1.

@@ -55,6 +55,7 @@ type EtcdSnapshotScheduleSpec struct {
 	// TimeZone that the schedule is read in, such as Europe/Berlin. Unset, UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+_/0-9A-Za-z]*$`
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// Suspend takes no new snapshots, and lets none go. When it ends, what was missed is caught up once.

@@ -52,6 +52,7 @@ type EtcdSnapshotSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=48
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Cluster string `json:"cluster"`
 
 	// Store is where the snapshot is kept.
@@ -93,31 +94,41 @@ type EtcdSnapshotSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && size(self.claimName) > 0)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
 type Store struct {
 	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder, azblob://container/folder, or file:///folder on the
-	// claim named below. The query is that of gocloud.dev/blob, such as endpoint=https://minio.example:9000&use_path_style=true for an
-	// S3 that is not Amazon's.
+	// claim named below. An S3 that is not Amazon's is reached by parameters, such as
+	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/backup.md lists all.
 	// +required
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(s3|gs|azblob)://[^/?]+|^file:///')",message="store.url must begin with s3://bucket, gs://bucket, azblob://container or file:///"
-	URL string `json:"url"`
+	URL URL `json:"url"`
 
-	// CredentialsSecret names a Secret of the namespace. Its keys become environment variables of the Job: AWS_ACCESS_KEY_ID and
-	// AWS_SECRET_ACCESS_KEY; AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN; for Google the key credentials.json
-	// is a file that GOOGLE_APPLICATION_CREDENTIALS names. Unset, the platform's identity of job.serviceAccountName counts.
+	// CredentialsSecret names a Secret of the namespace. Of its keys these become environment variables of the pod, and no others. For s3://
+	// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, without which the pod does not start, and AWS_SESSION_TOKEN if there is one. For azblob://
+	// AZURE_STORAGE_ACCOUNT, without which the pod does not start unless the URL has storage_account, and as many as there are of
+	// AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET. For gs:// the key
+	// credentials.json is a file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
 
 	// CASecret names a Secret of the namespace whose ca.crt signs the store's certificate, where no public authority does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	CASecret string `json:"caSecret,omitempty"`
 
 	// ClaimName names a claim of the namespace that holds the folder of a URL file:///folder. To be used by Jobs and members on several
 	// nodes it must be ReadWriteMany.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ClaimName string `json:"claimName,omitempty"`
 }
+
+// URL of a folder in a store, or of an artifact in one. It holds no credentials: they are in a Secret.
+//
+// +kubebuilder:validation:MaxLength=1024
+// +kubebuilder:validation:XValidation:rule="self.matches('^((s3|gs|azblob)://[0-9A-Za-z][-._0-9A-Za-z]*(/[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*)*/?|file:///([.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*(/[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*)*/?)?)([?][^?]*)?$')",message="the URL of a store must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~ alone"
+// +kubebuilder:validation:XValidation:rule="self.matches('^((gs|file)://[^?]*|azblob://[^?]*([?&](storage_account=[0-9a-z]{3,24}|domain=blob[.]core[.](windows[.]net|chinacloudapi[.]cn|usgovcloudapi[.]net)))*|s3://[^?]*([?&](region=[-0-9A-Za-z]{1,64}|endpoint=https?(:|%3[Aa])(/|%2[Ff])(/|%2[Ff])([0-9A-Za-z][-.0-9A-Za-z]*|([[]|%5[Bb])([0-9A-Fa-f.]|(:|%3[Aa]))+([]]|%5[Dd]))((:|%3[Aa])[0-9]{1,5})?((/|%2[Ff])[-._~0-9A-Za-z]*)*|(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)|ssetype=(AES256|aws(:|%3[Aa])kms((:|%3[Aa])dsse)?)|kmskeyid=([-_0-9A-Za-z]|(:|%3[Aa])|(/|%2[Ff]))+|(request_checksum_calculation|response_checksum_validation)=when_(supported|required)))*)$')",message="of parameters, the URL of a store takes for s3:// region, endpoint (http:// or https://, a host, and a port), use_path_style, disable_https, dualstack, fips, accelerate (true or false), ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or when_required); for azblob:// storage_account and domain, one of Microsoft's clouds; for others none"
+type URL string
 
 // Compression of a snapshot.
 // +kubebuilder:validation:Enum=Zstd;None
@@ -148,6 +159,7 @@ type SnapshotJob struct {
 	// ServiceAccountName that gives the pod the platform's identity. Its token is not mounted: Quorate has no use for the Kubernetes API.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
 	// Deadline after which an unfinished snapshot has failed.

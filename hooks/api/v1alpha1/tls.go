@@ -56,6 +56,7 @@ type TLSSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:Pattern=`^([*][.])?[-_.:0-9A-Za-z]+$`
 	ExtraSANs []string `json:"extraSANs,omitempty"`
 
 	// MinVersion of TLS that members accept: TLS1.2 or TLS1.3.
@@ -81,12 +82,14 @@ type AutoTLS struct {
 	// without a restart.
 	// +optional
 	// +default="2160h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.leafDuration must be more than 0s"
 	LeafDuration metav1.Duration `json:"leafDuration,omitzero"`
 
 	// CADuration is how long the certificate authority is valid. After two thirds of that a new one is brought in beside
 	// it, and the members are restarted one at a time to trust both.
 	// +optional
 	// +default="87600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.caDuration must be more than 0s"
 	CADuration metav1.Duration `json:"caDuration,omitzero"`
 }
 
@@ -96,17 +99,20 @@ type SecretsTLS struct {
 	// *.<name>-peers.<namespace>.svc and <name>.<namespace>.svc, and localhost if etcdctl is used inside the pods.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Server string `json:"server"`
 
 	// Peer holds the certificate that members show to each other: for servers and clients, with the name
 	// *.<name>-peers.<namespace>.svc and the common name <name>:peers, which makes it a peer's.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Peer string `json:"peer"`
 
 	// Operator holds the certificate that Quorate shows to the members: for clients, with the common name root.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Operator string `json:"operator"`
 }
 
@@ -118,6 +124,7 @@ type CertManagerTLS struct {
 
 	// Duration of the certificates; unset, cert-manager's own default.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="tls.certManager.duration must be at least 1h: cert-manager issues none for less"
 	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
@@ -126,18 +133,21 @@ type IssuerRef struct {
 	// Name of the issuer.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
 	// Kind is Issuer (of the cluster's namespace), ClusterIssuer, or a kind of the group.
 	// +optional
 	// +default="Issuer"
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z]*$`
 	Kind string `json:"kind,omitempty"`
 
 	// Group of the kind.
 	// +optional
 	// +default="cert-manager.io"
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	Group string `json:"group,omitempty"`
 }
 

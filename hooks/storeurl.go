@@ -1,0 +1,223 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Schemes of stores.
+const (
+	StoreS3     = "s3"
+	StoreGoogle = "gs"
+	StoreAzure  = "azblob"
+	StoreClaim  = "file"
+)
+
+// StoreURL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and nothing by which a request would go to whom a
+// secret is not meant for.
+type StoreURL struct {
+	// Scheme is one of StoreS3 and its like.
+	Scheme string
+	// Bucket, or container; empty on a claim.
+	Bucket string
+	// Path in it, without a slash at either end; empty for none.
+	Path string
+	// Parameters by which the store is reached, as they are written; empty for none.
+	Parameters string
+}
+
+// grammar is how the URLs of stores look. The rules of Store.URL and SnapshotSource.URL in the API are made of the same parts.
+var grammar = sync.OnceValue(func() (g struct {
+	place      *regexp.Regexp
+	parameters map[string]*regexp.Regexp
+}) {
+	const (
+		segment = `[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*` // anything but dots alone
+		colon   = `(:|%3[Aa])`
+		slash   = `(/|%2[Ff])`
+		host    = `([0-9A-Za-z][-.0-9A-Za-z]*|(\[|%5[Bb])([0-9A-Fa-f.]|` + colon + `)+(\]|%5[Dd]))`
+		address = `https?` + colon + slash + slash + host + `(` + colon + `[0-9]{1,5})?(` + slash + `[-._~0-9A-Za-z]*)*`
+	)
+	some := func(parameters ...string) *regexp.Regexp {
+		one := "(" + strings.Join(parameters, "|") + ")"
+		return regexp.MustCompile("^" + one + "(&" + one + ")*$")
+	}
+	g.place = regexp.MustCompile(`^((?:s3|gs|azblob)://[0-9A-Za-z][-._0-9A-Za-z]*|file://)((?:/` + segment + `)*)(/?)$`)
+	g.parameters = map[string]*regexp.Regexp{
+		StoreS3: some(
+			`region=[-0-9A-Za-z]{1,64}`, `endpoint=`+address, `(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)`,
+			`ssetype=(AES256|aws`+colon+`kms(`+colon+`dsse)?)`, `kmskeyid=([-_0-9A-Za-z]|`+colon+`|`+slash+`)+`,
+			`(request_checksum_calculation|response_checksum_validation)=when_(supported|required)`),
+		StoreAzure: some(`storage_account=[0-9a-z]{3,24}`, `domain=blob[.]core[.](windows[.]net|chinacloudapi[.]cn|usgovcloudapi[.]net)`),
+	}
+	return g
+})
+
+// storeURLWords is what somebody is told who wrote another URL. What they wrote is not repeated.
+const storeURLWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~ alone"
+
+// ParseStoreURL takes the URL of a store, or of an artifact, apart. The error says what is wrong and repeats nothing of the URL: that may hold
+// what somebody should not have written there.
+func ParseStoreURL(text string) (StoreURL, error) {
+	place, parameters, given := strings.Cut(text, "?")
+	parts := grammar().place.FindStringSubmatch(place)
+	if parts == nil || len(text) > 1024 || parts[1] == "file://" && parts[2] == "" && parts[3] == "" {
+		return StoreURL{}, errors.New(storeURLWords)
+	}
+	u := StoreURL{Path: strings.TrimPrefix(parts[2], "/"), Parameters: parameters}
+	u.Scheme, u.Bucket, _ = strings.Cut(parts[1], "://")
+	if known := grammar().parameters[u.Scheme]; given && (known == nil || !known.MatchString(parameters)) {
+		return StoreURL{}, errors.New(parameterWords[u.Scheme])
+	}
+	return u, nil
+}
+
+// parameterWords say which parameters a store takes.
+var parameterWords = map[string]string{
+	StoreS3: "of parameters it takes region, endpoint (http:// or https://, a host, and a port), use_path_style, disable_https, dualstack, fips, accelerate (true or false), " +
+		"ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or when_required), and no others",
+	StoreAzure:  "of parameters it takes storage_account and domain, which is blob.core.windows.net, blob.core.chinacloudapi.cn or blob.core.usgovcloudapi.net, and no others",
+	StoreGoogle: "it takes no parameters",
+	StoreClaim:  "it takes no parameters",
+}
+
+// Parameter is the value of a parameter as it is written, with %3A for a colon, say; empty for none. Of several the first counts.
+func (u StoreURL) Parameter(name string) string {
+	for pair := range strings.SplitSeq(u.Parameters, "&") {
+		if key, value, _ := strings.Cut(pair, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// Join is the URL of what has this name in the folder, with the folder's parameters.
+func (u StoreURL) Join(name string) StoreURL {
+	u.Path = strings.Trim(u.Path+"/"+name, "/")
+	return u
+}
+
+// Split is the folder of an artifact, and its name.
+func (u StoreURL) Split() (folder StoreURL, name string) {
+	slash := strings.LastIndexByte(u.Path, '/')
+	folder, name = u, u.Path[slash+1:]
+	folder.Path = u.Path[:max(slash, 0)]
+	return folder, name
+}
+
+// String is the URL. It is for the status and for programs; messages have Words.
+func (u StoreURL) String() string {
+	text := u.Scheme + "://" + u.Bucket
+	if u.Path != "" || u.Bucket == "" {
+		text += "/" + u.Path
+	}
+	if u.Parameters != "" {
+		text += "?" + u.Parameters
+	}
+	return text
+}
+
+// Words say where something is, for messages, and no more than that: "in s3://bucket", or "on the claim".
+func (u StoreURL) Words() string {
+	if u.Scheme == StoreClaim {
+		return "on the claim"
+	}
+	return "in " + u.Scheme + "://" + u.Bucket
+}
+
+// storeWords are those of a URL, whatever it is.
+func storeWords(url string) string {
+	u, err := ParseStoreURL(url)
+	if err != nil {
+		return "at a URL that can't be used"
+	}
+	return u.Words()
+}
+
+// credential is a key of a Secret with credentials, and the variable of a container that gets its value.
+type credential struct {
+	key string
+	// optional: a Secret may lack it.
+	optional bool
+}
+
+// credentials are all keys of a Secret that a container gets, by the scheme of the store. Google's is a file: googleKey.
+func credentials(u StoreURL) []credential {
+	switch u.Scheme {
+	case StoreS3:
+		return []credential{{"AWS_ACCESS_KEY_ID", false}, {"AWS_SECRET_ACCESS_KEY", false}, {"AWS_SESSION_TOKEN", true}}
+	case StoreAzure:
+		return []credential{
+			{"AZURE_STORAGE_ACCOUNT", u.Parameter("storage_account") != ""}, {"AZURE_STORAGE_KEY", true}, {"AZURE_STORAGE_SAS_TOKEN", true},
+			{"AZURE_TENANT_ID", true}, {"AZURE_CLIENT_ID", true}, {"AZURE_CLIENT_SECRET", true},
+		}
+	}
+	return nil
+}
+
+// CredentialVariables are the names of all variables by which containers get credentials of stores.
+func CredentialVariables() []string {
+	var all []string
+	for _, scheme := range []string{StoreS3, StoreAzure} {
+		for _, c := range credentials(StoreURL{Scheme: scheme}) {
+			all = append(all, c.key)
+		}
+	}
+	return append(all, googleVariable)
+}
+
+// validateStore says what is wrong with a store. The API server refuses it, too.
+func validateStore(field string, s *v1alpha1.Store) error {
+	u, err := ParseStoreURL(string(s.URL))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
+	case (u.Scheme == StoreClaim) != (s.ClaimName != ""):
+		return fmt.Errorf("%s: the URL file:///folder and claimName belong together: the folder is on that claim", field)
+	}
+	return nil
+}
+
+// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under which it is stored.
+func validateSnapshot(s *v1alpha1.EtcdSnapshotSpec) error {
+	if !clusterNames().MatchString(s.Cluster) {
+		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', beginning with a letter")
+	}
+	return validateStore("spec.store", &s.Store)
+}
+
+var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })
+
+// validateSource says what is wrong with a snapshot that a spec names.
+func validateSource(field string, s *v1alpha1.SnapshotSource) error {
+	if s == nil {
+		return nil
+	}
+	if s.URL != "" {
+		if _, err := ParseStoreURL(string(s.URL)); err != nil {
+			return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
+		}
+	}
+	if s.Store != nil {
+		return validateStore(field+".store", s.Store)
+	}
+	return nil
+}
+
+// validateSources says what is wrong with the snapshots that the spec of a cluster names.
+func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+	if b := s.Bootstrap; b != nil {
+		if err := validateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
+			return err
+		}
+	}
+	if r := s.Restore; r != nil {
+		return validateSource("spec.restore.snapshot", r.Snapshot)
+	}
+	return nil
+}
