@@ -105,7 +105,8 @@ func (c *cluster) comesBackFromASurvivor() {
 	c.loses(others...)
 	w.ends()
 	said := c.decides("QuorumLost", "FromSurvivor is possible")
-	_, command, _ := strings.Cut(said, "FromSurvivor is possible: kubectl ")
+	_, command, found := strings.Cut(said, ": kubectl ")
+	require.True(c.t, found, said)
 	command, _, _ = strings.Cut(command, ";")
 	kube(c.t, strings.Fields(command)...)
 
