@@ -86,11 +86,13 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--from-data=/y"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--bump-revision=-1"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--begin-after=7", "--bump-revision=1"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--empty", "--url=file:///x"},
 	} {
 		assert.Equal(t, command.Failed, runRestore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
-	assert.Contains(t, said.String(), "one of --url, --from-data and --from-member is required")
+	assert.Contains(t, said.String(), "one of --url, --from-data, --from-member and --empty is required")
 	assert.Contains(t, said.String(), "must not be negative")
 }
 
