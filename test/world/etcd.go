@@ -434,6 +434,7 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
+	w.seededAlike(w.Etcd.Clusters[d.Cluster])
 	return ""
 }
 
