@@ -22,7 +22,8 @@
 //	outlook.go      what tools that wait are told of each rule: ready, at work, or waiting for a person
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from
-//	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that
+//	succession.go   how one epoch takes over from another; recovery.go when, and with whose data; seed.go how its members come to that, and that
+//	                it is the same for all; revisions.go at which revision it begins
 //	bootstrap.go    initial members that do not come to their first quorum: what is said of them, and how it is begun anew
 //	children.go     what should exist; pods.go which pods, claims.go which claims, record.go what the record of the epoch says
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
@@ -51,7 +52,7 @@
 //
 // # Safety rules
 //
-// S1 to S20 are the rules that code, tests and messages cite. In short:
+// S1 to S21 are the rules that code, tests and messages cite. In short:
 //
 //	S1   no step or deletion of ours takes a quorate cluster below quorum
 //	S2   at most one voter is unavailable because of us
@@ -73,4 +74,6 @@
 //	S18  versions move one minor up at a time, over safe patch levels only
 //	S19  a certificate is put to use once every member trusts its authority; authorities are brought in and out one member at a time
 //	S20  nobody who is to keep a permission is ever without it: grants come before revokes
+//	S21  an epoch begins with the same data in all of its initial members, and above every revision that one before it may have given out, unless
+//	     the spec says by how much
 package hooks

@@ -127,6 +127,24 @@ var mishaps = []func(o *Observation, n int){
 		addRecord(o, n, map[string]string{EpochKeyToken: "x", EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
 	},
 	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember], a[AnnotationClusterID] = "-7", "no number" }),
+	func(o *Observation, n int) {
+		addRecord(o, n, map[string]string{EpochKeyToken: "x", EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y", EpochKeySource: SourceSnapshot, EpochKeySnapshot: "{}",
+			EpochKeyRevisionFloor: "9223372036854775807", EpochKeyBumpRevision: "-1", EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
+	},
+	onRecord(func(a map[string]string, n int) {
+		a[AnnotationHighestRevision] = []string{"x", "-1", "4611686018427387904", "9223372036854775807"}[n%4]
+		a[AnnotationSHA256] = "x"
+	}),
+	func(o *Observation, n int) {
+		for _, s := range o.Children.Services {
+			s.Annotations = map[string]string{AnnotationHighestRevision: []string{"x", "-1", "7", "4611686018427387904"}[n%4], AnnotationEpoch: fmt.Sprint(n), AnnotationAnswered: "a=1,b=x"}
+		}
+	},
+	func(o *Observation, n int) {
+		h := o.Health[MemberName("demo", n)]
+		h.Revision = []int64{-1, 1, math.MaxInt64}[n%3]
+		o.Health[MemberName("demo", n)] = h
+	},
 	onRecord(func(a map[string]string, _ int) { clear(a) }),
 	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember] = "9223372036854775807" }),
 	func(o *Observation, n int) {

@@ -24,8 +24,13 @@ const (
 	revisionStep = revisionGap / 2
 )
 
+// mostRevisions bounds them: far more than a cluster ever has, and so little that what is added never overflows.
+const mostRevisions = 1 << 62
+
 // noted is the next step above a revision.
-func noted(revision int64) int64 { return (revision/revisionStep + 1) * revisionStep }
+func noted(revision int64) int64 {
+	return (min(max(revision, 0), mostRevisions-revisionStep)/revisionStep + 1) * revisionStep
+}
 
 // highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has given out since it was last seen is
 // what revisionGap is for.
@@ -78,7 +83,7 @@ func (v *view) noteRevision() string {
 
 func revisionIn(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || n < 0 || n > mostRevisions {
 		return 0
 	}
 	return n

@@ -86,6 +86,8 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--from-data=/y"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--bump-revision=-1"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--begin-after=7", "--bump-revision=1"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--empty", "--url=file:///x"},
 	} {
 		assert.Equal(t, command.Failed, runRestore(context.Background(), args, env, io.Discard, &said))
 	}

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,9 +37,11 @@ func fetching(file string) func(context.Context, string) (*hooks.Artifact, error
 		if err != nil {
 			return nil, err
 		}
-		return &hooks.Artifact{URI: file}, os.WriteFile(to, raw, 0o600)
+		return &hooks.Artifact{URI: file, SHA256: sumOf(raw)}, os.WriteFile(to, raw, 0o600)
 	}
 }
+
+func sumOf(raw []byte) string { return fmt.Sprintf("%x", sha256.Sum256(raw)) }
 
 // TestSnapshotsBetweenVersions: newer etcd takes what older etcd wrote. The other way round we refuse, where etcd does not always.
 func TestSnapshotsBetweenVersions(t *testing.T) {
@@ -116,6 +119,9 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 		fresh.WaitServing(fresh.Members...)
 		require.Equal(t, revision+bump, reports[0].Revision)
 		require.EqualValues(t, 50, reports[0].Keys)
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, sumOf(raw), reports[0].SHA256)
 		require.Equal(t, reports[0], reports[1])
 		require.Equal(t, reports[0], reports[2])
 		client = fresh.Members[1].Client()

@@ -176,6 +176,7 @@ func TestAllBeginEmpty(t *testing.T) {
 		require.EqualValues(t, 10, count(t, client, "key"))
 		again, report := begin(t, version, "again", seed.Options{Fetch: fetching(file), BeginAfter: &floor})
 		require.Equal(t, floor+2*seed.BeginGap+11, report.Revision)
+		require.NotEmpty(t, report.SHA256)
 		require.EqualValues(t, 11, report.Keys)
 		require.True(t, again.Members[0].Running())
 	})

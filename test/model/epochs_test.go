@@ -183,10 +183,15 @@ func (s *takeover) turns() []turn {
 
 // again is a person who gives another ID because a member could not be filled; false while none waits for that.
 func (s *takeover) again() (turn, bool) {
-	c := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Restored)
-	return turn{"edit restore=two", true, func(s *takeover) {
-		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest("two") })
-	}}, c != nil && strings.Contains(c.Message, "could not be filled")
+	c := s.w.Cluster()
+	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
+	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
+		record, is := o.(*corev1.ConfigMap)
+		return is && record.Data[hooks.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[hooks.AnnotationPhase] != "forsaken"
+	})
+	return turn{"edit restore=again", true, func(s *takeover) {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest(e.Restore.ID + "-again") })
+	}}, restored != nil && strings.Contains(restored.Message, "could not be filled") && asked
 }
 
 // mishaps are what may go wrong, what people do, and calls that overlap.
@@ -268,7 +273,7 @@ func (s *takeover) identity() identity {
 	w, n := s.w, numbers{}
 	var b strings.Builder
 	c := w.Cluster()
-	fmt.Fprintln(&b, s.troubles, w.Net.Down, c.Spec.Restore != nil, c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID))
+	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID))
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
 	}
@@ -302,6 +307,14 @@ func (s *takeover) identity() identity {
 		fmt.Fprintln(&b, "late", try.TakeLog())
 	}
 	return sha256.Sum256([]byte(b.String()))
+}
+
+// restoreID is what is asked for; empty for nothing.
+func restoreID(r *v1alpha1.Restore) string {
+	if r == nil {
+		return ""
+	}
+	return r.ID
 }
 
 // objects writes down what there is to pods, claims and records.

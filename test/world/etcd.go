@@ -434,6 +434,7 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
+	w.seededAlike(w.Etcd.Clusters[d.Cluster])
 	return ""
 }
 
@@ -469,7 +470,7 @@ func (w *World) bootstrap(initial map[string]string, peer, token string, files F
 
 // formed is the cluster that members form who are told the same list and token, and which of them has this URL.
 func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
-	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token), Of: token[:strings.LastIndex(token, "-")]}
+	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token), Of: strings.TrimSuffix(token, fmt.Sprintf("-%d", epochOf(token)))}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}

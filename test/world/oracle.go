@@ -130,9 +130,8 @@ func (o *Oracle) seeMembers(w *World, c Cluster) {
 	}
 }
 
-// beginsRight looks at an epoch that comes to its first leader: its initial members have the same data, and no client of an earlier epoch is
-// answered by it without noticing, since its revisions begin above all that were given out (S21).
-func (w *World) beginsRight(c Cluster) {
+// seededAlike looks at an epoch of which a member starts: all that were filled have the same data (S21).
+func (w *World) seededAlike(c Cluster) {
 	seeds := map[string]string{}
 	for _, m := range c.Members {
 		if pod, runs := w.running(c.ID, m.ID); runs && w.Dirs[w.Procs[pod].Dir].Seed != "" {
@@ -142,6 +141,11 @@ func (w *World) beginsRight(c Cluster) {
 	if len(seeds) > 1 {
 		w.violate("S21", "the members of epoch %d begin with different data: %s", c.Epoch, strings.Join(slices.Sorted(maps.Values(seeds)), ", "))
 	}
+}
+
+// beginsRight looks at an epoch that comes to its first leader: no client of an earlier epoch is answered by it without noticing, since its revisions
+// begin above all that were given out (S21).
+func (w *World) beginsRight(c Cluster) {
 	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
 		return
 	}
