@@ -212,12 +212,14 @@ func (v *view) mayHaveQuorum() bool {
 }
 
 // mayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have, when that pod is still
-// told whom to join, or has found no log (it was made, while no quorum answered, for one that has not run yet).
+// told whom to join, or has found no log (it was made, while no quorum answered, for one that has not run yet). Nor those that etcd has let go, whose
+// claims are kept: no pod is ever made on these.
 func (v *view) mayVote() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
 		empty := pod != nil && neverRan(pod) && (v.toldToJoin(name) || prepareRefused(pod))
-		return v.hasData(name) && !empty
+		gone := pod == nil && quarantined(v.Children.Claims[name])
+		return v.hasData(name) && !empty && !gone
 	})
 }
 
