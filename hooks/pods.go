@@ -213,9 +213,6 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
 		pod.Annotations[AnnotationSpared] = since
 	}
-	if v.epoch.sum != "" && insistsOnSum(old) {
-		pod.Annotations[AnnotationSHA256] = v.epoch.sum
-	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
 	}
@@ -226,8 +223,12 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	return &pod
 }
 
-// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin.
+// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin; and on one that is to be
+// filled which database it must find.
 func (v *view) noteSuccession(pod, old *corev1.Pod) {
+	if v.epoch.sum != "" && insistsOnSum(old) {
+		pod.Annotations[AnnotationSHA256] = v.epoch.sum
+	}
 	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
 		pod.Annotations[AnnotationBegins] = "yes"
 	}

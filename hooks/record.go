@@ -164,9 +164,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	}
 	record := newRecord(v.Cluster, n, first, v.replicas)
 	originate(record, from)
-	if answered := v.answers(record, from); answered != "" {
-		record.Data[EpochKeyAnswered] = answered
-	}
+	v.rememberAnswers(record, from)
 	if first > 0 {
 		record.Data[EpochKeyFirst] = strconv.Itoa(first)
 	}

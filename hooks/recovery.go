@@ -212,12 +212,14 @@ func (v *view) mayHaveQuorum() bool {
 }
 
 // mayVote are the members that have data and may vote. Not those whose etcd has never run in the pod that they have, when that pod is still
-// told whom to join, or has found no log (it was made, while no quorum answered, for one that has not run yet).
+// told whom to join, or has found no log (it was made, while no quorum answered, for one that has not run yet). Nor those that etcd has let go, whose
+// claims are kept: no pod is ever made on these.
 func (v *view) mayVote() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
 		empty := pod != nil && neverRan(pod) && (v.toldToJoin(name) || prepareRefused(pod))
-		return v.hasData(name) && !empty
+		gone := pod == nil && quarantined(v.Children.Claims[name])
+		return v.hasData(name) && !empty && !gone
 	})
 }
 
@@ -585,37 +587,52 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore
 	switch {
-	case v.heir != nil && v.ending():
-		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.epoch.n, v.heir.epoch.n), false, true
 	case v.heir != nil:
-		if waits := v.staging(); waits != "" {
-			beside := ""
-			if v.Etcd != nil {
-				beside = fmt.Sprintf(", and epoch %d runs on", v.epoch.n)
-			}
-			return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.heir.epoch.n, beside, waits), false, true
-		}
-		return "Staging", fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), false, true
+		reason, message = v.staged()
+		return reason, message, false, true
 	case r == nil:
 		return "", "", false, false
-	case v.epoch != nil && v.epoch.restore == r.ID && v.differing() != "":
-		return "Differing", v.differing(), false, true
-	case v.epoch != nil && v.epoch.restore == r.ID && v.epoch.filled() && !v.epoch.quorate() && v.Etcd == nil:
-		return "Starting", fmt.Sprintf("epoch %d has begun with what spec.restore %q asks for, and has not come to its first quorum yet", v.epoch.n, r.ID), false, true
-	case v.epoch != nil && v.epoch.restore == r.ID:
-		return "Restored", fmt.Sprintf("epoch %d began with what spec.restore %q asks for", v.epoch.n, r.ID), true, true
-	}
-	if v.epoch == nil {
+	case v.epoch == nil:
 		_, why := v.beginning()
 		return "Waiting", or(why, "the cluster has not begun"), false, true
-	}
-	if n := v.answered()[r.ID]; n != 0 {
-		_, why := v.wished(r)
-		return "Answered", fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+	case v.epoch.restore == r.ID:
+		reason, message, is = v.answers()
+		return reason, message, is, true
 	}
 	_, why := v.wished(r)
-	if why == "" && v.growing() && !v.mayStopFirst(r) {
+	switch {
+	case v.answered()[r.ID] != 0:
+		return "Answered", fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}
 	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, or(why, "about to begin")), false, true
+}
+
+// staged is how far the next epoch has come.
+func (v *view) staged() (reason, message string) {
+	if v.ending() {
+		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.epoch.n, v.heir.epoch.n)
+	}
+	waits := v.staging()
+	if waits == "" {
+		return "Staging", fmt.Sprintf("epoch %d is ready", v.heir.epoch.n)
+	}
+	beside := ""
+	if v.Etcd != nil {
+		beside = fmt.Sprintf(", and epoch %d runs on", v.epoch.n)
+	}
+	return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.heir.epoch.n, beside, waits)
+}
+
+// answers is whether the epoch that runs has what spec.restore asks for, as its record says.
+func (v *view) answers() (reason, message string, is bool) {
+	id := v.epoch.restore
+	if why := v.differing(); why != "" {
+		return "Differing", why, false
+	}
+	if v.epoch.filled() && !v.epoch.quorate() && v.Etcd == nil {
+		return "Starting", fmt.Sprintf("epoch %d has begun with what spec.restore %q asks for, and has not come to its first quorum yet", v.epoch.n, id), false
+	}
+	return "Restored", fmt.Sprintf("epoch %d began with what spec.restore %q asks for", v.epoch.n, id), true
 }

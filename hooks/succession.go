@@ -180,9 +180,7 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 		before[v.epoch.n] = now
 	}
 	record.Data[EpochKeyPast] = formatPast(before)
-	if answered := v.answers(record, from); answered != "" {
-		record.Data[EpochKeyAnswered] = answered
-	}
+	v.rememberAnswers(record, from)
 }
 
 // numbers are those of members; empty when one is not ours.
@@ -198,13 +196,15 @@ func (v *view) numbers(of []*member) string {
 	return strings.Join(all, ".")
 }
 
-// answers are the IDs of spec.restore that were answered when the epoch of this record has begun.
-func (v *view) answers(record *corev1.ConfigMap, from origin) string {
+// rememberAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
+func (v *view) rememberAnswers(record *corev1.ConfigMap, from origin) {
 	answered := v.answered()
 	if n, _ := ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
 		answered[from.restore] = n
 	}
-	return formatAnswered(answered)
+	if len(answered) > 0 {
+		record.Data[EpochKeyAnswered] = formatAnswered(answered)
+	}
 }
 
 // answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of that.

@@ -87,8 +87,7 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
 	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
-	j.require(e.bump != nil || e.floor >= j.seenRevision(), "S21", "epoch %d begins above revision %d, and epoch %d has come to %d", e.n, e.floor, e.after, j.seenRevision())
-	j.require(e.restore == j.v.epoch.restore || j.v.answered()[e.restore] == 0, "S8", "epoch %d answers spec.restore %q, which was answered before", e.n, e.restore)
+	j.remembers(e)
 	for name := range e.initial {
 		i, ours := ordinal(j.o.Cluster.Name, name)
 		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
@@ -99,6 +98,12 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 	_, asked := j.v.recoverBy()
 	j.require(asked || j.v.ending() || !j.v.mayHaveQuorum(), "S14", "epoch %d is recorded although %v may have a quorum", e.n, j.v.mayVote())
+}
+
+// remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.
+func (j *judgement) remembers(e *epoch) {
+	j.require(e.bump != nil || e.floor >= j.seenRevision(), "S21", "epoch %d begins above revision %d, and epoch %d has come to %d", e.n, e.floor, e.after, j.seenRevision())
+	j.require(e.restore == j.v.epoch.restore || j.v.answered()[e.restore] == 0, "S8", "epoch %d answers spec.restore %q, which was answered before", e.n, e.restore)
 }
 
 // seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.

@@ -54,13 +54,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.EtcdVersion, "etcd-version", "", "`version` of the etcd that will run, and of the programs here; required")
 	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
-	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
-	flags.Func("begin-after", "raise the revision to 1000000000 above this `revision` and above that of the data, and mark all before as compacted", func(text string) error {
-		revision, err := strconv.ParseInt(text, 10, 64)
-		r.BeginAfter = &revision
-		return err
-	})
-	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
+	r.revisionFlags(flags)
 	r.sourceFlags(flags)
 	var from, ca, cert, certKey string
 	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
@@ -87,19 +81,34 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 			return nil, fmt.Errorf("%s is required", needed[0])
 		}
 	}
+	return r, r.valid()
+}
+
+// valid says which flags don't go together.
+func (r *restoring) valid() error {
 	sources := 0
-	for _, named := range []bool{r.source.URL != "", r.FromData != "", from != "", r.Empty} {
+	for _, named := range []bool{r.source.URL != "", r.FromData != "", len(r.member.Endpoints) > 0, r.Empty} {
 		if named {
 			sources++
 		}
 	}
-	if sources != 1 {
-		return nil, errors.New("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
+	switch {
+	case sources != 1:
+		return errors.New("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
+	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
+		return errors.New("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
 	}
-	if r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0) {
-		return nil, errors.New("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
-	}
-	return r, nil
+	return nil
+}
+
+// revisionFlags are the flags that say at which revision the member begins.
+func (r *restoring) revisionFlags(flags *flag.FlagSet) {
+	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
+	flags.Func("begin-after", "raise the revision to 1000000000 above this `revision` and above that of the data, and mark all before as compacted", func(text string) error {
+		revision, err := strconv.ParseInt(text, 10, 64)
+		r.BeginAfter = &revision
+		return err
+	})
 }
 
 // sourceFlags are the flags that say where the data comes from.
@@ -111,6 +120,7 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
 	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+hooks.EnvSHA256)
 	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
+	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
 	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
 }
 

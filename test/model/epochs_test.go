@@ -450,7 +450,7 @@ func TestTakeoverMutants(t *testing.T) {
 		"every member fetches what is at the URL now": {
 			asked{2, toFetch, nil}, fetchesAnything, []string{"sync", "pass", "sync", "pass", "sync", "pass", "sync", "kubelet pod=demo-2", "artifact url=" + latest}, "S21: the members of epoch 2 begin with different data",
 		},
-		"what an epoch leaves behind is deleted":              {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
+		"what an epoch leaves behind is deleted": {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
 			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
 		},
