@@ -127,8 +127,10 @@ const (
 	ScratchDir = "/var/run/quorate-scratch"
 	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.
 	ContainerSeed = "seed"
-	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerDiscard that of one that deletes it from its store.
+	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerLook that of one that looks what is stored, and ContainerDiscard
+	// that of one that deletes it from its store.
 	ContainerSnapshot = "snapshot"
+	ContainerLook     = "look"
 	ContainerDiscard  = "discard"
 	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
 	ContainerSurvey = "survey"

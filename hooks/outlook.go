@@ -240,7 +240,7 @@ func (v *view) arrives(s *v1alpha1.SnapshotSource) Outlook {
 	}
 	if snapshot := v.Related.Snapshots[s.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotDeleting:
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotDeleting:
 			return Waits
 		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		}

@@ -54,6 +54,8 @@ type SnapshotReport struct {
 	Warning string `json:"warning,omitempty"`
 	// Skipped: nothing has changed since the snapshot without which none was wanted. Revision, AuthRevision and ClusterID say what is still so.
 	Skipped bool `json:"skipped,omitempty"`
+	// Absent, after a failure: nothing whole is stored. What an earlier run had stored is gone, or was disproved and removed.
+	Absent bool `json:"absent,omitempty"`
 	// Error says why there is no snapshot or, with a URI, why it is stored and not verified; empty for success.
 	Error string `json:"error,omitempty"`
 }

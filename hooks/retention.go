@@ -8,7 +8,7 @@ import (
 
 // What is deleted can't be had back, so retention is made to err in one direction only:
 //
-//   - It asks no clock. Ages are counted back from the newest snapshot that succeeded, and an hour or a day counts when it has one.
+//   - It asks no clock. Ages are counted back from the newest snapshot that is stored, and an hour or a day counts when it has one.
 //     Nothing is let go because time went by, only because something newer was stored: while snapshots fail, everything stays.
 //   - With fewer snapshots in view, or with some that are stored seen as unfinished, it lets none go that is stored and that it would keep
 //     with all of them in view. So a view that lags may delay and never delete (S13, S14); the tests say it as a property.
@@ -22,7 +22,7 @@ func retained(all []*taken, r v1alpha1.Retention, zone *time.Location) map[strin
 	keep := map[string]bool{}
 	var stored, vain []*taken
 	for i, s := range all {
-		if i == 0 || s.unknown { // the newest records, beyond the status, which run was the last
+		if i == 0 || s.unknown || s.used() { // the newest records, beyond the status, which run was the last
 			keep[s.Name] = true
 		}
 		switch {
@@ -44,8 +44,11 @@ func retained(all []*taken, r v1alpha1.Retention, zone *time.Location) map[strin
 	if s := newestOf(stored, (*taken).verified); s != nil {
 		keep[s.Name] = true
 	}
-	if s := stillCurrent(all, stored[0]); s != nil {
-		keep[s.Name] = true
+	if success := newestOf(stored, (*taken).succeeded); success != nil {
+		keep[success.Name] = true
+		if s := stillCurrent(all, success); s != nil {
+			keep[s.Name] = true
+		}
 	}
 	byRules(keep, stored, r, zone)
 	return keep

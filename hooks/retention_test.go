@@ -82,8 +82,8 @@ func TestRetained(t *testing.T) {
 			func(o *ScheduleObservation) { o.add("22 03:00", v1alpha1.SnapshotFailed) }, "22-02 22-03"},
 		{"and the one that says that the newest is so still", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *ScheduleObservation) {
 			o.Snapshots["orders-20261122-0200"].Status.Revision = 9
-			o.add("22 02:20", v1alpha1.SnapshotSkipped).Spec.UnlessRevision = 9
-			o.add("22 02:40", v1alpha1.SnapshotSkipped).Spec.UnlessRevision = 9
+			o.add("22 02:20", v1alpha1.SnapshotSkipped).Status.Revision = 9
+			o.add("22 02:40", v1alpha1.SnapshotSkipped).Status.Revision = 9
 			o.add("22 03:00", v1alpha1.SnapshotFailed)
 		}, "22-02 22-02:40 22-03"},
 		{"what is not finished", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
@@ -242,7 +242,7 @@ func (w *vault) finish(phase v1alpha1.SnapshotPhase) {
 		}
 		s = s.DeepCopy()
 		end := phase
-		if phase == v1alpha1.SnapshotSucceeded && s.Spec.UnlessRevision == w.revision {
+		if phase == v1alpha1.SnapshotSucceeded && s.Spec.Unless != nil && s.Spec.Unless.Revision == w.revision {
 			end = v1alpha1.SnapshotSkipped
 		}
 		finish(s, end, w.revision, w.true)

@@ -87,7 +87,7 @@ var ScheduleRules = []ScheduleRule{
 	{"Wait", "With concurrency Forbid a run waits until the snapshot before is finished.", (*agenda).wait},
 	{ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take},
 	{"Running", "A snapshot is being taken.", (*agenda).running},
-	{"Failing", "The newest run failed; the next one is by the schedule.", (*agenda).failing},
+	{"Failing", "The newest run failed, or is stored and could not be verified; the next one is by the schedule.", (*agenda).failing},
 	{"Waiting", "Nothing is due.", (*agenda).waiting},
 }
 
@@ -190,7 +190,11 @@ func (a *agenda) failing() string {
 	if a.success != nil {
 		best = "the newest that succeeded is " + a.success.Name
 	}
-	return fmt.Sprintf("%s failed%s; %s", f.Name, colon(f.Status.Message), best)
+	became := "failed"
+	if f.stored() {
+		became = "is Stored"
+	}
+	return fmt.Sprintf("%s %s%s; %s", f.Name, became, colon(f.Status.Message), best)
 }
 
 func (a *agenda) waiting() string {
@@ -216,11 +220,21 @@ type taken struct {
 	at time.Time
 }
 
-func (s *taken) alive() bool    { return s.DeletionTimestamp == nil }
-func (s *taken) stored() bool   { return s.alive() && s.Status.Phase == v1alpha1.SnapshotSucceeded }
-func (s *taken) verified() bool { return s.stored() && !s.Status.VerifiedAt.IsZero() }
-func (s *taken) failed() bool   { return s.alive() && s.Status.Phase == v1alpha1.SnapshotFailed }
-func (s *taken) skipped() bool  { return s.alive() && s.Status.Phase == v1alpha1.SnapshotSkipped }
+func (s *taken) alive() bool                      { return s.DeletionTimestamp == nil }
+func (s *taken) is(p v1alpha1.SnapshotPhase) bool { return s.alive() && s.Status.Phase == p }
+func (s *taken) succeeded() bool                  { return s.is(v1alpha1.SnapshotSucceeded) }
+func (s *taken) verified() bool                   { return s.succeeded() && !s.Status.VerifiedAt.IsZero() }
+func (s *taken) failed() bool                     { return s.is(v1alpha1.SnapshotFailed) }
+func (s *taken) skipped() bool                    { return s.is(v1alpha1.SnapshotSkipped) }
+
+// stored: there is something to restore, verified or not.
+func (s *taken) stored() bool { return s.succeeded() || s.is(v1alpha1.SnapshotStored) }
+
+// missed: it did not become what was asked for.
+func (s *taken) missed() bool { return s.failed() || s.is(v1alpha1.SnapshotStored) }
+
+// used: an EtcdCluster restores it, or is about to.
+func (s *taken) used() bool { return len(s.Status.UsedBy) > 0 }
 
 // vain: there is nothing stored of it.
 func (s *taken) vain() bool { return s.failed() || s.skipped() }
@@ -230,7 +244,7 @@ func (s *taken) unfinished() bool {
 	switch s.Status.Phase {
 	case "", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		return s.alive()
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting:
 	}
 	return false
 }
@@ -255,12 +269,22 @@ func newestOf(list []*taken, is func(*taken) bool) *taken {
 	return nil
 }
 
-// stillCurrent is the newest snapshot that was not taken because the keys are still those of another one; nil for none.
+// stillCurrent is the newest snapshot that was not taken because nothing has changed since another one; nil for none.
 func stillCurrent(all []*taken, of *taken) *taken {
+	was := of.unless()
 	return newestOf(all, func(s *taken) bool {
-		same := s.Spec.Cluster == of.Spec.Cluster && (s.Status.ClusterID == "" || s.Status.ClusterID == of.Status.ClusterID)
-		return s.skipped() && same && s.Spec.UnlessRevision == of.Status.Revision && s.at.After(of.at)
+		is := s.unless()
+		return s.skipped() && s.Spec.Cluster == of.Spec.Cluster && s.at.After(of.at) && was != nil && is != nil && *is == *was
 	})
+}
+
+// unless is what the cluster was like when the snapshot was taken, or skipped; nil when its status does not tell all of it.
+func (s *taken) unless() *v1alpha1.Unless {
+	u := &v1alpha1.Unless{Revision: s.Status.Revision, ClusterID: s.Status.ClusterID, AuthRevision: s.Status.AuthRevision}
+	if u.Revision == 0 || u.ClusterID == "" || u.AuthRevision == 0 {
+		return nil
+	}
+	return u
 }
 
 // agenda is an observation put together.
@@ -269,7 +293,7 @@ type agenda struct {
 	table *timetable // nil when it can't be read
 	flaw  string     // what is wrong with it
 	all   []*taken   // the newest first
-	// active are those that are being taken, success the newest that is stored, verified the newest that was restored on trial, and current
+	// active are those that are being taken, success the newest that succeeded, verified the newest that was restored on trial, and current
 	// the newest run that found success to be so still. nil for none.
 	active                     []*taken
 	success, verified, current *taken
@@ -294,7 +318,7 @@ func newAgenda(o ScheduleObservation) *agenda {
 	if told := o.Schedule.Status.LastScheduled.Time; !a.ahead(told) && told.After(a.last) {
 		a.last = told
 	}
-	a.success, a.verified = newestOf(a.all, (*taken).stored), newestOf(a.all, (*taken).verified)
+	a.success, a.verified = newestOf(a.all, (*taken).succeeded), newestOf(a.all, (*taken).verified)
 	if a.success != nil {
 		a.current = stillCurrent(a.all, a.success)
 	}
@@ -348,9 +372,9 @@ func (a *agenda) knownStored(name string) bool {
 	return s.LastSuccess != nil && s.LastSuccess.Name == name || s.LastVerified != nil && s.LastVerified.Name == name
 }
 
-// failure is the newest run that failed, while none has succeeded since, or found nothing to do; nil for none.
+// failure is the newest run that failed, or that could not be verified, while none has succeeded since, or found nothing to do; nil for none.
 func (a *agenda) failure() *taken {
-	f := newestOf(a.all, (*taken).failed)
+	f := newestOf(a.all, (*taken).missed)
 	if f == nil || a.success != nil && a.success.at.After(f.at) || a.current != nil && a.current.at.After(f.at) {
 		return nil
 	}
@@ -422,7 +446,7 @@ func later(x, y time.Time) time.Time {
 func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 	spec := a.Schedule.Spec.Template.DeepCopy()
 	if skip := a.Schedule.Spec.SkipUnchanged; skip == nil || *skip {
-		spec.UnlessRevision = a.unlessRevision()
+		spec.Unless = a.unless()
 	}
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
@@ -433,16 +457,17 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 	}
 }
 
-// unlessRevision is the revision that need not be stored again: that of the newest snapshot, if it is what a new one would be.
-func (a *agenda) unlessRevision() int64 {
+// unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is what a new one would be; nil for
+// nothing.
+func (a *agenda) unless() *v1alpha1.Unless {
 	s, want := a.success, &a.Schedule.Spec.Template
 	switch {
 	case s == nil, s.Spec.Cluster != want.Cluster, !reflect.DeepEqual(s.Spec.Store, want.Store), !reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
-		return 0
+		return nil
 	case !s.verified() && (want.Verify == nil || *want.Verify):
-		return 0
+		return nil
 	}
-	return s.Status.Revision
+	return s.unless()
 }
 
 func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus {
@@ -462,7 +487,7 @@ func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus
 		s.LastFailure.Message = f.Status.Message
 	}
 	for _, kept := range d.Snapshots {
-		if kept.DeletionTimestamp == nil && kept.Status.Phase == v1alpha1.SnapshotSucceeded {
+		if t := (&taken{EtcdSnapshot: kept}); t.stored() {
 			s.Kept++
 		}
 	}

@@ -60,10 +60,16 @@ func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time)
 
 func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int64, when time.Time) {
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase}
-	if phase == v1alpha1.SnapshotSucceeded {
-		s.Status.Started = metav1.NewTime(when)
-		s.Status.Revision, s.Status.VerifiedAt, s.Status.ClusterID = revision, metav1.NewTime(when.Add(time.Second)), "c1"
+	switch phase {
+	case v1alpha1.SnapshotSucceeded:
+		s.Status.Started, s.Status.VerifiedAt = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
+	case v1alpha1.SnapshotStored:
+		s.Status.Started, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
+	case v1alpha1.SnapshotSkipped:
+	default:
+		return
 	}
+	s.Status.Revision, s.Status.ClusterID, s.Status.AuthRevision = revision, "c1", 1
 }
 
 // changes says what a decision makes and lets go, such as "+orders-20261122-0300 -orders-20261121-0300".
@@ -199,7 +205,7 @@ func TestDecideSchedule(t *testing.T) {
 	}
 }
 
-func TestUnlessRevision(t *testing.T) {
+func TestUnless(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		given func(o *ScheduleObservation, last *v1alpha1.EtcdSnapshot)
@@ -223,17 +229,24 @@ func TestUnlessRevision(t *testing.T) {
 			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, 0},
 		{"it failed", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
+		{"it could not be verified", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
+		{"it does not say of which etcd it is", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
+		{"nor with which users", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }, 0},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
 			last := o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 			last.Status.Revision = 7
-			o.add("22 02:00", v1alpha1.SnapshotSkipped).Spec.UnlessRevision = 7
+			o.add("22 02:00", v1alpha1.SnapshotSkipped).Status.Revision = 7
 			c.given(&o, last)
 			d := decided(t, o)
 			made := d.Snapshots[len(d.Snapshots)-1]
-			if made.Name != "orders-20261122-0300" || made.Spec.UnlessRevision != c.want {
-				t.Errorf("%s unless revision %d, not %d", made.Name, made.Spec.UnlessRevision, c.want)
+			var want *v1alpha1.Unless
+			if c.want > 0 {
+				want = &v1alpha1.Unless{Revision: c.want, ClusterID: "c1", AuthRevision: 1}
+			}
+			if made.Name != "orders-20261122-0300" || !reflect.DeepEqual(made.Spec.Unless, want) {
+				t.Errorf("%s unless %+v, not %+v", made.Name, made.Spec.Unless, want)
 			}
 		})
 	}
@@ -242,7 +255,7 @@ func TestUnlessRevision(t *testing.T) {
 func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	o := everyHour()
 	o.Schedule.Spec.Template.DeletionPolicy = v1alpha1.DeletionDelete
-	o.Schedule.Spec.Template.UnlessRevision = 5
+	o.Schedule.Spec.Template.Unless = &v1alpha1.Unless{Revision: 5, ClusterID: "c1", AuthRevision: 1}
 	o.Schedule.Spec.SkipUnchanged = new(false)
 	made := decided(t, o).Snapshots[0]
 	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
@@ -262,7 +275,7 @@ func TestScheduleStatus(t *testing.T) {
 	unverified := o.add("22 02:00", v1alpha1.SnapshotSucceeded)
 	unverified.Status.VerifiedAt, unverified.Status.Revision = metav1.Time{}, 9
 	skipped := o.add("22 03:00", v1alpha1.SnapshotSkipped)
-	skipped.Spec.UnlessRevision = 9
+	skipped.Status.Revision = 9
 
 	s := decided(t, o).Status
 	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 || !s.LastSuccess.Time.Time.Equal(clock("22 03:00:01")) {
@@ -286,7 +299,9 @@ func TestScheduleStatus(t *testing.T) {
 	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
 		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
 		"of another EtcdCluster":                                func(s *v1alpha1.EtcdSnapshot) { s.Spec.Cluster = "another" },
-		"of another revision":                                   func(s *v1alpha1.EtcdSnapshot) { s.Spec.UnlessRevision = 8 },
+		"of another revision":                                   func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
+		"with other users":                                      func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
+		"silent about which etcd it looked at":                  func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
 		"from before":                                           func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
 		"not skipped":                                           func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
 	} {

@@ -356,8 +356,8 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	switch {
 	case snapshot == nil:
 		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.Name, v.Cluster.Namespace)
-	case snapshot.Status.Phase != v1alpha1.SnapshotSucceeded || snapshot.Status.URI == "":
-		return nil, fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, or(snapshot.Status.Phase, v1alpha1.SnapshotPending))
+	case !restorable(snapshot):
+		return nil, unrestorable(snapshot)
 	}
 	r.Name, r.ClusterID = s.Name, snapshot.Status.ClusterID
 	r.URL, r.SHA256 = snapshot.Status.URI, snapshot.Status.SHA256

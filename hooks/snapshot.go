@@ -22,6 +22,9 @@ import (
 // That a snapshot is not taken twice does not hang on the status, which can be lost (S14): the Job that took it stays for an hour, which
 // is longer than any cache lags, and whoever runs later finds the file that says what is stored under the snapshot's one key, and reports
 // that. So a Job may be repeated at any time; it then reads instead of writing.
+//
+// What is stored whole is not given up because it could not be verified: it is then Stored, which is neither Succeeded nor Failed. A Job that ended
+// without a word, as at its deadline, may have stored something, so another one looks before anything is said.
 
 // SnapshotObservation is everything that a decision about an EtcdSnapshot may depend on.
 type SnapshotObservation struct {
@@ -68,22 +71,23 @@ type snapshotVerdict struct {
 	jobs []*batchv1.Job
 	// report of the Job, when it has told what it did.
 	report *SnapshotReport
-	// stays: the status is as it was.
-	stays     bool
-	finalized bool
-	resync    time.Duration
+	// stays: the status is as it was; tells: but for the message.
+	stays, tells bool
+	finalized    bool
+	resync       time.Duration
 }
 
 // SnapshotRules are the rules for a snapshot that nobody deletes, in order.
 var SnapshotRules = []SnapshotRule{
 	{"Finished", "A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for whoever reads its log.", snapshotFinished},
-	{"Stored", "What the Job reports to have stored is written down.", snapshotStored},
-	{"Skipped", "The keys had not changed since the snapshot that spec.unlessRevision names: nothing was stored.", snapshotSkipped},
-	{"Failed", "The Job has used up its retries or its time.", snapshotFailed},
+	{"Succeeded", "What the Job reports to have stored, and verified if that was asked for, is written down.", snapshotSucceeded},
+	{"Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", snapshotSkipped},
 	{"Read", "A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", snapshotRead},
 	{"Taking", "The Job runs, or waits for what its pod needs.", snapshotTaking},
 	{"Unsupported", "A spec that the API server would refuse makes no Job.", snapshotUnsupported},
-	{"Late", "A snapshot that could not begin within spec.job.deadline has failed.", snapshotLate},
+	{"Look", "Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and takes nothing.", snapshotLook},
+	{"Stored", "A snapshot that is given up and stored whole is kept, and not verified; the message says why.", snapshotStored},
+	{"Failed", "The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is stored.", snapshotFailed},
 	{"Pending", "A snapshot waits for its cluster to be there and to have a quorum.", snapshotPending},
 	{"Take", "One Job takes the snapshot, with the etcd image of the cluster.", snapshotTake},
 }
@@ -92,6 +96,7 @@ var SnapshotRules = []SnapshotRule{
 var SnapshotEndings = []SnapshotRule{
 	{"Retained", "With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored stays, and nobody is waited for.", snapshotRetained},
 	{"Nothing", "A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", snapshotNothing},
+	{"InUse", "What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", snapshotInUse},
 	{"Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", snapshotStopping},
 	{"Discarded", "What was stored is deleted.", snapshotDiscarded},
 	{"LetGo", "A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for a Job that can't be made.", snapshotLetGo},
@@ -161,8 +166,8 @@ func shortened(name string, most int) string {
 type snapshotView struct {
 	SnapshotObservation
 	cluster *v1alpha1.EtcdCluster
-	// taking and discarding are the Jobs that take the snapshot and that delete what is stored, the newest last.
-	taking, discarding []*batchv1.Job
+	// taking, looking and discarding are the Jobs that take the snapshot, that look what is stored, and that delete it, the newest last.
+	taking, looking, discarding []*batchv1.Job
 }
 
 func newSnapshotView(o SnapshotObservation) *snapshotView {
@@ -171,6 +176,8 @@ func newSnapshotView(o SnapshotObservation) *snapshotView {
 		switch purpose(&job.Spec.Template.Spec) {
 		case ContainerSnapshot:
 			v.taking = append(v.taking, job)
+		case ContainerLook:
+			v.looking = append(v.looking, job)
 		case ContainerDiscard:
 			v.discarding = append(v.discarding, job)
 		}
@@ -179,6 +186,7 @@ func newSnapshotView(o SnapshotObservation) *snapshotView {
 		return cmp.Or(cmp.Compare(jobNumber(a), jobNumber(b)), cmp.Compare(a.Name, b.Name))
 	}
 	slices.SortFunc(v.taking, byNumber)
+	slices.SortFunc(v.looking, byNumber)
 	slices.SortFunc(v.discarding, byNumber)
 	return v
 }
@@ -192,7 +200,7 @@ func purpose(pod *corev1.PodSpec) string {
 }
 
 // all are the Jobs as they are.
-func (v *snapshotView) all() []*batchv1.Job { return slices.Concat(v.discarding, v.taking) }
+func (v *snapshotView) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
 
 func lastJob(jobs []*batchv1.Job) *batchv1.Job {
 	if len(jobs) == 0 {
@@ -229,20 +237,36 @@ func (v *snapshotView) podsOf(job *batchv1.Job) []*corev1.Pod {
 	return list
 }
 
-// reported is what a pod that ended well has reported of the snapshot; nil while nobody has.
-func (v *snapshotView) reported() *SnapshotReport {
-	for _, job := range slices.Backward(v.taking) {
+// reportOf is what a pod has reported of the snapshot; nil while it has not.
+func reportOf(pod *corev1.Pod) *SnapshotReport {
+	t := terminated(pod, purpose(&pod.Spec))
+	if t == nil {
+		return nil
+	}
+	report, err := readReport[SnapshotReport](t.Message)
+	if err != nil || report.Error == "" && t.ExitCode != 0 {
+		return nil
+	}
+	return report
+}
+
+// report is the newest of those that pods have left and that will do; nil for none.
+func (v *snapshotView) report(does func(*SnapshotReport) bool) *SnapshotReport {
+	jobs := slices.Concat(v.taking, v.looking)
+	slices.SortStableFunc(jobs, func(a, b *batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, job := range slices.Backward(jobs) {
 		for _, pod := range slices.Backward(v.podsOf(job)) {
-			t := terminated(pod, ContainerSnapshot)
-			if t == nil || t.ExitCode != 0 {
-				continue
-			}
-			if report, err := readReport[SnapshotReport](t.Message); err == nil && report.Error == "" {
+			if report := reportOf(pod); report != nil && does(report) {
 				return report
 			}
 		}
 	}
 	return nil
+}
+
+// told is what was last told to be stored, verified or not, or not to be; nil while nobody has.
+func (v *snapshotView) told() *SnapshotReport {
+	return v.report(func(r *SnapshotReport) bool { return r.URI != "" || r.Absent })
 }
 
 // ---- rules of a snapshot that nobody deletes
@@ -252,7 +276,7 @@ func snapshotFinished(v *snapshotView) *snapshotVerdict {
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
-	case v1alpha1.SnapshotFailed:
+	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored:
 		return said
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
 	}
@@ -273,9 +297,11 @@ func snapshotFinished(v *snapshotView) *snapshotVerdict {
 	return said
 }
 
-func snapshotStored(v *snapshotView) *snapshotVerdict {
-	report := v.reported()
-	if report == nil || report.Skipped {
+func snapshotSucceeded(v *snapshotView) *snapshotVerdict {
+	report := v.report(func(r *SnapshotReport) bool {
+		return r.URI != "" && r.Error == "" && (!r.VerifiedAt.IsZero() || !verifies(v.Snapshot))
+	})
+	if report == nil {
 		return nil
 	}
 	return &snapshotVerdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(), resync: patience}
@@ -283,11 +309,15 @@ func snapshotStored(v *snapshotView) *snapshotVerdict {
 
 // whatIsStored says what a snapshot holds.
 func whatIsStored(r *SnapshotReport) string {
-	message := fmt.Sprintf("revision %d, %s, %s stored as %s", r.Revision, count(int(r.Keys), "key"), bytesText(r.Size), bytesText(r.StoredSize))
+	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
 	if r.VerifiedAt.IsZero() {
-		return message + "; it was not restored on trial (spec.verify is false)"
+		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision, stored)
 	}
-	return message + "; restored on trial"
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, count(int(r.Keys), "key"), stored)
+	if r.Warning != "" {
+		message += "; WARNING: " + r.Warning
+	}
+	return message
 }
 
 // bytesText is a size for people.
@@ -306,24 +336,144 @@ func bytesText(n int64) string {
 }
 
 func snapshotSkipped(v *snapshotView) *snapshotVerdict {
-	report := v.reported()
+	report := v.report(func(r *SnapshotReport) bool { return r.Skipped })
 	if report == nil {
 		return nil
 	}
-	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d", v.Snapshot.Spec.UnlessRevision)
+	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, and users and roles %d", report.Revision, report.AuthRevision)
 	return &snapshotVerdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(), resync: patience}
 }
 
-func snapshotFailed(v *snapshotView) *snapshotVerdict {
+// givenUp says why no Job goes on to take the snapshot, and whether the last one has told what came of it; empty while one may.
+func (v *snapshotView) givenUp() (why string, told bool) {
 	job := lastJob(v.taking)
-	if job == nil {
+	if job != nil {
+		if how := ended(job, batchv1.JobFailed); how != nil {
+			return v.whyFailed(job, how), v.heard(job, how)
+		}
+		if jobNumber(job) >= mostReads {
+			return fmt.Sprintf("Job %s is done, but nothing can be read of its report, %s in a row; its log may say more", job.Name, count(mostReads, "time")), false
+		}
+	}
+	if blocked := v.blocked(); blocked != "" && v.leftToBegin() <= 0 {
+		return fmt.Sprintf("it could not begin within %s (spec.job.deadline): %s", duration(v.deadline()), blocked), false
+	}
+	return "", false
+}
+
+// heard reports whether a Job that failed has told all that it did: its last pod has left a report, and none was taken away at the deadline before
+// it was seen.
+func (v *snapshotView) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
+	pods := v.podsOf(job)
+	if len(pods) == 0 || reportOf(pods[len(pods)-1]) == nil {
+		return false
+	}
+	return how.Reason != batchv1.JobReasonDeadlineExceeded || pods[len(pods)-1].DeletionTimestamp != nil
+}
+
+// Words of a snapshot that is given up: ours, and those with which quorate-snapshot begins (etcdops/archive/take.go).
+const (
+	looksUp     = "; whether anything is stored is looked up: "
+	notVerified = "it is stored, but not verified"
+)
+
+// look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
+func (v *snapshotView) look() *batchv1.Job {
+	look, job := lastJob(v.looking), lastJob(v.taking)
+	if look == nil || job != nil && look.CreationTimestamp.Time.Before(endedAt(job)) {
 		return nil
 	}
-	how := ended(job, batchv1.JobFailed)
-	if how == nil {
+	return look
+}
+
+// why a snapshot is given up. While it is looked up what is stored, the message begins with it, and the last words of the Job may be gone.
+func (v *snapshotView) why(now string) string {
+	if why, _, looking := strings.Cut(v.Snapshot.Status.Message, looksUp); looking {
+		return why
+	}
+	return now
+}
+
+func snapshotLook(v *snapshotView) *snapshotVerdict {
+	why, told := v.givenUp()
+	if why == "" || told {
 		return nil
 	}
-	return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: v.whyFailed(job, how), jobs: v.all()}
+	said := &snapshotVerdict{phase: v1alpha1.SnapshotRunning, message: v.why(why) + looksUp, report: v.told(), jobs: v.all(), resync: patience}
+	look := v.look()
+	if look != nil && !over(look) {
+		_, message, resync := v.progress(look)
+		_, message = cutLast(message, looksUp)
+		said.message, said.resync = said.message+message, resync
+		return said
+	}
+	if look != nil {
+		done := ended(look, batchv1.JobComplete)
+		switch {
+		case done == nil || v.hasLooked(look):
+			return nil
+		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
+			said.message += "its report is waited for"
+			return said
+		case jobNumber(look) >= mostReads:
+			return nil
+		}
+	}
+	next := v.lookJob()
+	said.message, said.jobs = said.message+"Job "+next.Name+" is made", slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	return said
+}
+
+// hasLooked reports whether a Job has told what is stored.
+func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
+	return slices.ContainsFunc(v.podsOf(look), func(pod *corev1.Pod) bool {
+		report := reportOf(pod)
+		return report != nil && report.Error == ""
+	})
+}
+
+// cutLast cuts a text around the last of these words; all of it is after when they are not in it.
+func cutLast(text, words string) (before, after string) {
+	if i := strings.LastIndex(text, words); i >= 0 {
+		return text[:i], text[i+len(words):]
+	}
+	return "", text
+}
+
+func snapshotStored(v *snapshotView) *snapshotVerdict {
+	why, _ := v.givenUp()
+	if why == "" {
+		return nil
+	}
+	report, s := v.told(), v.Snapshot.Status
+	if report != nil {
+		fill(&s, report)
+	}
+	if s.URI == "" {
+		return nil
+	}
+	why = v.why(why)
+	if cause, told := strings.CutPrefix(why, notVerified+" ("); told {
+		why = strings.TrimSuffix(cause, ")")
+	}
+	message := fmt.Sprintf("not verified: %s; what is stored is kept: revision %d or later, %s stored as %s", why, s.Revision, s.Size, s.StoredSize)
+	return &snapshotVerdict{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
+}
+
+func snapshotFailed(v *snapshotView) *snapshotVerdict {
+	why, _ := v.givenUp()
+	if why == "" {
+		return nil
+	}
+	message := v.why(why)
+	if look := v.look(); look != nil && !v.hasLooked(look) {
+		lost := "its report is lost"
+		if vain := ended(look, batchv1.JobFailed); vain != nil {
+			lost = v.whyFailed(look, vain)
+		}
+		message += "; whether anything is stored could not be looked up: " + lost
+	}
+	return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
 }
 
 func snapshotRead(v *snapshotView) *snapshotVerdict {
@@ -337,10 +487,7 @@ func snapshotRead(v *snapshotView) *snapshotVerdict {
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
 		return &snapshotVerdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for", jobs: v.all(), resync: patience}
-	case jobNumber(job) >= mostReads:
-		message := fmt.Sprintf("Job %s is done, but nothing can be read of its report, %s in a row; its log may say more", job.Name, count(mostReads, "time"))
-		return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: message, jobs: v.all()}
-	case v.blocked() != "", validateSnapshot(&v.Snapshot.Spec) != nil:
+	case jobNumber(job) >= mostReads, v.blocked() != "", validateSnapshot(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	return &snapshotVerdict{
@@ -355,7 +502,7 @@ func snapshotTaking(v *snapshotView) *snapshotVerdict {
 		return nil
 	}
 	phase, message, resync := v.progress(job)
-	return &snapshotVerdict{phase: phase, message: message, jobs: v.all(), resync: resync}
+	return &snapshotVerdict{phase: phase, message: message, report: v.told(), jobs: v.all(), resync: resync}
 }
 
 // blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
@@ -383,15 +530,6 @@ func snapshotUnsupported(v *snapshotView) *snapshotVerdict {
 		return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
 	}
 	return nil
-}
-
-func snapshotLate(v *snapshotView) *snapshotVerdict {
-	why := v.blocked()
-	if why == "" || v.leftToBegin() > 0 {
-		return nil
-	}
-	message := fmt.Sprintf("it could not begin within %s (spec.job.deadline): %s", duration(v.deadline()), why)
-	return &snapshotVerdict{phase: v1alpha1.SnapshotFailed, message: message, jobs: v.all()}
 }
 
 func (v *snapshotView) leftToBegin() time.Duration {
@@ -425,7 +563,7 @@ func snapshotPending(v *snapshotView) *snapshotVerdict {
 
 func snapshotTake(v *snapshotView) *snapshotVerdict {
 	job := v.takingJob(1)
-	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: "Job " + job.Name + " is made", jobs: append(v.all(), job), resync: patience}
+	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: "Job " + job.Name + " is made", jobs: append(v.discarding, job), resync: patience}
 }
 
 // ---- rules of one that is being deleted
@@ -445,6 +583,16 @@ func snapshotNothing(v *snapshotView) *snapshotVerdict {
 		return nil
 	}
 	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
+}
+
+func snapshotInUse(v *snapshotView) *snapshotVerdict {
+	users := v.users()
+	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
+	if len(users) == 0 || !stored || len(v.discarding) > 0 {
+		return nil
+	}
+	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "), AnnotationAbandon)
+	return &snapshotVerdict{message: message, jobs: v.all(), stays: true, tells: true}
 }
 
 // Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes, goes too, and another one

@@ -19,13 +19,15 @@ const (
 	// operatorDir holds the certificate by which the Job is etcd's root.
 	operatorDir    = CertificateDir + "/operator"
 	volumeOperator = "operator"
-	// etcdutl is where etcd's images have it.
-	etcdutl = "/usr/local/bin/etcdutl"
+	// etcd and etcdutl are where etcd's images have them.
+	etcdBinary, etcdutlBinary = "/usr/local/bin/etcd", "/usr/local/bin/etcdutl"
 	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is known to be stored, and
 	// the deadline is shorter then: its pod may lack the very Secret without which the snapshot failed.
 	discardRetries      = 2
 	discardDeadline     = 10 * time.Minute
 	discardDeadlineVain = 90 * time.Second
+	// lookDeadline is that of the Job that looks what is stored.
+	lookDeadline = 90 * time.Second
 )
 
 // SnapshotKey is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no other snapshot
@@ -94,6 +96,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
 		Env:             toolsEnv(),
 		VolumeMounts:    append(toolsMounts(), store.Mounts...),
+		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
 	}
 	pod := v.jobPod(main, store, toolsVolumes(s.Spec.Job.ScratchSize))
 	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Settings)}
@@ -126,36 +129,50 @@ func (v *snapshotView) snapshotArgs(store []string) []string {
 			args = append(args, "--recipient="+recipient)
 		}
 	}
-	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcdutl="+etcdutl, "--scratch="+ScratchDir)
-	if s.Spec.UnlessRevision > 0 {
-		args = append(args, fmt.Sprintf("--unless-revision=%d", s.Spec.UnlessRevision))
+	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary, "--etcdutl="+etcdutlBinary, "--scratch="+ScratchDir)
+	if u := s.Spec.Unless; u != nil {
+		args = append(args, fmt.Sprintf("--unless-revision=%d", u.Revision), "--unless-cluster="+u.ClusterID, fmt.Sprintf("--unless-auth-revision=%d", u.AuthRevision))
 	}
 	return args
 }
 
-// discardJob is the nth Job that deletes what is stored. It needs no cluster: that may be gone.
+// discardJob is the nth Job that deletes what is stored.
 func (v *snapshotView) discardJob(n int) *batchv1.Job {
+	deadline := discardDeadline
+	if v.Snapshot.Status.URI == "" {
+		deadline = discardDeadlineVain
+	}
+	return v.storeJob(ContainerDiscard, n, deadline)
+}
+
+// lookJob is the next one that looks what is stored.
+func (v *snapshotView) lookJob() *batchv1.Job {
+	n := 1
+	if last := lastJob(v.looking); last != nil {
+		n = jobNumber(last) + 1
+	}
+	return v.storeJob(ContainerLook, n, lookDeadline)
+}
+
+// storeJob is the nth Job for a purpose that has to do with the store alone. It needs no cluster: that may be gone.
+func (v *snapshotView) storeJob(purpose string, n int, deadline time.Duration) *batchv1.Job {
 	s := v.Snapshot
 	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
-		Name:            ContainerDiscard,
+		Name:            purpose,
 		Image:           v.Settings.Image,
 		ImagePullPolicy: v.Settings.ImagePullPolicy,
 		Command:         []string{snapshotProgram},
-		Args:            append(append([]string{"discard"}, store.Args...), "--key="+SnapshotKey(s)),
+		Args:            append(append([]string{purpose}, store.Args...), "--key="+SnapshotKey(s)),
 		VolumeMounts:    store.Mounts,
+		Resources:       jobResources(s.Spec.Job.Resources, 0),
 	}
-	deadline := discardDeadline
-	if s.Status.URI == "" {
-		deadline = discardDeadlineVain
-	}
-	return v.job(jobName(s, ContainerDiscard, n), discardRetries, deadline, v.jobPod(main, store, nil))
+	return v.job(jobName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
 }
 
 // jobPod is a pod with this one container and what it needs for its store.
 func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes []corev1.Volume) corev1.PodTemplateSpec {
 	s := v.Snapshot
-	main.Resources = jobResources(s.Spec.Job.Resources)
 	main.SecurityContext = restricted()
 	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	main.Env = append(main.Env, store.Env...)
@@ -199,22 +216,41 @@ func (v *snapshotView) jobLabels() map[string]string {
 	}
 }
 
-// jobResources are those of the spec with defaults. What the pod holds in memory does not grow with the data.
-func jobResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
-	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]string) corev1.ResourceList {
+// trialMemory is what an etcd on trial may take beyond what is the same for all, in bytes. Its index of all keys grows with their number: a
+// quarter of the database is enough where a key and its value have 250 bytes, and more than enough where they have more.
+func (v *snapshotView) trialMemory() int64 {
+	if !verifies(v.Snapshot) {
+		return 0
+	}
+	largest := int64(0)
+	for _, m := range v.cluster.Status.Members {
+		if m.DBSize != nil {
+			largest = max(largest, m.DBSize.Value())
+		}
+	}
+	return largest >> 22 << 20
+}
+
+// jobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, but for a trial.
+const jobMemory = 256 << 20
+
+// jobResources are those of the spec with defaults; more is memory in bytes.
+func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequirements {
+	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]*resource.Quantity) corev1.ResourceList {
 		all := corev1.ResourceList{}
 		for name, q := range list {
 			all[name] = canonical(q)
 		}
 		for name, fallback := range defaults {
 			if _, there := all[name]; !there {
-				all[name] = resource.MustParse(fallback)
+				all[name] = *fallback
 			}
 		}
 		return all
 	}
-	limits := set(r.Limits, map[corev1.ResourceName]string{corev1.ResourceMemory: "256Mi"})
-	requests := set(r.Requests, map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.ResourceMemory: "64Mi"})
+	parsed := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
+	limits := set(r.Limits, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(jobMemory+more, resource.BinarySI)})
+	requests := set(r.Requests, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: parsed("100m"), corev1.ResourceMemory: parsed("64Mi")})
 	for name, limit := range limits {
 		if request, asked := requests[name]; asked && limit.Cmp(request) < 0 {
 			requests[name] = limit

@@ -24,7 +24,10 @@ const slowPod = 20 * time.Second
 // status is what people see of a snapshot.
 func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus {
 	s := *v.Snapshot.Status.DeepCopy()
-	s.ObservedGeneration = v.Snapshot.Generation
+	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
+	if said.tells {
+		s.Message = clipped(said.message)
+	}
 	if said.stays {
 		for i := range s.Conditions { // kubectl wait compares each condition's own
 			s.Conditions[i].ObservedGeneration = s.ObservedGeneration
@@ -32,10 +35,10 @@ func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus
 		return s
 	}
 	s.Phase, s.Message = said.phase, clipped(said.message)
-	if said.report != nil && !said.report.Skipped {
+	if said.report != nil {
 		fill(&s, said.report)
 	}
-	v.setConditions(&s)
+	v.setConditions(&s, said.report)
 	return s
 }
 
@@ -47,7 +50,7 @@ func clipped(message string) string {
 	return strings.ToValidUTF8(message[:mostWords], "") + " ..."
 }
 
-// fill writes down what is stored.
+// fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
 func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
 	whole := func(t time.Time) metav1.Time {
 		if t.IsZero() {
@@ -56,8 +59,11 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
 		return metav1.NewTime(t.Truncate(time.Second))
 	}
 	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
-	s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)
-	s.Revision, s.Keys = r.Revision, r.Keys
+	s.Size, s.StoredSize, s.Duration = nil, nil, nil
+	if r.URI != "" {
+		s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)
+	}
+	s.Revision, s.AuthRevision, s.Keys = r.Revision, r.AuthRevision, r.Keys
 	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
 	s.Started, s.Completed, s.VerifiedAt = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
 	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
@@ -75,7 +81,7 @@ func legible(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
 }
 
-func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus) {
+func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message), ObservedGeneration: v.Snapshot.Generation,
 			LastTransitionTime: metav1.NewTime(v.Now.Truncate(time.Second))}
@@ -95,21 +101,40 @@ func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus) {
 	} else {
 		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
 	}
-	if is(v1alpha1.SnapshotFailed) {
+	if is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored) {
 		set(v1alpha1.Stalled, true, string(s.Phase), s.Message)
 	} else {
 		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
 	}
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
-	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed), string(s.Phase), s.Message)
+	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerifiedAt.IsZero():
-		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("it was restored on trial: %s at revision %d with the hash of the cluster", count(int(s.Keys), "key"), s.Revision))
-	case v.Snapshot.Spec.Verify != nil && !*v.Snapshot.Spec.Verify:
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s", count(int(s.Keys), "key"), s.Revision, compared(r)))
+	case is(v1alpha1.SnapshotStored):
+		set(v1alpha1.Verified, false, "NotVerified", s.Message)
+	case !verifies(v.Snapshot):
 		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nobody knows whether it restores")
 	default:
 		set(v1alpha1.Verified, false, string(s.Phase), "it has not been restored on trial")
 	}
+}
+
+// compared says with what a snapshot was compared.
+func compared(r *SnapshotReport) string {
+	words := ", compared with no other member: none could say"
+	switch {
+	case r == nil:
+		return ""
+	case r.HashOf != "":
+		words = ", with the hash of the cluster (" + r.HashOf + " has it, too)"
+	case r.KeysOf != "":
+		words = ", as many as " + r.KeysOf + " has; no other member's hash was compared"
+	}
+	if r.Warning != "" {
+		words += "; WARNING: " + r.Warning
+	}
+	return words
 }
 
 // ---- what a pod says
@@ -188,7 +213,8 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 			seconds = *d
 		}
 		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
-		if last := or(words, v.Snapshot.Status.Message); last != "" {
+		_, known := cutLast(v.Snapshot.Status.Message, looksUp)
+		if last := or(words, known); last != "" {
 			late += "; the last that was known: " + last
 		}
 		return late

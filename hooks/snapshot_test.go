@@ -78,7 +78,7 @@ func TestJobNamesFit(t *testing.T) {
 func TestTakingJob(t *testing.T) {
 	o := aSnapshot()
 	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x", "age1y"}}
-	o.Snapshot.Spec.UnlessRevision = 7
+	o.Snapshot.Spec.Unless = &v1alpha1.Unless{Revision: 7, ClusterID: "2c119c3b", AuthRevision: 3}
 	o.Snapshot.Spec.Job.ScratchSize = new(resource.MustParse("10Gi"))
 	job := theJob(t, o)
 	pod := job.Spec.Template
@@ -89,7 +89,8 @@ func TestTakingJob(t *testing.T) {
 		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt", "--cert-key=/etc/etcd/pki/operator/tls.key",
 		"--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
 		"--key=shop/orders/nightly-12c500ed.db.zst.age", "--compression=zstd", "--recipient=age1x", "--recipient=age1y",
-		"--verify=true", "--etcdutl=/usr/local/bin/etcdutl", "--scratch=/var/run/quorate-scratch", "--unless-revision=7",
+		"--verify=true", "--etcd=/usr/local/bin/etcd", "--etcdutl=/usr/local/bin/etcdutl", "--scratch=/var/run/quorate-scratch",
+		"--unless-revision=7", "--unless-cluster=2c119c3b", "--unless-auth-revision=3",
 	}, main.Command)
 	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.15", main.Image, "etcdutl of the version that the members run")
 	assert.Equal(t, "quorate:v1", pod.Spec.InitContainers[0].Image)

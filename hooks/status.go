@@ -35,7 +35,7 @@ func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus 
 		if old.Epoch != int64(v.epoch.n) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version, s.Origin = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus()
+		s.Epoch, s.Version, s.Origin, s.Restoring = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus(), v.restoring()
 		if v.epoch.quorate() {
 			s.ClusterID = hex(v.epoch.clusterID)
 		}

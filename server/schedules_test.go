@@ -43,7 +43,7 @@ const running = "orders-hourly-20261122-0300"
 // done is the snapshot of three o'clock as its own hook leaves it.
 func done(r map[string]any) {
 	at(r, "children", groupSnapshots, running)["status"] = map[string]any{
-		"phase": "Succeeded", "revision": 300, "started": "2026-11-22T03:00:05Z", "verifiedAt": "2026-11-22T03:00:30Z",
+		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2, "started": "2026-11-22T03:00:05Z", "verifiedAt": "2026-11-22T03:00:30Z",
 	}
 }
 
@@ -124,7 +124,7 @@ func TestANewSnapshot(t *testing.T) {
 	child := toldOf(t, w.Body.Bytes())["orders-hourly-20261122-0400"]
 	require.JSONEq(t, `{"apiVersion":"etcd.quorate.dev/v1alpha1","kind":"EtcdSnapshot",
 		"metadata":{"name":"orders-hourly-20261122-0400","namespace":"shop","labels":{"etcd.quorate.dev/cluster":"orders","etcd.quorate.dev/schedule":"orders-hourly"}},
-		"spec":{"cluster":"orders","store":{"url":"s3://backups/orders","credentialsSecret":"keys"},"compression":"Zstd","verify":true,"unlessRevision":300,"deletionPolicy":"Delete"}}`,
+		"spec":{"cluster":"orders","store":{"url":"s3://backups/orders","credentialsSecret":"keys"},"compression":"Zstd","verify":true,"unless":{"revision":300,"clusterID":"2c119c3b","authRevision":2},"deletionPolicy":"Delete"}}`,
 		string(raw(t, child)))
 }
 

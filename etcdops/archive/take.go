@@ -55,30 +55,33 @@ const (
 func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	report := hooks.SnapshotReport{}
 	err := o.take(ctx, &report)
-	if err != nil {
+	if report.Absent = report.Absent && err != nil; err != nil {
 		report.Error = err.Error()
 	}
 	return report, err
 }
 
-// Look reports what is stored under a name, whole: of an artifact that is not, the report is empty.
+// Look reports what is stored under a name, whole; Absent when nothing is.
 func Look(ctx context.Context, place Place, key string) (hooks.SnapshotReport, error) {
 	if err := checkKey(key); err != nil {
 		return hooks.SnapshotReport{}, err
 	}
 	store, err := Open(ctx, place)
-	if ReasonOf(err) == NotFound {
-		return hooks.SnapshotReport{}, nil // a folder that was never made
+	if err != nil && ReasonOf(err) == NotFound {
+		return hooks.SnapshotReport{Absent: true}, nil // a folder that was never made
 	}
 	if err != nil {
 		return hooks.SnapshotReport{}, err
 	}
 	defer store.Close()
-	report, err := store.kept(ctx, key)
-	if report == nil {
+	switch report, err := store.kept(ctx, key); {
+	case err != nil:
 		return hooks.SnapshotReport{}, err
+	case report == nil:
+		return hooks.SnapshotReport{Absent: true}, nil
+	default:
+		return *report, nil
 	}
-	return *report, nil
 }
 
 func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
@@ -95,6 +98,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	case err != nil && ReasonOf(err) != Denied: // whoever may only write takes it again
 		return err
 	case earlier == nil:
+		report.Absent = err == nil
 		return o.fresh(ctx, store, report)
 	}
 	*report = *earlier
@@ -193,7 +197,7 @@ func (o Order) from(ctx context.Context, store *Store, m member, all []member, a
 	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took", time.Since(started).Round(time.Millisecond))
 	*report = hooks.SnapshotReport{Artifact: *stored}
 	if err := store.finish(ctx, o.Key, report); err != nil {
-		*report = hooks.SnapshotReport{}
+		*report = hooks.SnapshotReport{Absent: true}
 		return err
 	}
 	if !o.Verify {
@@ -208,7 +212,7 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
 	if ReasonOf(err) == Damaged && ctx.Err() == nil {
-		*report = hooks.SnapshotReport{}
+		*report = hooks.SnapshotReport{Absent: true}
 		return store.cleared(ctx, o.Key, err)
 	}
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"filippo.io/age"
 
@@ -58,17 +59,21 @@ func (o Order) verify(ctx context.Context, store *Store, all []member, back age.
 
 // tried restores a snapshot on trial and starts etcd on it, and says what it holds.
 func (o Order) tried(ctx context.Context, file, scratch string) (*Contents, error) {
+	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
-	if err == nil {
-		err = o.check(ctx, file)
-	}
 	if err != nil {
 		return nil, err
 	}
+	done("examined")
+	if err := o.check(ctx, file); err != nil {
+		return nil, err
+	}
+	done("pages checked")
 	dir := filepath.Join(scratch, "restored")
 	if err := o.restore(ctx, file, dir); err != nil {
 		return nil, err
 	}
+	done("restored on trial")
 	restored, err := Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
 	if err != nil {
 		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
@@ -77,10 +82,21 @@ func (o Order) tried(ctx context.Context, file, scratch string) (*Contents, erro
 		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
 			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
+	done("examined once more")
 	if err := o.trial(ctx, dir, scratch, fetched); err != nil {
 		return nil, err
 	}
+	done("etcd has served it")
 	return fetched, nil
+}
+
+// stopwatch logs how long each part took.
+func (o Order) stopwatch() func(what string) {
+	since := time.Now()
+	return func(what string) {
+		o.Log.Info(what, "took", time.Since(since).Round(time.Millisecond))
+		since = time.Now()
+	}
 }
 
 // proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the file holds what was fetched:

@@ -38,10 +38,10 @@ func TestLook(t *testing.T) {
 		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		return report
 	}
-	assert.Equal(t, hooks.SnapshotReport{}, look(), "nothing")
+	assert.Equal(t, hooks.SnapshotReport{Absent: true}, look(), "nothing")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "backups", "demo"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db"), []byte("whole"), 0o600))
-	assert.Equal(t, hooks.SnapshotReport{}, look(), "without a record it is not whole")
+	assert.Equal(t, hooks.SnapshotReport{Absent: true}, look(), "without a record it is not whole")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db.json"), []byte(`{"uri":"u","storedSize":5,"sha256":"00"}`), 0o600))
 	assert.Equal(t, "u", look().URI)
 	assert.Equal(t, command.Failed, runLook(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"), "--key=../a.db"}, io.Discard, io.Discard))

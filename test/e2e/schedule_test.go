@@ -83,7 +83,8 @@ spec:
 	first := ended(v1alpha1.SnapshotSucceeded)
 	require.False(t, first.Status.VerifiedAt.IsZero())
 	unchanged := ended(v1alpha1.SnapshotSkipped)
-	assert.Equal(t, first.Status.Revision, unchanged.Spec.UnlessRevision)
+	require.NotNil(t, unchanged.Spec.Unless)
+	assert.Equal(t, first.Status.Revision, unchanged.Spec.Unless.Revision)
 	eventually(t, "what is unchanged counts as verified until now", func() string {
 		s, _ := c.schedule("often")
 		if v := s.Status.LastVerified; v == nil || v.Name != first.Name || v.Time.Before(&unchanged.CreationTimestamp) {

@@ -199,7 +199,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 	require.NoError(c.t, err)
 	assert.Equal(c.t, []byte{0x28, 0xb5, 0x2f, 0xfd}, magic, "Zstandard")
 
-	c.asksFor("again", fmt.Sprintf("unlessRevision: %d, deletionPolicy: Delete, store: %s", s.Status.Revision, bucket.yaml(c.ns)))
+	c.asksFor("again", fmt.Sprintf("unless: {revision: %d, clusterID: %q, authRevision: %d}, deletionPolicy: Delete, store: %s", s.Status.Revision, s.Status.ClusterID, s.Status.AuthRevision, bucket.yaml(c.ns)))
 	c.ends("again", v1alpha1.SnapshotSkipped)
 	bucket.whole(c, s)
 	c.discards("again")

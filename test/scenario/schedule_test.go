@@ -24,12 +24,15 @@ func TestScheduleStories(t *testing.T) {
 
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
 var scheduleVerbs = map[string]func(*scheduleStory, args) string{
-	"schedule": (*scheduleStory).apply,  // schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true] [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
-	"delete":   (*scheduleStory).remove, // delete snapshot=nightly-20260301-0300: kubectl delete
-	"status":   (*scheduleStory).wipe,   // status wipe
-	"write":    (*scheduleStory).write,  // clients change a key
-	"end":      (*scheduleStory).end,    // end [fails=why] [verify=false]: the snapshots that are being taken are stored, or skipped where they may be, or fail
-	"cache":    (*scheduleStory).cache,  // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"schedule": (*scheduleStory).apply,   // schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true] [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
+	"delete":   (*scheduleStory).remove,  // delete snapshot=nightly-20260301-0300: kubectl delete
+	"status":   (*scheduleStory).wipe,    // status wipe
+	"write":    (*scheduleStory).write,   // clients change a key
+	"grant":    (*scheduleStory).grant,   // users or roles are changed
+	"remake":   (*scheduleStory).remake,  // the cluster is deleted, made again under its name, and loaded as it was
+	"restore":  (*scheduleStory).restore, // restore snapshot=nightly-20260301-0300 | done: an EtcdCluster reads it
+	"end":      (*scheduleStory).end,     // end [fails=why] [stored=why] [verify=false]: the snapshots that are being taken are stored, or skipped where they may be, or fail
+	"cache":    (*scheduleStory).cache,   // cache freeze | thaw: Metacontroller sees the snapshots as they were
 	"tick":     func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
 	"sync":     func(s *scheduleStory, _ args) string { return s.sync() },
 	"live":     (*scheduleStory).live, // live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken ends
@@ -42,15 +45,17 @@ type scheduleStory struct {
 	schedule  *v1alpha1.EtcdSnapshotSchedule
 	snapshots map[string]*v1alpha1.EtcdSnapshot
 	// seen is what Metacontroller's cache shows of them while it is frozen; nil while it is not.
-	seen     map[string]*v1alpha1.EtcdSnapshot
-	revision int64
-	again    time.Duration // after which Quorate wants to be asked
-	taken    map[string]int
-	broken   []string
+	seen map[string]*v1alpha1.EtcdSnapshot
+	// id of the etcd, and how far it has come.
+	id                     string
+	revision, authRevision int64
+	again                  time.Duration // after which Quorate wants to be asked
+	taken                  map[string]int
+	broken                 []string
 }
 
 func newScheduleStory() *scheduleStory {
-	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), snapshots: map[string]*v1alpha1.EtcdSnapshot{}, revision: 7, taken: map[string]int{}}
+	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), snapshots: map[string]*v1alpha1.EtcdSnapshot{}, id: "2c119c3b", revision: 7, authRevision: 2, taken: map[string]int{}}
 }
 
 func (s *scheduleStory) statuses() []recorded {
@@ -122,6 +127,30 @@ func (s *scheduleStory) write(args) string {
 	return ""
 }
 
+func (s *scheduleStory) grant(args) string {
+	s.authRevision++
+	return ""
+}
+
+func (s *scheduleStory) remake(args) string {
+	s.id = "7f00aa12"
+	return ""
+}
+
+func (s *scheduleStory) restore(a args) string {
+	for name, snapshot := range s.snapshots {
+		if snapshot.Status.UsedBy = nil; name == a["snapshot"] {
+			snapshot.Status.UsedBy = []string{"demo"}
+		}
+	}
+	return ""
+}
+
+// unchanged reports whether the cluster is still so.
+func (s *scheduleStory) unchanged(u *v1alpha1.Unless) bool {
+	return u != nil && *u == v1alpha1.Unless{Revision: s.revision, ClusterID: s.id, AuthRevision: s.authRevision}
+}
+
 func (s *scheduleStory) cache(a args) string {
 	if s.seen = nil; a.has("freeze") {
 		s.seen = copied(s.snapshots)
@@ -136,10 +165,13 @@ func (s *scheduleStory) end(a args) string {
 		switch {
 		case a.has("fails"):
 			status.Phase, status.Message = v1alpha1.SnapshotFailed, a["fails"]
-		case s.snapshots[name].Spec.UnlessRevision == s.revision:
-			status.Phase = v1alpha1.SnapshotSkipped
+		case s.unchanged(s.snapshots[name].Spec.Unless):
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSkipped, s.revision, s.id, s.authRevision
+		case a.has("stored"):
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotStored, s.revision, s.id, s.authRevision
+			status.URI, status.Message = "s3://backups/etcd/"+name, a["stored"]
 		default:
-			status.Phase, status.Revision, status.ClusterID = v1alpha1.SnapshotSucceeded, s.revision, "2c119c3b"
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSucceeded, s.revision, s.id, s.authRevision
 			if a["verify"] != "false" {
 				status.VerifiedAt = metav1.NewTime(s.now)
 			}
@@ -178,8 +210,8 @@ func (s *scheduleStory) sync() string {
 		snapshot.UID, snapshot.CreationTimestamp = types.UID("uid-"+snapshot.Name), metav1.NewTime(s.now)
 		s.snapshots[snapshot.Name] = snapshot
 		out += "+ snapshot " + snapshot.Name
-		if unless := snapshot.Spec.UnlessRevision; unless != 0 {
-			out += fmt.Sprintf(", unless the keys still have revision %d", unless)
+		if unless := snapshot.Spec.Unless; unless != nil {
+			out += fmt.Sprintf(", unless etcd %s still has revision %d, and %d of users", unless.ClusterID, unless.Revision, unless.AuthRevision)
 		}
 		out += "\n"
 		if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
@@ -214,7 +246,7 @@ func (s *scheduleStory) observed() hooks.ScheduleObservation {
 func (s *scheduleStory) oracle(o hooks.ScheduleObservation, stays map[string]bool) {
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
-		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded {
+		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded || status.Phase == v1alpha1.SnapshotStored {
 			stored = name
 			if !status.VerifiedAt.IsZero() {
 				verified = name
@@ -224,6 +256,8 @@ func (s *scheduleStory) oracle(o hooks.ScheduleObservation, stays map[string]boo
 	for name := range maps.Keys(o.Snapshots) {
 		switch {
 		case stays[name]:
+		case len(o.Snapshots[name].Status.UsedBy) > 0:
+			s.broken = append(s.broken, "a snapshot is let go that is being restored: "+name)
 		case name == stored || name == verified:
 			s.broken = append(s.broken, "the newest snapshot is let go: "+name)
 		case s.schedule.Spec.Suspend || o.Zone == nil:
@@ -276,6 +310,8 @@ func (s *scheduleStory) check() string {
 			if status.VerifiedAt.IsZero() {
 				out.WriteString(", not restored on trial")
 			}
+		case v1alpha1.SnapshotStored:
+			fmt.Fprintf(&out, " Stored, revision %d", status.Revision)
 		default:
 			fmt.Fprintf(&out, " %s", status.Phase)
 		}

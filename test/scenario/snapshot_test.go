@@ -26,11 +26,11 @@ func TestSnapshotStories(t *testing.T) {
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
 var snapshotVerbs = map[string]func(*snapshotStory, args) string{
 	"snapshot": (*snapshotStory).create,      // snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
-	"cluster":  (*snapshotStory).isThere,     // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16]
+	"cluster":  (*snapshotStory).isThere,     // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16] [restore=nightly] [bootstrap=nightly] [filling] [restored] [deleted]
 	"delete":   (*snapshotStory).remove,      // delete snapshot | job=name | pod=name: kubectl delete
 	"abandon":  (*snapshotStory).abandon,     // kubectl annotate
 	"status":   (*snapshotStory).wipe,        // status wipe
-	"pod":      (*snapshotStory).podDoes,     // pod runs | stores [revision=7] | skips | discards | fails=why | unplaced=why | stuck=reason message=why | killed=reason
+	"pod":      (*snapshotStory).podDoes,     // pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards | fails=why | disproves=why | unplaced=why | stuck=reason message=why | killed=reason
 	"job":      (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
 	"cache":    (*snapshotStory).cache,       // cache freeze=jobs,pods,snapshot | thaw
 	"tick":     func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
@@ -76,7 +76,7 @@ func (s *snapshotStory) statuses() []recorded {
 		return nil
 	}
 	lacks := ""
-	if s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded && len(s.store) == 0 {
+	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotStored) && len(s.store) == 0 {
 		lacks = "nothing is stored"
 	}
 	return []recorded{{Kind: "EtcdSnapshot", Object: s.snapshot, Lacks: lacks}}
@@ -96,9 +96,12 @@ func (s *snapshotStory) create(a args) string {
 		},
 		Spec: v1alpha1.EtcdSnapshotSpec{
 			Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"},
-			UnlessRevision: int64(a.number("unless", 0)), DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
+			DeletionPolicy: v1alpha1.DeletionPolicy(a["policy"]),
 		},
 		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
+	}
+	if a.has("unless") {
+		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b", AuthRevision: 2}
 	}
 	if a.has("verify") {
 		snapshot.Spec.Verify = new(a["verify"] == "true")
@@ -130,6 +133,22 @@ func (s *snapshotStory) isThere(a args) string {
 	c.Status.Conditions = []metav1.Condition{available}
 	for _, name := range []string{"demo-0", "demo-1", "demo-2"} {
 		c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: name, Role: v1alpha1.Voter})
+	}
+	from := func(name string) *v1alpha1.SnapshotSource { return &v1alpha1.SnapshotSource{Name: name} }
+	if a.has("bootstrap") {
+		c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: from(a["bootstrap"])}
+	}
+	if a.has("restore") {
+		c.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: from(a["restore"])}
+	}
+	if a.has("filling") && s.snapshot.Status.URI != "" {
+		c.Status.Restoring = []string{s.snapshot.Status.URI}
+	}
+	if a.has("restored") {
+		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12", &v1alpha1.OriginStatus{Source: hooks.SourceSnapshot, Restore: "one"}
+	}
+	if a.has("deleted") {
+		c.DeletionTimestamp = &metav1.Time{Time: s.now}
 	}
 	s.cluster = c
 	return ""
@@ -276,10 +295,24 @@ func (s *snapshotStory) podDoes(a args) string {
 	switch {
 	case a.has("runs"):
 		state(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	case a.has("looks"), a.has("stores") && container == hooks.ContainerLook:
+		ends(corev1.PodSucceeded, 0, s.look(pod))
 	case a.has("stores"):
-		ends(corev1.PodSucceeded, 0, s.take(pod, int64(a.number("revision", 7))))
+		r := s.take(pod, int64(a.number("revision", 7)), true)
+		if r.Warning = a["warning"]; a.has("alone") {
+			r.HashOf = ""
+		}
+		ends(corev1.PodSucceeded, 0, r)
+	case a.has("keeps"):
+		if r := s.take(pod, int64(a.number("revision", 7)), false); a.has("fails") {
+			r.Error = "it is stored, but not verified (" + a["fails"] + ")"
+			ends(corev1.PodFailed, 1, r)
+		}
+	case a.has("disproves"):
+		clear(s.store)
+		ends(corev1.PodFailed, 1, hooks.SnapshotReport{Absent: true, Error: a["disproves"]})
 	case a.has("skips"):
-		ends(corev1.PodSucceeded, 0, hooks.SnapshotReport{Skipped: true})
+		ends(corev1.PodSucceeded, 0, hooks.SnapshotReport{Skipped: true, Artifact: hooks.Artifact{Revision: 42, AuthRevision: 2, ClusterID: "2c119c3b"}})
 	case a.has("discards"):
 		clear(s.store)
 		ends(corev1.PodSucceeded, 0, struct{}{})
@@ -295,28 +328,47 @@ func (s *snapshotStory) podDoes(a args) string {
 	return ""
 }
 
-// take is what quorate-snapshot snapshot does: what is whole is read, else a snapshot is taken.
-func (s *snapshotStory) take(pod *corev1.Pod, revision int64) hooks.SnapshotReport {
-	key, verify := "", true
-	for _, arg := range pod.Spec.Containers[0].Command {
+// asked is what the container of a Job is asked for.
+func asked(pod *corev1.Pod) (key string, verify bool) {
+	verify = true
+	for _, arg := range slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args) {
 		if k, is := strings.CutPrefix(arg, "--key="); is {
 			key = k
 		}
 		verify = verify && arg != "--verify=false"
 	}
+	return key, verify
+}
+
+// look is what quorate-snapshot look does.
+func (s *snapshotStory) look(pod *corev1.Pod) hooks.SnapshotReport {
+	key, _ := asked(pod)
 	if r, whole := s.store[key]; whole {
 		return r
 	}
+	return hooks.SnapshotReport{Absent: true}
+}
+
+// take is what quorate-snapshot snapshot does: what is whole is verified, if it comes to that, else a snapshot is taken.
+func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) hooks.SnapshotReport {
+	key, verify := asked(pod)
+	if r, whole := s.store[key]; whole {
+		if verify && verifies && r.VerifiedAt.IsZero() {
+			r.VerifiedAt, r.HashOf = s.now.Add(5*time.Second), "demo-2"
+			s.store[key] = r
+		}
+		return r
+	}
 	s.taken++
-	if s.taken > 1 {
+	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil { // what a pod stores that is being stopped is discarded once more
 		s.broken = append(s.broken, "a second snapshot was taken")
 	}
 	r := hooks.SnapshotReport{Artifact: hooks.Artifact{
 		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc", Member: "demo-1",
 		Started: s.now, Completed: s.now.Add(3 * time.Second),
 	}}
-	if verify {
-		r.VerifiedAt = s.now.Add(5 * time.Second)
+	if verify && verifies {
+		r.VerifiedAt, r.HashOf = s.now.Add(5*time.Second), "demo-2"
 	}
 	s.store[key] = r
 	return r
@@ -359,6 +411,9 @@ func (s *snapshotStory) sync() string {
 		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default", metav1.NewTime(s.now)
 		s.jobs[job.Name] = job
 		out += fmt.Sprintf("+ job %s\n", job.Name)
+		if job.Spec.Template.Spec.Containers[0].Name == hooks.ContainerDiscard && s.inUse() {
+			s.broken = append(s.broken, "what a cluster restores is deleted")
+		}
 	}
 	if s.snapshot.Status.Phase != d.Status.Phase {
 		out += fmt.Sprintf("~ %s\n", d.Status.Phase)
@@ -389,9 +444,24 @@ func (s *snapshotStory) oracle(d hooks.SnapshotDecision) {
 	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[hooks.AnnotationAbandon] == "" {
 		s.broken = append(s.broken, "it goes while a pod takes it")
 	}
-	if d.Status.Phase == v1alpha1.SnapshotSucceeded && len(s.store) == 0 {
+	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) && len(s.store) == 0 {
 		s.broken = append(s.broken, "it has succeeded, and nothing is stored")
 	}
+}
+
+// inUse reports whether the cluster restores what is stored, or is about to.
+func (s *snapshotStory) inUse() bool {
+	c := s.cluster
+	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded && s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
+		return false
+	}
+	named := false
+	if r := c.Spec.Restore; r != nil {
+		named = r.Snapshot.Name == s.snapshot.Name && c.Status.Origin == nil
+	} else if b := c.Spec.Bootstrap; b != nil {
+		named = c.Status.ClusterID == ""
+	}
+	return len(c.Status.Restoring) > 0 || named
 }
 
 // check is how things are.
@@ -404,6 +474,9 @@ func (s *snapshotStory) check() string {
 		fmt.Fprintf(&out, "%s %s: %s\n", s.snapshot.Name, st.Phase, st.Message)
 		for _, c := range st.Conditions {
 			fmt.Fprintf(&out, "  %s %s (%s): %s\n", c.Type, c.Status, c.Reason, c.Message)
+		}
+		if len(st.UsedBy) > 0 {
+			fmt.Fprintf(&out, "  used by %s\n", strings.Join(st.UsedBy, ", "))
 		}
 		if st.URI != "" {
 			fmt.Fprintf(&out, "  %s, %s of %s, took %s\n", st.URI, st.StoredSize, st.Size, st.Duration.Duration)

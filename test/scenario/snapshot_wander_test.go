@@ -15,8 +15,8 @@ import (
 // may store after the deletion, until the garbage collector has ended it.
 var snapshotMishaps = []string{
 	"sync", "sync", "sync", "sync", "pass", "pass", "pass", "pass", "tick 1s", "tick 30s", "tick 10m", "tick 2h",
-	"pod runs", "pod stores", "pod fails=why", "pod killed=OOMKilled", "pod discards", "pod stuck=ImagePullBackOff",
-	"cluster unavailable=blind", "cluster", "cluster gone", "cache freeze=jobs", "cache freeze=snapshot", "cache freeze=pods", "cache thaw", "cache thaw",
+	"pod runs", "pod stores", "pod keeps", "pod keeps", "pod keeps fails=why", "pod fails=why", "pod killed=OOMKilled", "pod discards", "pod stuck=ImagePullBackOff",
+	"cluster unavailable=blind", "cluster", "cluster gone", "cluster restore=nightly", "cluster restore=nightly restored", "cluster filling", "cache freeze=jobs", "cache freeze=snapshot", "cache freeze=pods", "cache thaw", "cache thaw",
 	"status wipe", "delete snapshot", "lose job", "lose pod",
 }
 
@@ -59,7 +59,8 @@ func TestSnapshotsWander(t *testing.T) {
 func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 	word, rest, _ := strings.Cut(line, " ")
 	a := args{}
-	if key, value, _ := strings.Cut(rest, "="); key != "" {
+	for field := range strings.FieldsSeq(rest) {
+		key, value, _ := strings.Cut(field, "=")
 		a[key] = value
 	}
 	switch line {
@@ -75,6 +76,10 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 		return ""
 	case "pod stores", "pod discards": // each pod does what it is for
 		if pod := s.active(); pod == nil || (pod.Spec.Containers[0].Name == "discard") != (line == "pod discards") {
+			return ""
+		}
+	case "pod keeps", "pod keeps fails=why":
+		if pod := s.active(); pod == nil || pod.Spec.Containers[0].Name != "snapshot" {
 			return ""
 		}
 	}
@@ -113,7 +118,7 @@ func (s *snapshotStory) wrong(last string) string {
 	deleted := s.snapshot == nil
 	switch {
 	case slices.ContainsFunc(s.broken, func(b string) bool {
-		return strings.HasPrefix(b, "a second") || strings.HasPrefix(b, "it has succeeded")
+		return strings.HasPrefix(b, "a second") || strings.HasPrefix(b, "it has succeeded") || strings.HasPrefix(b, "what a cluster")
 	}):
 		return strings.Join(s.broken, "; ")
 	case deleted && len(s.store) > 0 && !strings.HasPrefix(last, "LetGo"):
@@ -122,7 +127,9 @@ func (s *snapshotStory) wrong(last string) string {
 		return ""
 	case s.snapshot.DeletionTimestamp != nil:
 		return "it never goes: " + s.snapshot.Status.Message
-	case s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded && s.snapshot.Status.Phase != v1alpha1.SnapshotFailed:
+	case s.snapshot.Status.Phase == v1alpha1.SnapshotFailed && len(s.store) > 0 && !strings.Contains(s.snapshot.Status.Message, "could not be looked up"):
+		return "it has failed, and something is stored: " + s.snapshot.Status.Message
+	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed}, s.snapshot.Status.Phase):
 		return "it never ends: " + s.snapshot.Status.Message
 	}
 	return ""

@@ -482,6 +482,11 @@ type EtcdClusterStatus struct {
 	// +optional
 	Origin *OriginStatus `json:"origin,omitempty"`
 
+	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had a quorum.
+	// +optional
+	// +listType=set
+	Restoring []string `json:"restoring,omitempty"`
+
 	// Version of etcd that the members run.
 	// +optional
 	Version string `json:"version,omitempty"`

@@ -68,7 +68,7 @@ type EtcdSnapshotScheduleSpec struct {
 	// +default="Forbid"
 	Concurrency Concurrency `json:"concurrency,omitempty"`
 
-	// SkipUnchanged takes no snapshot while the keys are those of the last one that succeeded. Set it to false when something else than this
+	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded. Set it to false when something else than this
 	// schedule deletes what is stored, such as a rule of the bucket.
 	// +optional
 	// +default=true
@@ -107,9 +107,10 @@ const (
 	ConcurrencyAllow Concurrency = "Allow"
 )
 
-// Retention says which snapshots of a schedule are kept. The newest that succeeded, and the newest that was verified, always are.
+// Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and the newest that was verified
+// always are, and so is one that an EtcdCluster restores.
 type Retention struct {
-	// Last so many that succeeded.
+	// Last so many that are stored.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Last *int32 `json:"last,omitempty"`
@@ -182,7 +183,7 @@ type EtcdSnapshotScheduleStatus struct {
 	// +listType=atomic
 	Active []string `json:"active,omitempty"`
 
-	// LastSuccess is the newest snapshot that was stored. Its time moves on while later ones are skipped because nothing has changed since.
+	// LastSuccess is the newest snapshot that succeeded. Its time moves on while later ones are skipped because nothing has changed since.
 	// +optional
 	LastSuccess *SnapshotReference `json:"lastSuccess,omitempty"`
 
@@ -190,11 +191,11 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	LastVerified *SnapshotReference `json:"lastVerified,omitempty"`
 
-	// LastFailure is the newest snapshot that failed, while none has succeeded since.
+	// LastFailure is the newest snapshot that failed, or is stored and could not be verified, while none has succeeded since.
 	// +optional
 	LastFailure *SnapshotReference `json:"lastFailure,omitempty"`
 
-	// Kept is the number of snapshots that succeeded and are kept.
+	// Kept is the number of snapshots that are stored and kept.
 	// +optional
 	Kept int32 `json:"kept,omitempty"`
 }

@@ -68,16 +68,15 @@ type EtcdSnapshotSpec struct {
 	// +optional
 	Encryption *Encryption `json:"encryption,omitempty"`
 
-	// Verify has what was stored fetched again and restored on trial: its hash, revision and number of keys must be those of the cluster.
-	// A snapshot that was never restored is a hope.
+	// Verify has what was stored fetched again and restored on trial: etcd must serve it, and its hash, revision and number of keys must be those
+	// of the cluster. A snapshot that was never restored is a hope. Set it to false on one that is Stored, and it may be restored as it is.
 	// +optional
 	// +default=true
 	Verify *bool `json:"verify,omitempty"`
 
-	// UnlessRevision takes no snapshot while the cluster's keys still have this revision: the phase is then Skipped. A schedule sets it.
+	// Unless the cluster is as it was then, a snapshot is taken; if it is, the phase is Skipped. A schedule sets it.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	UnlessRevision int64 `json:"unlessRevision,omitempty"`
+	Unless *Unless `json:"unless,omitempty"`
 
 	// DeletionPolicy says what becomes of what is stored when this object is deleted. Retain (the default) leaves it.
 	// +optional
@@ -87,6 +86,24 @@ type EtcdSnapshotSpec struct {
 	// Job that takes the snapshot.
 	// +optional
 	Job SnapshotJob `json:"job,omitzero"`
+}
+
+// Unless is what a cluster was like when it was last stored.
+type Unless struct {
+	// Revision of the keys.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Revision int64 `json:"revision"`
+
+	// ClusterID in hexadecimal. A cluster that was made again under the same name has another one.
+	// +required
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{1,16}$`
+	ClusterID string `json:"clusterID"`
+
+	// AuthRevision of users and roles, which don't raise the revision of the keys.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	AuthRevision int64 `json:"authRevision"`
 }
 
 // Store is a place for snapshots outside of the cluster.
@@ -175,11 +192,12 @@ type SnapshotJob struct {
 	// +kubebuilder:validation:Maximum=20
 	Retries *int32 `json:"retries,omitempty"`
 
-	// Resources of the pod. Its memory does not grow with the data.
+	// Resources of the pod. What is set here counts. Else its limit of memory is 256Mi and, to restore it on trial, a quarter of the database:
+	// the etcd on trial has an index of all keys in memory, as a member has.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// ScratchSize limits the disk that verification takes: about twice the database. Unset, there is no limit but the node's.
+	// ScratchSize limits the disk that verification takes: about twice the database, and 128Mi. Unset, there is no limit but the node's.
 	// +optional
 	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
@@ -194,7 +212,7 @@ type SnapshotJob struct {
 }
 
 // SnapshotPhase is where a snapshot is.
-// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Skipped;Failed;Deleting
+// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Stored;Skipped;Failed;Deleting
 type SnapshotPhase string
 
 const (
@@ -204,16 +222,18 @@ const (
 	SnapshotRunning SnapshotPhase = "Running"
 	// SnapshotSucceeded is stored, and verified if that was asked for.
 	SnapshotSucceeded SnapshotPhase = "Succeeded"
-	// SnapshotSkipped was not taken: the keys had not changed.
+	// SnapshotStored is stored whole, but could not be verified; the message says why. It is neither a success nor lost.
+	SnapshotStored SnapshotPhase = "Stored"
+	// SnapshotSkipped was not taken: nothing had changed.
 	SnapshotSkipped SnapshotPhase = "Skipped"
-	// SnapshotFailed was not stored, or did not pass verification.
+	// SnapshotFailed was not stored, or was disproved by its verification.
 	SnapshotFailed SnapshotPhase = "Failed"
 	// SnapshotDeleting has its stored artifact deleted.
 	SnapshotDeleting SnapshotPhase = "Deleting"
 )
 
-// Complete is the condition of an EtcdSnapshot that is True once it is stored, Failed the one that is True when it will not be. Of one that is
-// skipped neither is True.
+// Complete is the condition of an EtcdSnapshot that is True once it is stored and, if that was asked for, verified; Failed the one that is True
+// when it did not come to that. Of one that is skipped neither is True.
 const (
 	Complete = "Complete"
 	Failed   = "Failed"
@@ -237,7 +257,7 @@ type EtcdSnapshotStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Phase is Pending, Running, Succeeded, Skipped, Failed or Deleting.
+	// Phase is Pending, Running, Succeeded, Stored, Skipped, Failed or Deleting.
 	// +optional
 	Phase SnapshotPhase `json:"phase,omitempty"`
 
@@ -261,9 +281,13 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 
-	// Revision of the keys.
+	// Revision of the keys; of a snapshot that is not verified, one that it is not older than. Of one that is skipped, what still is so.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+
+	// AuthRevision of users and roles, likewise.
+	// +optional
+	AuthRevision int64 `json:"authRevision,omitempty"`
 
 	// Keys that there are at that revision.
 	// +optional
@@ -300,4 +324,9 @@ type EtcdSnapshotStatus struct {
 	// VerifiedAt is when it had been restored on trial.
 	// +optional
 	VerifiedAt metav1.Time `json:"verifiedAt,omitzero"`
+
+	// UsedBy are the EtcdClusters of the namespace that restore it or are about to. While there are any, what is stored is not deleted.
+	// +optional
+	// +listType=set
+	UsedBy []string `json:"usedBy,omitempty"`
 }
