@@ -102,14 +102,14 @@ func compareBool(a, b bool) int {
 func (c Cluster) list(ctx context.Context) (*clientv3.MemberListResponse, error) {
 	client, err := c.client(c.Endpoints...)
 	if err != nil {
-		return nil, failure(Unreachable, err, "no client for the cluster at %s", strings.Join(c.Endpoints, ", "))
+		return nil, failure(Unreachable, byEtcd(err), "no client for the cluster at %s", strings.Join(c.Endpoints, ", "))
 	}
 	defer client.Close()
 	ctx, stop := context.WithTimeout(ctx, listTime)
 	defer stop()
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return nil, failure(Unreachable, err, "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", strings.Join(c.Endpoints, ", "))
+		return nil, failure(Unreachable, byEtcd(err), "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", strings.Join(c.Endpoints, ", "))
 	}
 	return list, nil
 }

@@ -37,7 +37,7 @@ func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	report := hooks.SnapshotReport{}
 	err := o.take(ctx, &report)
 	if err != nil {
-		report.Error = err.Error()
+		report.Error = Words(err)
 	}
 	return report, err
 }
@@ -56,7 +56,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		return err
 	} else if done != nil {
 		*report = *done
-		o.Log.Info("an earlier run has stored it", "uri", done.URI, "completed", done.Completed)
+		o.Log.Info("an earlier run has stored it", "to", store.url.Words(), "completed", done.Completed)
 		return nil
 	}
 	members, err := o.Cluster.choose(ctx)
@@ -69,7 +69,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		o.Log.Info("skipped: the keys have not changed", "revision", newest)
 		return nil
 	}
-	o.Log.Info("taking a snapshot", "member", from.name, "leader", from.leader, "revision", from.status.GetHeader().GetRevision(), "to", store.URI(o.Key))
+	o.Log.Info("taking a snapshot", "member", from.name, "leader", from.leader, "revision", from.status.GetHeader().GetRevision(), "to", store.url.Words())
 	stored, back, err := o.store(ctx, store, from)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (o Order) conclude(ctx context.Context, store *Store, members []member, bac
 		return err
 	}
 	if doubt != nil {
-		reason, kept := ReasonOf(doubt), store.URI(o.Key)
+		reason, kept := ReasonOf(doubt), store.named(o.Key)
 		return failure(reason, doubt, "%s is stored, but not verified", kept)
 	}
 	if o.Verify {
@@ -149,14 +149,14 @@ func newestRevision(members []member) int64 {
 func (o Order) store(ctx context.Context, store *Store, from member) (*hooks.Artifact, age.Identity, error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {
-		return nil, nil, failure(Unreachable, err, "no client for member %s", from.name)
+		return nil, nil, failure(Unreachable, byEtcd(err), "no client for member %s", from.name)
 	}
 	defer client.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	snapshot, err := client.Snapshot(ctx)
 	if err != nil {
-		return nil, nil, failure(Unreachable, err, "member %s gives no snapshot", from.name)
+		return nil, nil, failure(Unreachable, byEtcd(err), "member %s gives no snapshot", from.name)
 	}
 	defer snapshot.Close()
 	stored, back, err := store.put(ctx, o.Key, snapshot, o.Form)
@@ -166,7 +166,7 @@ func (o Order) store(ctx context.Context, store *Store, from member) (*hooks.Art
 		if strings.Contains(err.Error(), "permission denied") {
 			words = "member %s refuses us a snapshot: the certificate must be that of a user with the role root"
 		}
-		return nil, nil, failure(Unreachable, err, words, from.name)
+		return nil, nil, failure(Unreachable, source, words, from.name)
 	}
 	return stored, back, err
 }

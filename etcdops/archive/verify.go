@@ -33,7 +33,7 @@ func (o Order) verify(ctx context.Context, store *Store, members []member, back 
 	}
 	found, err := store.fetchFile(ctx, o.Key, identities, file)
 	if err == nil {
-		err = agree(store.URI(o.Key), &report.Artifact, found, "")
+		err = agree(store.named(o.Key), &report.Artifact, found, "")
 	}
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (o Order) restore(ctx context.Context, file, dir string) (*Contents, error)
 	var said bytes.Buffer
 	command := exec.CommandContext(ctx, o.Etcdutl, "snapshot", "restore", file, "--data-dir="+dir,
 		"--name=trial", "--initial-cluster=trial=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380")
-	command.Stdout, command.Stderr = &said, &said
+	command.Stdout, command.Stderr, command.Env = &said, &said, BareEnviron()
 	err := command.Run()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -75,7 +75,7 @@ func (o Order) restore(ctx context.Context, file, dir string) (*Contents, error)
 	case err != nil && strings.Contains(said.String(), "no space left on device"):
 		return nil, failure(NoSpace, nil, "there is no space left to restore the snapshot on trial in %s: twice the size of the database is needed, and 64 MiB; raise job.scratchSize or make room on the node", o.Scratch)
 	case err != nil:
-		return nil, failure(Failed, fmt.Errorf("%w: %s", err, lastLine(said.String())), "etcdutl can't restore the snapshot on trial")
+		return nil, failure(Failed, OwnWords("%s: %s", Words(err), lastLine(said.String())), "etcdutl can't restore the snapshot on trial")
 	}
 	return Examine(ctx, filepath.Join(dir, "member", "snap", "db"))
 }

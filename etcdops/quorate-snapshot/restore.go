@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
@@ -30,7 +28,7 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 	}
 	report, err := r.run(ctx)
 	if err != nil {
-		report.Error, report.Reason = short(err), seed.ReasonOf(err)
+		report.Error, report.Reason = told(err), seed.ReasonOf(err)
 		if report.Reason == "" {
 			report.Reason = archive.ReasonOf(err)
 		}
@@ -75,7 +73,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		{"ETCD_INITIAL_CLUSTER", r.InitialCluster}, {"ETCD_INITIAL_CLUSTER_TOKEN", r.Token},
 	} {
 		if needed[1] == "" {
-			return nil, fmt.Errorf("%s is required", needed[0])
+			return nil, command.Errorf("%s is required", needed[0])
 		}
 	}
 	sources := 0
@@ -85,10 +83,10 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		}
 	}
 	if sources != 1 {
-		return nil, errors.New("one of --url, --from-data and --from-member is required, and only one: where the data comes from")
+		return nil, command.Errorf("one of --url, --from-data and --from-member is required, and only one: where the data comes from")
 	}
 	if r.BumpRevision < 0 {
-		return nil, errors.New("--bump-revision must not be negative: revisions only rise")
+		return nil, command.Errorf("--bump-revision must not be negative: revisions only rise")
 	}
 	return r, nil
 }
@@ -110,11 +108,11 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
-		return hooks.RestoreReport{}, fmt.Errorf("the data directory can't be read: %w", err)
+		return hooks.RestoreReport{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir, archive.Words(err))
 	}
 	started, err := datadir.Exists(r.marker)
 	if err != nil {
-		return hooks.RestoreReport{}, fmt.Errorf("the marker can't be read: %w", err)
+		return hooks.RestoreReport{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
 	}
 	if data || started {
 		return seed.Restored(r.DataDir), nil

@@ -12,10 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 // Programs are etcd's own, of the version that the member will run.
@@ -86,18 +89,12 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case strings.Contains(said.String(), "no space left on device"):
 		return failure(NoSpace, nil, "%s has no room left for the database of %s", dataDir, megabytes(sizeOf(db)))
 	}
-	return failure(Failed, errors.New(said.last()), "etcdutl could not restore the database: %v", err)
+	return failure(Failed, archive.OwnWords("%s", said.last()), "etcdutl could not restore the database: %s", archive.Words(err))
 }
 
-// bare is an environment without etcd's settings: those of the member to be are not meant for what is run here.
+// bare is an environment without credentials, and without etcd's settings: those of the member to be are not meant for what is run here.
 func bare() []string {
-	var kept []string
-	for _, pair := range os.Environ() {
-		if !strings.HasPrefix(pair, "ETCD") {
-			kept = append(kept, pair)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(archive.BareEnviron(), func(pair string) bool { return strings.HasPrefix(pair, "ETCD") })
 }
 
 func sizeOf(path string) int64 {
@@ -140,11 +137,11 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 	go func() { applied <- awaitApplied(ctx, client, index) }()
 	select {
 	case err := <-ended:
-		return failure(Failed, errors.New(said.last()), "etcd ended on the survivor's data: %v", err)
+		return failure(Failed, archive.OwnWords("%s", said.last()), "etcd ended on the survivor's data: %s", archive.Words(err))
 	case err := <-applied:
 		end()
 		if last := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
-			err = failure(Failed, errors.New(said.last()), "etcd ended badly on the survivor's data: %v", last)
+			err = failure(Failed, archive.OwnWords("%s", said.last()), "etcd ended badly on the survivor's data: %s", archive.Words(last))
 		}
 		return err
 	}
