@@ -264,7 +264,7 @@ func TestKeep(t *testing.T) {
 		"are no certificate": {"--keep=-", strings.Replace(first["Secret/quorate-hooks"], "tls.key", "tls.kez", 1)},
 		"not quorate.b.svc":  {"--keep=- --namespace=b", first["Secret/quorate-hooks"]},
 		"must be a version":  {"--metacontroller=new", ""},
-		"takes no argument":  {"now", ""},
+		"no other arguments": {"now", ""},
 	} {
 		err := install(t.Context(), strings.Fields(c.args), strings.NewReader(c.text), io.Discard, io.Discard)
 		require.ErrorContains(t, err, says)

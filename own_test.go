@@ -38,7 +38,8 @@ func TestOwn(t *testing.T) {
 func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 	at := func(begins string) int {
 		dir := t.TempDir()
-		return runPrepare(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--start=bootstrap", "--begins=" + begins}, io.Discard)
+		t.Setenv(hooks.EnvBegins, begins)
+		return runPrepare(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--start=bootstrap"}, io.Discard)
 	}
 	assert.Equal(t, 0, at("demo-0=https://demo-0"))
 	assert.Equal(t, hooks.ExitDataLost, at(""))

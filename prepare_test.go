@@ -29,7 +29,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve", nil, 1, "pass --image or QUORATE_IMAGE"},
 		{"serve -h", nil, 0, "-call-timeout"},
 		{"serve --no-such-flag", nil, 2, "no-such-flag"},
-		{"serve extra", nil, 1, `takes no argument "extra"`},
+		{"serve extra", nil, 1, "takes flags, and no other arguments"},
 		{"serve", map[string]string{"QUORATE_CALL_TIMEOUT": "soon"}, 1, "QUORATE_CALL_TIMEOUT"},
 		{"serve --image=i --image-pull-policy=Sometimes", nil, 1, "--image-pull-policy must be"},
 		{"serve --image=i --call-timeout=0s", nil, 1, "more than 0"},

@@ -51,7 +51,7 @@ func seedWith(o *Observation, name string, report RestoreReport) {
 
 // verified is an EtcdSnapshot that was restored on trial.
 func verified(o *Observation, name, clusterID string, age time.Duration) *v1alpha1.EtcdSnapshot {
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo"}}
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://bucket"}}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name, SHA256: "sum of " + name, ClusterID: clusterID,
 		Completed: metav1.NewTime(now.Add(-age)), VerifiedAt: metav1.NewTime(now.Add(-age))}
 	if o.Related.Snapshots == nil {
@@ -170,7 +170,7 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	require.Len(t, started(), 6)
 	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 		assert.Equal(t, "first", o.Children.Pods[name].Annotations[AnnotationSHA256], name)
-		assert.Contains(t, seedOf(o.Children.Pods[name]).Args, "--sha256=$(SHA256)", name)
+		assert.True(t, insistsOnSum(o.Children.Pods[name]), name)
 	}
 	// The first one is filled once more, as after a reboot of its node, with what is at the URL now.
 	other := report

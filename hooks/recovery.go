@@ -23,15 +23,9 @@ import (
 // beginning is where a new cluster's data comes from, or what that waits for.
 func (v *view) beginning() (origin, string) {
 	from := origin{source: SourceEmpty}
-	var snapshot *v1alpha1.SnapshotSource
-	if b := v.Cluster.Spec.Bootstrap; b != nil {
-		snapshot = b.Snapshot
-	}
-	if r := v.Cluster.Spec.Restore; r != nil { // a cluster that is made anew from its manifest begins with what it was last restored to
+	snapshot := v.beginsWith()
+	if r := v.Cluster.Spec.Restore; r != nil {
 		from.restore = r.ID
-		if r.Snapshot != nil {
-			snapshot = r.Snapshot
-		}
 	}
 	if joins(v.Cluster) {
 		from.source = SourceExisting
@@ -46,6 +40,18 @@ func (v *view) beginning() (origin, string) {
 	}
 	from.source, from.snapshot, from.bump = SourceSnapshot, resolved, snapshot.BumpRevision
 	return from, ""
+}
+
+// beginsWith is the snapshot that a new cluster begins with; nil for none. One that is made again from its manifest begins
+// with what it was last restored to.
+func (v *view) beginsWith() *v1alpha1.SnapshotSource {
+	if r := v.Cluster.Spec.Restore; r != nil && r.Snapshot != nil {
+		return r.Snapshot
+	}
+	if b := v.Cluster.Spec.Bootstrap; b != nil {
+		return b.Snapshot
+	}
+	return nil
 }
 
 // ---- in place

@@ -64,7 +64,7 @@ func record(v *view) *verdict {
 	}
 	from, waits := v.beginning()
 	if waits != "" {
-		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.Cluster.Spec.Bootstrap.Snapshot), resync: patience}
+		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: patience}
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member"))
 	if from.source != SourceEmpty {

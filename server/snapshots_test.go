@@ -58,7 +58,7 @@ func TestSnapshotIsAnswered(t *testing.T) {
 	require.NotContains(t, log.String(), `"cluster":"shop/nightly"`)
 	text := get(s.Pages(), "/metrics").Body.String()
 	for _, line := range []string{
-		`quorate_snapshots_total{phase="Succeeded"} 1`, `quorate_decisions_total{rule="SnapshotStored"} 1`,
+		`quorate_snapshots_total{phase="Succeeded"} 1`, `quorate_decisions_total{rule="SnapshotSucceeded"} 1`,
 		`quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`,
 		`quorate_snapshot_verified_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`,
 		`quorate_hook_duration_seconds_count{code="200",hook="snapshots/sync"} 1`, "quorate_clusters 0",

@@ -161,22 +161,22 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 	at := strings.Join(c.Endpoints, ", ")
 	client, err := c.client(c.Endpoints...)
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, err, "no client for the cluster at %s", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err), "no client for the cluster at %s", at)
 	}
 	defer client.Close()
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", at)
 	}
 	users, err := client.AuthStatus(ctx)
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a user with the role root", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a user with the role root", at)
 	}
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, err, "the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
 	}
 	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(), authRevision: int64(users.AuthRevision)}
 	return list, asked, nil

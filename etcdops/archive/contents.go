@@ -54,9 +54,9 @@ var (
 	finishedCompact   = []byte("finishedCompactRev")
 	castagnoli        = crc32.MakeTable(crc32.Castagnoli)
 	openTimeout       = 10 * time.Second
-	errNoKeys         = errors.New("it has no bucket of keys")
-	errForeignRecord  = errors.New("it has a record of keys that etcd does not write")
-	errDisorder       = errors.New("its records of keys are not in the order of their revisions")
+	errNoKeys         = OwnWords("it has no bucket of keys")
+	errForeignRecord  = OwnWords("it has a record of keys that etcd does not write")
+	errDisorder       = OwnWords("its records of keys are not in the order of their revisions")
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
 
@@ -67,7 +67,7 @@ func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if told := recover(); told != nil {
-			c, err = nil, failure(Damaged, fmt.Errorf("%v", told), "the database %s is damaged", path)
+			c, err = nil, failure(Damaged, unreadable(told), "the database %s is damaged", path)
 		}
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: openTimeout})
@@ -88,6 +88,9 @@ func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	}
 	return c, nil
 }
+
+// unreadable is a panic over a page that makes no sense. What it says may be of the page.
+func unreadable(any) error { return OwnWords("a page of it makes no sense") }
 
 func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 	keys := tx.Bucket(keyBucket)

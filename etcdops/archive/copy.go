@@ -2,38 +2,50 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save does: the database, and its hash behind it.
-// It asks nobody else, and needs no quorum.
+// Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save does: the database, and its hash behind it,
+// which is checked. The file exists afterwards only if everything was whole. It asks nobody else, and needs no quorum.
 func (c Cluster) Copy(ctx context.Context, to string) (*hooks.Artifact, error) {
+	found, err := c.copy(ctx, to)
+	if err != nil {
+		return nil, errors.Join(err, discardFile(to))
+	}
+	return found, nil
+}
+
+func (c Cluster) copy(ctx context.Context, to string) (*hooks.Artifact, error) {
 	client, err := c.client(c.Endpoints[0])
 	if err != nil {
-		return nil, failure(Unreachable, err, "no client for the member at %s", c.Endpoints[0])
+		return nil, failure(Unreachable, byEtcd(err), "no client for the member at %s", c.Endpoints[0])
 	}
 	defer client.Close()
-	database, err := client.Snapshot(ctx)
+	sent, err := client.Snapshot(ctx)
 	if err != nil {
-		return nil, failure(Unreachable, err, "the member at %s gives no snapshot", c.Endpoints[0])
+		return nil, failure(Unreachable, byEtcd(err), "the member at %s gives no snapshot", c.Endpoints[0])
 	}
-	defer database.Close()
+	defer sent.Close()
 	file, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, failure(Failed, err, "%s can't be written", to)
+		return nil, localFailure(err, to)
 	}
-	_, err = io.Copy(file, database)
-	if closed := file.Close(); err == nil {
-		err = closed
+	database, written := newSeal(), &watchedWriter{w: file}
+	_, err = io.Copy(io.MultiWriter(written, database), sent)
+	if closed := file.Close(); written.err == nil {
+		written.err = closed
 	}
 	switch {
-	case err == nil:
-		return &hooks.Artifact{URI: c.Endpoints[0]}, nil
-	case full(err):
-		return nil, failure(NoSpace, err, "there is no space left for %s; make room", to)
+	case written.err != nil:
+		return nil, localFailure(written.err, to)
+	case err != nil:
+		return nil, failure(Unreachable, byEtcd(err), "the snapshot of the member at %s broke off; it will be tried again", c.Endpoints[0])
+	case !database.whole():
+		return nil, failure(Unreachable, nil, "the snapshot of the member at %s did not arrive as it was sent: its hash is another one; it will be tried again", c.Endpoints[0])
 	}
-	return nil, failure(Unreachable, err, "the snapshot of the member at %s broke off; it will be tried again", c.Endpoints[0])
+	return &hooks.Artifact{Size: database.size, SHA256: database.sum()}, nil
 }

@@ -6,9 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"strings"
 	"syscall"
 
@@ -33,29 +33,43 @@ const (
 	Failed = "Failed"
 )
 
-// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and what to do.
+// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and what to do. It tells no secret, whatever
+// caused it: see [Words].
 type Error struct {
 	Reason string
 	// Text is the sentence, without what caused it.
 	Text string
 	// Err is the cause; nil when the text says all.
 	Err error
+	// hidden is a cause that the text tells already.
+	hidden error
 }
 
-func (e *Error) Error() string {
+func (e *Error) Error() string { return e.Words() }
+
+// Words implements [Worded]: the sentence, and in brackets what is known of the cause.
+func (e *Error) Words() string {
 	if e.Err == nil {
 		return e.Text
 	}
-	return e.Text + " (" + oneLine(e.Err) + ")"
+	if cause := Words(e.Err); cause != "" {
+		return e.Text + " (" + cause + ")"
+	}
+	return e.Text
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e.Err == nil {
+		return e.hidden
+	}
+	return e.Err
+}
 
 // ReasonOf is the reason of an error of this package; Failed for any other.
 func ReasonOf(err error) string {
-	var own *Error
-	if errors.As(err, &own) {
-		return own.Reason
+	var known *Error
+	if errors.As(err, &known) {
+		return known.Reason
 	}
 	return Failed
 }
@@ -64,22 +78,14 @@ func failure(reason string, cause error, format string, args ...any) error {
 	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...), Err: cause}
 }
 
-// longest is how much of a cause is passed on: an SDK's own words may be pages of XML, and a termination message has 4096 bytes.
-const longest = 600
-
-func oneLine(err error) string {
-	words := strings.Join(strings.Fields(err.Error()), " ")
-	if len(words) > longest {
-		return words[:longest] + "..."
-	}
-	return words
-}
-
 // storeFailure says what an error of the store means while doing something with an object of it. Errors that have a reason keep it.
 func (s *Store) storeFailure(err error, doing string) error {
-	var own *Error
-	if err == nil || errors.As(err, &own) {
-		return err
+	var known *Error
+	if err == nil {
+		return nil
+	}
+	if errors.As(err, &known) {
+		return known
 	}
 	if errors.Is(err, context.Canceled) {
 		return failure(Failed, err, "%s was stopped", doing)
@@ -106,10 +112,12 @@ func (s *Store) reason(err error) string {
 		return Denied
 	case errors.Is(err, fs.ErrNotExist):
 		return NotFound
-	case unreachable(err):
+	case refusalOf(err) == 0 && unreachable(err):
 		return Unreachable
 	case refused(err):
 		return Denied
+	case refusalOf(err) >= http.StatusInternalServerError:
+		return Failed
 	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:
@@ -130,10 +138,13 @@ func (s *Store) reason(err error) string {
 var refusals = []string{
 	"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "AuthorizationFailure",
 	"AuthorizationPermissionMismatch", "AuthenticationFailed", "AccountIsDisabled", "no EC2 IMDS role found", "get credentials",
-	"could not find default credentials", "DefaultAzureCredential", "StatusCode: 403", "StatusCode: 401", "Error 403", "Error 401", "invalid_grant",
+	"could not find default credentials", "DefaultAzureCredential", "invalid_grant",
 }
 
 func refused(err error) bool {
+	if status := refusalOf(err); status == http.StatusForbidden || status == http.StatusUnauthorized {
+		return true
+	}
 	words := err.Error()
 	for _, refusal := range refusals {
 		if strings.Contains(words, refusal) {
@@ -163,5 +174,5 @@ func unreachable(err error) bool {
 	)
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || errors.As(err, &op) || errors.As(err, &authority) ||
 		errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &handshake) || errors.As(err, &notTLS) || errors.As(err, &alertError) ||
-		errors.As(err, &network) && network.Timeout() || errors.Is(err, io.ErrUnexpectedEOF)
+		errors.As(err, &network) && network.Timeout() || brokenOff(err)
 }

@@ -36,7 +36,10 @@ const envPrograms = "QUORATE_TEST_PROGRAMS"
 
 func TestMain(m *testing.M) {
 	behaviour := os.Getenv(envPrograms)
+	client := os.Getenv(asClient)
 	switch {
+	case client != "":
+		os.Exit(useStore(client))
 	case behaviour == "" || len(os.Args) < 2:
 	case os.Args[1] == "snapshot":
 		etcdutl(behaviour, os.Args[2], os.Args[3], os.Args[4:])

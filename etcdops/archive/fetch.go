@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,11 +57,11 @@ func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error)
 		return nil, err
 	}
 	if from.SHA256 != "" && record.SHA256 != "" && from.SHA256 != record.SHA256 {
-		return nil, failure(Damaged, nil, "%s is not the snapshot that was asked for: its database has the SHA-256 %s, and %s was expected", store.URI(key), record.SHA256, from.SHA256)
+		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s was expected", store.named(key), record.SHA256, from.SHA256)
 	}
 	found, err := store.fetchFile(ctx, key, identities, to)
 	if err == nil {
-		err = agree(store.URI(key), record, found, from.SHA256)
+		err = agree(store.named(key), record, found, from.SHA256)
 	}
 	if err != nil {
 		return nil, errors.Join(err, discardFile(to))
@@ -72,17 +71,26 @@ func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error)
 	return record, nil
 }
 
+// folder of the artifact, and what that is called in it.
+func (from Source) folder() (folder hooks.StoreURL, key string, err error) {
+	artifact, err := hooks.ParseStoreURL(from.URL)
+	if err != nil {
+		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
+	}
+	if folder, err := hooks.ParseStoreURL(from.StoreURL); err == nil && artifact.Parameters == "" && folder.Scheme == artifact.Scheme {
+		artifact.Parameters = folder.Parameters
+	}
+	folder, key = artifact.Split()
+	return folder, key, checkKey(key)
+}
+
 // store opens the store of the artifact, and says what that is called in it.
 func (from Source) store(ctx context.Context) (*Store, string, error) {
-	artifact, err := withQuery(from.URL, from.StoreURL)
+	folder, key, err := from.folder()
 	if err != nil {
 		return nil, "", err
 	}
-	folder, key, err := split(artifact)
-	if err != nil {
-		return nil, "", err
-	}
-	store, err := Open(ctx, Place{URL: folder, Dir: from.StoreDir, CAFile: from.CAFile})
+	store, err := Open(ctx, Place{URL: folder.String(), Dir: from.StoreDir, CAFile: from.CAFile})
 	return store, key, err
 }
 
@@ -106,17 +114,6 @@ func SizeOf(ctx context.Context, from Source) (int64, error) {
 		return 0, store.storeFailure(err, store.about("looking for", key))
 	}
 	return stored.Size, nil
-}
-
-func withQuery(artifact, folder string) (string, error) {
-	u, err := url.Parse(artifact)
-	if err != nil {
-		return "", failure(Failed, err, "the URL of the artifact is none")
-	}
-	if f, err := url.Parse(folder); err == nil && u.RawQuery == "" {
-		u.RawQuery = f.RawQuery
-	}
-	return u.String(), nil
 }
 
 // discardFile removes what is not whole.
@@ -148,13 +145,13 @@ func (s *Store) record(ctx context.Context, key string) (*hooks.Artifact, error)
 	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
 		return &hooks.Artifact{}, nil
 	case err != nil && s.reason(err) == NotFound:
-		return nil, failure(NotFound, err, "%s: there is no %s beside it, so it is not there or was never finished", s.URI(key), filepath.Base(key)+recordSuffix)
+		return nil, failure(NotFound, err, "%s has no record %s beside it, so it is not there or was never finished", s.named(key), recordSuffix)
 	case err != nil:
 		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
 	record := &hooks.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
-		return nil, failure(Damaged, err, "%s does not say what the artifact holds; take another snapshot", s.URI(key+recordSuffix))
+		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot", s.named(key+recordSuffix))
 	}
 	return record, nil
 }
@@ -216,7 +213,7 @@ func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity
 	case err != nil:
 		return nil, s.fetchFailure(key, source, err)
 	case !database.whole():
-		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, or no snapshot by etcd; take another one", found.URI)
+		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, or no snapshot by etcd; take another one", s.named(key))
 	}
 	found.Size, found.SHA256 = database.size, database.sum()
 	found.StoredSize, found.StoredSHA256 = source.n, hex.EncodeToString(stored.Sum(nil))
@@ -233,9 +230,9 @@ func (s *Store) fetchFailure(key string, source *watched, err error) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &wrong):
-		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.URI(key))
+		return failure(WrongKey, nil, "%s is encrypted for others: none of the age identities opens it", s.named(key))
 	default:
-		return failure(Damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.URI(key))
+		return failure(Damaged, err, "%s is damaged: it is not what was stored; take another snapshot", s.named(key))
 	}
 }
 
@@ -258,7 +255,7 @@ func open(stored io.Reader, identities []age.Identity, found *hooks.Artifact) (p
 	if bytes.Equal(begins, ageMagic) {
 		found.Encrypted = true
 		if len(identities) == 0 {
-			return nil, end, failure(WrongKey, nil, "%s is encrypted, and there are no age identities to open it: name their Secret", found.URI)
+			return nil, end, failure(WrongKey, nil, "the snapshot is encrypted, and there are no age identities to open it: name their Secret")
 		}
 		decrypted, err := age.Decrypt(plain, identities...)
 		if err != nil {
@@ -291,14 +288,14 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 }
 
 // agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing agrees with all.
-func agree(uri string, record, found *hooks.Artifact, wanted string) error {
+func agree(name string, record, found *hooks.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
-		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; take another snapshot", uri, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
+		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
 	case record.SHA256 != "" && record.SHA256 != found.SHA256:
-		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another snapshot", uri, found.SHA256, record.SHA256)
+		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another snapshot", name, found.SHA256, record.SHA256)
 	case wanted != "" && wanted != found.SHA256:
-		return failure(Damaged, nil, "%s is not the snapshot that was asked for: its database has the SHA-256 %s, and %s was expected", uri, found.SHA256, wanted)
+		return failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s was expected", name, found.SHA256, wanted)
 	}
 	return nil
 }

@@ -138,6 +138,9 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
+// Words implements [Worded]: the source is etcd's client.
+func (e *readError) Words() string { return oneLine(e.error) }
+
 // layers are compression and encryption around an object, to be closed from the outside in.
 func (f Form) layers(object io.Writer, whole *witness) (io.WriteCloser, error) {
 	all := stack{Writer: object}
@@ -305,7 +308,7 @@ func (s *Store) finish(ctx context.Context, key string, record any) error {
 func (s *Store) note(ctx context.Context, key string, record any) error {
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
-		return failure(Failed, err, "the record of %s can't be written", s.URI(key))
+		return failure(Failed, err, "the record of %s can't be written", s.named(key))
 	}
 	text = append(text, '\n')
 	err = s.write(ctx, key+recordSuffix, func(w io.Writer) error { _, err := w.Write(text); return err })
@@ -329,7 +332,7 @@ func (s *Store) cleared(ctx context.Context, key string, cause error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
 	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != ReasonOf(cause) {
-		return fmt.Errorf("%w; and what was stored of it could not be removed: %w", cause, err)
+		return &Error{Reason: ReasonOf(cause), Text: fmt.Sprintf("%s; and what was stored of it could not be removed: %s", Words(cause), Words(err)), hidden: cause}
 	}
 	return cause
 }
@@ -357,7 +360,7 @@ func (s *Store) removeRests(key string) error {
 		}
 		for _, rest := range rests {
 			if err := discardFile(rest); err != nil {
-				return s.storeFailure(err, "removing "+rest)
+				return s.storeFailure(err, s.about("removing what an earlier try has left of", key))
 			}
 		}
 	}

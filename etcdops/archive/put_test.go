@@ -323,13 +323,19 @@ func TestDiscard(t *testing.T) {
 func TestURI(t *testing.T) {
 	s, _ := newFolder(t)
 	assert.Equal(t, "file:///folder/"+key, s.URI(key))
-	folder, name, err := split("s3://bucket/a/b/demo.db.zst?endpoint=https%3A%2F%2Fminio%3A9000&use_path_style=true")
-	require.NoError(t, err)
-	assert.Equal(t, "s3://bucket/a/b/?endpoint=https%3A%2F%2Fminio%3A9000&use_path_style=true", folder)
-	assert.Equal(t, "demo.db.zst", name)
-	joined, err := withQuery("s3://bucket/a/b/demo.db.zst", "s3://bucket/a?region=eu-west-1")
-	require.NoError(t, err)
-	assert.Equal(t, "s3://bucket/a/b/demo.db.zst?region=eu-west-1", joined)
+	for _, from := range []Source{
+		{URL: "s3://bucket/a/b/demo.db.zst?region=eu-west-1"},
+		{URL: "s3://bucket/a/b/demo.db.zst", StoreURL: "s3://bucket/a?region=eu-west-1"},
+		{URL: "s3://bucket/a/b/demo.db.zst?region=eu-west-1", StoreURL: "s3://bucket/a?region=elsewhere"},
+	} {
+		folder, name, err := from.folder()
+		require.NoError(t, err)
+		assert.Equal(t, "demo.db.zst", name)
+		store := &Store{url: folder}
+		assert.Equal(t, "s3://bucket/a/b/demo.db.zst?region=eu-west-1", store.URI(name))
+		assert.Equal(t, "reading the snapshot in s3://bucket", store.about("reading", name))
+		assert.Equal(t, "reading the record of the snapshot in s3://bucket", store.about("reading", name+recordSuffix))
+	}
 }
 
 // The seal finds etcd's hash however the bytes come in.

@@ -9,19 +9,15 @@ package archive
 
 import (
 	"context"
-	"fmt"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/azureblob" // azblob://
 	"gocloud.dev/blob/fileblob"
-	_ "gocloud.dev/blob/gcsblob" // gs://
-	_ "gocloud.dev/blob/s3blob"  // s3://
+
+	"github.com/quorate-dev/quorate/hooks"
 )
 
 // Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools take them.
@@ -37,8 +33,8 @@ type Place struct {
 // Store is a folder in which artifacts are kept.
 type Store struct {
 	bucket *blob.Bucket
-	// url is that of the folder, for messages and URIs.
-	url *url.URL
+	// url is that of the folder.
+	url hooks.StoreURL
 	// dir is the folder itself where it is one of this machine, else empty.
 	dir string
 }
@@ -48,45 +44,37 @@ func Open(ctx context.Context, p Place) (*Store, error) { return openStore(ctx, 
 
 // openStore opens a store, and makes the folder of file:// when asked to.
 func openStore(ctx context.Context, p Place, create bool) (*Store, error) {
-	u, err := url.Parse(p.URL)
+	u, err := hooks.ParseStoreURL(p.URL)
 	if err != nil {
-		return nil, failure(Failed, err, "the URL of the store is none")
+		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
-	if u.User != nil {
-		return nil, failure(Failed, nil, "the URL of the store must hold no credentials: they belong in a Secret")
-	}
-	if u.Scheme == fileblob.Scheme {
-		return openDir(u, p.Dir, create)
-	}
-	if u.Host == "" {
-		return nil, failure(Failed, nil, "the URL of the store %q has no bucket: it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder", p.URL)
+	s := &Store{url: u}
+	if u.Scheme == hooks.StoreClaim {
+		if err := s.openDir(p.Dir, create); err != nil {
+			return nil, err
+		}
+		return s, nil
 	}
 	if err := trust(p.CAFile); err != nil {
 		return nil, err
 	}
-	s := &Store{url: u}
-	bare := *u
-	bare.Path, bare.RawPath, bare.Fragment = "", "", ""
-	bucket, err := blob.OpenBucket(ctx, bare.String())
+	bucket, err := openBucket(ctx, u)
 	if err != nil {
-		return nil, s.storeFailure(err, "opening the store "+u.Redacted())
+		return nil, s.storeFailure(err, "opening the store "+u.Scheme+"://"+u.Bucket)
 	}
-	if folder := strings.Trim(path.Clean("/"+u.Path), "/"); folder != "" {
-		bucket = blob.PrefixedBucket(bucket, folder+"/")
+	if u.Path != "" {
+		bucket = blob.PrefixedBucket(bucket, u.Path+"/")
 	}
 	s.bucket = bucket
 	return s, nil
 }
 
 // openDir opens a folder below dir. Dir itself is never made: it is a volume that should be mounted.
-func openDir(u *url.URL, dir string, create bool) (*Store, error) {
-	if u.Host != "" {
-		return nil, failure(Failed, nil, "the URL of the store %q has a host: a folder on a claim is file:///folder, with three slashes", u.Redacted())
-	}
-	s := &Store{url: u, dir: filepath.Join("/", dir, path.Clean("/"+u.Path))}
+func (s *Store) openDir(dir string, create bool) error {
+	s.dir = filepath.Join("/", dir, s.url.Path)
 	if dir != "" {
 		if _, err := os.Stat(dir); err != nil {
-			return nil, s.storeFailure(err, "looking for the volume of the store")
+			return s.storeFailure(err, "looking for the volume of the store")
 		}
 	}
 	bucket, err := fileblob.OpenBucket(s.dir, &fileblob.Options{
@@ -95,48 +83,38 @@ func openDir(u *url.URL, dir string, create bool) (*Store, error) {
 		NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 	})
 	if err != nil {
-		return nil, s.storeFailure(err, "opening the folder "+s.dir)
+		return s.storeFailure(err, "opening the folder on the claim")
 	}
 	s.bucket = bucket
-	return s, nil
+	return nil
 }
 
 // Close ends the use of the store.
 func (s *Store) Close() error { return s.bucket.Close() }
 
-// URI of an object: the folder's URL with its name, and with the query, without which the object would not be found again.
-func (s *Store) URI(key string) string {
-	u := *s.url
-	u.Path = path.Join("/", u.Path, key)
-	u.RawPath = ""
-	return u.String()
+// URI of an object: the folder's URL with its name, and with its parameters, without which the object would not be found again. It is for
+// reports; messages have named.
+func (s *Store) URI(key string) string { return s.url.Join(key).String() }
+
+// named is what messages call an object.
+func (s *Store) named(key string) string {
+	if strings.HasSuffix(key, recordSuffix) {
+		return "the record of the snapshot " + s.url.Words()
+	}
+	return "the snapshot " + s.url.Words()
 }
 
-// split takes the URL of an artifact apart: its folder's, and its name.
-func split(artifact string) (folder, key string, err error) {
-	u, err := url.Parse(artifact)
-	if err != nil {
-		return "", "", failure(Failed, err, "the URL of the artifact is none")
-	}
-	dir, key := path.Split(u.Path)
-	if err := checkKey(key); err != nil {
-		return "", "", err
-	}
-	u.Path, u.RawPath = dir, ""
-	return u.String(), key, nil
-}
+func (s *Store) about(doing, key string) string { return doing + " " + s.named(key) }
 
 // keys are names that every store takes as they are.
 var keys = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-Za-z]*)*$`)
 
 func checkKey(key string) error {
 	if len(key) > 900 || !keys.MatchString(key) || strings.HasSuffix(key, recordSuffix) {
-		return failure(Failed, nil, "%q is no name of an artifact: use letters, digits, '-', '_', '.' and '/' between, and no ending %s", key, recordSuffix)
+		return failure(Failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, '-', '_', '.', and '/' between, and does not end in %s", recordSuffix)
 	}
 	return nil
 }
 
 // recordSuffix makes the name of an artifact that of what is known of it.
 const recordSuffix = ".json"
-
-func (s *Store) about(doing, key string) string { return fmt.Sprintf("%s %s", doing, s.URI(key)) }

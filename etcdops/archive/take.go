@@ -56,7 +56,7 @@ func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	report := hooks.SnapshotReport{}
 	err := o.take(ctx, &report)
 	if report.Absent = report.Absent && err != nil; err != nil {
-		report.Error = err.Error()
+		report.Error = Words(err)
 	}
 	return report, err
 }
@@ -112,7 +112,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	}
 	o.Log.Info("an earlier run has stored it; it is verified now", "key", o.Key, "completed", earlier.Completed)
 	if err = o.conclude(ctx, store, o.Cluster.witnesses(ctx), nil, report); another(err) && ctx.Err() == nil {
-		o.Log.Warn("what an earlier run has stored won't do: another one is taken", "reason", oneLine(err))
+		o.Log.Warn("what an earlier run has stored won't do: another one is taken", "reason", Words(err))
 		return o.fresh(ctx, store, report)
 	}
 	return err
@@ -160,7 +160,7 @@ func (o Order) fresh(ctx context.Context, store *Store, report *hooks.SnapshotRe
 			return err
 		}
 		if i+1 < len(from) {
-			o.Log.Warn("the snapshot of this member won't do: another one is asked", "member", m.name, "next", from[i+1].name, "reason", oneLine(err))
+			o.Log.Warn("the snapshot of this member won't do: another one is asked", "member", m.name, "next", from[i+1].name, "reason", Words(err))
 		}
 	}
 	return err
@@ -239,14 +239,14 @@ func doubtful(report *hooks.SnapshotReport, err error) error {
 func (o Order) store(ctx context.Context, store *Store, from member, keep bool) (*hooks.Artifact, age.Identity, error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {
-		return nil, nil, failure(Unreachable, err, "no client for member %s", from.name)
+		return nil, nil, failure(Unreachable, byEtcd(err), "no client for member %s", from.name)
 	}
 	defer client.Close()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	snapshot, err := client.Snapshot(ctx)
 	if err != nil {
-		return nil, nil, failure(Unreachable, err, "member %s gives no snapshot", from.name)
+		return nil, nil, failure(Unreachable, byEtcd(err), "member %s gives no snapshot", from.name)
 	}
 	defer snapshot.Close()
 	stored, back, err := store.put(ctx, o.Key, snapshot, o.Form, keep)
@@ -256,7 +256,7 @@ func (o Order) store(ctx context.Context, store *Store, from member, keep bool) 
 		if strings.Contains(err.Error(), "permission denied") {
 			words = "member %s refuses us a snapshot: the certificate must be that of a user with the role root"
 		}
-		return nil, nil, failure(Unreachable, err, words, from.name)
+		return nil, nil, failure(Unreachable, source, words, from.name)
 	}
 	return stored, back, err
 }

@@ -72,7 +72,7 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: keepAliveTimeout})},
 	})
 	if err != nil {
-		return failure(Failed, err, "no client for the etcd on trial")
+		return failure(Failed, byEtcd(err), "no client for the etcd on trial")
 	}
 	defer client.Close()
 	for {
@@ -82,17 +82,17 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 		}
 		select {
 		case <-serves.Done():
-			return failure(Failed, err, "etcd does not serve on the restored snapshot within %s", trialTime)
+			return failure(Failed, byEtcd(err), "etcd does not serve on the restored snapshot within %s", trialTime)
 		case <-time.After(pollTime / 4):
 		}
 	}
 	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(holds.Revision))
 	if err != nil {
-		return failure(Failed, err, "the etcd on trial does not count its keys")
+		return failure(Failed, byEtcd(err), "the etcd on trial does not count its keys")
 	}
 	hash, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: holds.Revision})
 	if err != nil {
-		return failure(Failed, err, "the etcd on trial does not tell the hash of its keys")
+		return failure(Failed, byEtcd(err), "the etcd on trial does not tell the hash of its keys")
 	}
 	return holds.agree(count.Count, fmt.Sprintf("%08x", hash.GetHash()), max(hash.GetCompactRevision(), 0))
 }

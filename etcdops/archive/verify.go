@@ -35,7 +35,7 @@ func (o Order) verify(ctx context.Context, store *Store, all []member, back age.
 	}
 	found, err := store.fetchFile(ctx, o.Key, identities, file)
 	if err == nil {
-		err = agree(store.URI(o.Key), &report.Artifact, found, "")
+		err = agree(store.named(o.Key), &report.Artifact, found, "")
 	}
 	if err != nil {
 		return err
@@ -176,9 +176,9 @@ func (o Order) failed(ctx context.Context, program, doing string, said *lone.Wor
 	case said.Has(wrongPages):
 		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl snapshot status")
 	case said.Panicked() && !said.Has(faultyWords...):
-		return failure(Damaged, errors.New(said.Last()), "%s ends in a panic while it %s", program, doing)
+		return failure(Damaged, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
 		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise spec.job.resources.limits.memory", program, doing)
 	}
-	return failure(Failed, errors.New(said.Last()), "%s fails while it %s", program, doing)
+	return failure(Failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
 }

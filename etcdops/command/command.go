@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -32,18 +33,53 @@ func ExitCode(program string, err error, stderr io.Writer) int {
 	return Failed
 }
 
-// Parse reads flags from the arguments alone.
+// Parse reads flags from the arguments alone. What it says of a mistake names the flag, and repeats no value.
 func Parse(flags *flag.FlagSet, args []string) error {
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	out := flags.Output()
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	flags.SetOutput(out)
+	switch {
+	case err == nil && flags.NArg() == 0:
+		return nil
+	case err == nil:
+		return Errorf("%s takes flags, and no other arguments", flags.Name())
+	case errors.Is(err, flag.ErrHelp):
+		flags.Usage()
 		return err
-	} else if err != nil {
-		return ErrUsage
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("%s takes no argument %q", flags.Name(), flags.Arg(0))
-	}
-	return nil
+	fmt.Fprintf(out, "%s: %s\n", flags.Name(), mistake(flags, err.Error()))
+	flags.Usage()
+	return ErrUsage
 }
+
+// How the package flag says what is wrong.
+var (
+	badValue = regexp.MustCompile(`^invalid (?:boolean )?value "(?:[^"\\]|\\.)*" for (?:flag )?-([-0-9A-Za-z]+): `)
+	badFlag  = regexp.MustCompile(`^flag (provided but not defined|needs an argument): (-[-0-9A-Za-z]+)$`)
+)
+
+// mistake is what is wrong with flags, without any value of them.
+func mistake(flags *flag.FlagSet, words string) string {
+	if m := badValue.FindStringSubmatch(words); m != nil && flags.Lookup(m[1]) != nil {
+		return "the value of --" + m[1] + " can't be read"
+	}
+	if m := badFlag.FindStringSubmatch(words); m != nil {
+		return "flag " + m[1] + ": " + m[2]
+	}
+	return "a flag can't be read"
+}
+
+// Error is an error whose words are ours, and may be passed on: no value of a flag is among them, and nothing that a parser quotes.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// Words are what it says.
+func (e Error) Words() string { return string(e) }
+
+// Errorf is an error that says this.
+func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
 // ParseWithEnv is Parse for flags that the environment may set, too: --call-timeout is QUORATE_CALL_TIMEOUT. Arguments win.
 func ParseWithEnv(flags *flag.FlagSet, args []string, getenv func(string) string) error {
@@ -51,8 +87,8 @@ func ParseWithEnv(flags *flag.FlagSet, args []string, getenv func(string) string
 	flags.VisitAll(func(f *flag.Flag) {
 		name := "QUORATE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		if v := getenv(name); v != "" && err == nil {
-			if e := f.Value.Set(v); e != nil {
-				err = fmt.Errorf("%s: %q is not a value for --%s: %w", name, v, f.Name, e)
+			if f.Value.Set(v) != nil {
+				err = Errorf("%s: its value can't be read as one of --%s", name, f.Name)
 			}
 		}
 	})
@@ -62,9 +98,12 @@ func ParseWithEnv(flags *flag.FlagSet, args []string, getenv func(string) string
 	return Parse(flags, args)
 }
 
+// TerminationLog is where Kubernetes looks for a termination message.
+var TerminationLog = "/dev/termination-log"
+
 // TerminationMessage leaves words where Kubernetes looks for them, if it does.
 func TerminationMessage(words string) {
-	f, err := os.OpenFile("/dev/termination-log", os.O_WRONLY|os.O_TRUNC, 0)
+	f, err := os.OpenFile(TerminationLog, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return
 	}

@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorate-dev/quorate/hooks"
 )
 
 // Etcd is one process, and what it runs on.
@@ -45,12 +48,10 @@ type Ended struct {
 	Err error
 }
 
-func (e *Ended) Error() string {
-	if words := e.Said.Last(); words != "" {
-		return words
-	}
-	return e.Err.Error()
-}
+func (e *Ended) Error() string { return e.Words() }
+
+// Words are what may be passed on: the process knew no secret (see [Bare]).
+func (e *Ended) Words() string { return cmp.Or(e.Said.Last(), e.Err.Error()) }
 
 func (e *Ended) Unwrap() error { return e.Err }
 
@@ -109,13 +110,12 @@ func (e Etcd) args() []string {
 	}, e.Flags...)
 }
 
-// Bare is the environment of this process without etcd's settings: those of a member are not meant for what is run here.
+// Bare is the environment of this process without credentials of stores, and without etcd's settings: those of a
+// member are not meant for what is run here. What such a program says may be passed on: it knows no secret.
 func Bare() []string {
-	var kept []string
-	for _, pair := range os.Environ() {
-		if !strings.HasPrefix(pair, "ETCD") {
-			kept = append(kept, pair)
-		}
-	}
-	return kept
+	secret := hooks.CredentialVariables()
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return strings.HasPrefix(name, "ETCD") || slices.Contains(secret, name)
+	})
 }

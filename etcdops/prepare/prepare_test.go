@@ -2,7 +2,6 @@ package prepare
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -165,15 +164,4 @@ func TestPrepareWaitsUntilItIsTold(t *testing.T) {
 
 	require.ErrorContains(t, await(t.Context(), dir), "can't be read", "a folder is not a file that may still come")
 	require.NoError(t, await(t.Context(), ""))
-}
-
-// TestWhoeverHasBegunSaysSoByAVariable: the kubelet sets it from an annotation of the pod, and nothing is put into arguments.
-func TestWhoeverHasBegunSaysSoByAVariable(t *testing.T) {
-	for told, lost := range map[string]bool{"demo-0=https://demo-0:2380": false, "": true} {
-		dir := t.TempDir()
-		t.Setenv(hooks.EnvBegins, told)
-		c := Command{dataDir: filepath.Join(dir, "data"), marker: filepath.Join(dir, "started"), start: hooks.StartBootstrap}
-		err := c.Run(t.Context())
-		require.Equal(t, lost, errors.Is(err, ErrDataLost), "%q: %v", told, err)
-	}
 }

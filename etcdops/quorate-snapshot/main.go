@@ -5,12 +5,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
@@ -32,6 +37,7 @@ Usage:
 var version, commit string
 
 func main() {
+	log.SetOutput(io.Discard) // where net/http prints what a server sends unasked
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
@@ -63,12 +69,34 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprint(stdout, usage)
 		return 0
 	default:
-		fmt.Fprintf(stderr, "quorate-snapshot: there is no command %q\n\n%s", name, usage)
+		fmt.Fprintf(stderr, "quorate-snapshot: there is no such command\n\n%s", usage)
 		return command.Usage
 	}
 }
 
 // exitCode is that of a command that ended so.
 func exitCode(err error, stderr io.Writer) int {
+	if err != nil && !explained(err) {
+		err = errors.New(told(err))
+	}
 	return command.ExitCode("quorate-snapshot", err, stderr)
+}
+
+// explained reports whether the package flag has said what there is to say.
+func explained(err error) bool {
+	return errors.Is(err, command.ErrUsage) || errors.Is(err, flag.ErrHelp)
+}
+
+// told is all that anybody is told of an error, in logs and in termination messages: words of our own, and never those of an SDK or a parser,
+// which may hold a credential. It leaves a report within the 4096 bytes of a termination message.
+func told(err error) string {
+	words := archive.Words(err)
+	if words == "" {
+		words = "it failed, for a reason that is not known"
+	}
+	const longest = 2000
+	if len(words) > longest {
+		words = strings.ToValidUTF8(words[:longest], "") + "..."
+	}
+	return words
 }

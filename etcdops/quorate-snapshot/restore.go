@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"strconv"
 
@@ -32,7 +30,7 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 	}
 	report, err := r.run(ctx)
 	if err != nil {
-		report.Error, report.Reason = short(err), seed.ReasonOf(err)
+		report.Error, report.Reason = told(err), seed.ReasonOf(err)
 		if report.Reason == "" {
 			report.Reason = archive.ReasonOf(err)
 		}
@@ -78,7 +76,7 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 		{"ETCD_INITIAL_CLUSTER", r.InitialCluster}, {"ETCD_INITIAL_CLUSTER_TOKEN", r.Token},
 	} {
 		if needed[1] == "" {
-			return nil, fmt.Errorf("%s is required", needed[0])
+			return nil, command.Errorf("%s is required", needed[0])
 		}
 	}
 	return r, r.valid()
@@ -94,9 +92,9 @@ func (r *restoring) valid() error {
 	}
 	switch {
 	case sources != 1:
-		return errors.New("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
+		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
-		return errors.New("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
+		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
 	}
 	return nil
 }
@@ -129,11 +127,11 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
-		return hooks.RestoreReport{}, fmt.Errorf("the data directory can't be read: %w", err)
+		return hooks.RestoreReport{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir, archive.Words(err))
 	}
 	started, err := datadir.Exists(r.marker)
 	if err != nil {
-		return hooks.RestoreReport{}, fmt.Errorf("the marker can't be read: %w", err)
+		return hooks.RestoreReport{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
 	}
 	if data || started {
 		return seed.Restored(r.DataDir), nil

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,8 +26,8 @@ const reportLimit = 4096
 func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
-		if !errors.Is(err, command.ErrUsage) && !errors.Is(err, flag.ErrHelp) {
-			command.TerminationMessage(reportOf(hooks.SnapshotReport{Error: err.Error()}))
+		if !explained(err) {
+			command.TerminationMessage(reportOf(hooks.SnapshotReport{Error: told(err)}))
 		}
 		return exitCode(err, stderr)
 	}
@@ -70,11 +69,11 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 		return o, err
 	}
 	if len(o.Cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
-		return o, errors.New("--endpoint, --store-url and --key are required")
+		return o, command.Errorf("--endpoint, --store-url and --key are required")
 	}
 	if unless != (archive.Unless{}) {
 		if unless.Revision == 0 || unless.ClusterID == "" || unless.AuthRevision == 0 {
-			return o, errors.New("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
+			return o, command.Errorf("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
 		}
 		o.Unless = &unless
 	}
@@ -111,7 +110,7 @@ func compressionOf(word string) (v1alpha1.Compression, error) {
 			return known, nil
 		}
 	}
-	return "", fmt.Errorf("--compression must be zstd or none, not %q", word)
+	return "", command.Errorf("--compression must be zstd or none")
 }
 
 // clusterTLS is how the members are talked to; nil for plain text, when no file is named.
@@ -123,16 +122,16 @@ func clusterTLS(ca, cert, key string) (*tls.Config, error) {
 	if ca != "" {
 		authorities, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, fmt.Errorf("--ca: %w", err)
+			return nil, command.Errorf("--ca: the file %s can't be read: %s", ca, archive.Words(err))
 		}
 		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("--ca: the file %s holds no certificate in PEM", ca)
+			return nil, command.Errorf("--ca: the file %s holds no certificate in PEM", ca)
 		}
 	}
 	if cert != "" || key != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("--cert and --cert-key: %w", err)
+			return nil, command.Errorf("--cert and --cert-key: %s and %s are no certificate and its key in PEM that can be read", cert, key)
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
@@ -162,9 +161,9 @@ func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	storeFlags(flags, &place, &key)
 	err := command.Parse(flags, args)
 	if err == nil && (place.URL == "" || key == "") {
-		err = errors.New("--store-url and --key are required")
+		err = command.Errorf("--store-url and --key are required")
 	}
-	if errors.Is(err, command.ErrUsage) || errors.Is(err, flag.ErrHelp) {
+	if explained(err) {
 		return exitCode(err, stderr)
 	}
 	var report hooks.SnapshotReport
@@ -172,7 +171,7 @@ func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		report, err = archive.Look(ctx, place, key)
 	}
 	if err != nil {
-		report.Error = err.Error()
+		report.Error = told(err)
 	}
 	text := reportOf(report)
 	command.TerminationMessage(text)
@@ -189,13 +188,13 @@ func runDiscard(ctx context.Context, args []string, stderr io.Writer) int {
 	storeFlags(flags, &place, &key)
 	err := command.Parse(flags, args)
 	if err == nil && (place.URL == "" || key == "") {
-		err = errors.New("--store-url and --key are required")
+		err = command.Errorf("--store-url and --key are required")
 	}
 	if err == nil {
 		err = archive.Discard(ctx, place, key)
 	}
-	if err != nil && !errors.Is(err, command.ErrUsage) && !errors.Is(err, flag.ErrHelp) {
-		command.TerminationMessage(err.Error())
+	if err != nil && !explained(err) {
+		command.TerminationMessage(told(err))
 	}
 	return exitCode(err, stderr)
 }

@@ -23,7 +23,7 @@ func runSurvey(args []string, stdout, stderr io.Writer) int {
 	}
 	found, err := seed.Survey(dataDir, walDir)
 	if err != nil {
-		found.Error = short(err)
+		found.Error = told(err)
 	}
 	tell(found, stdout)
 	return exitCode(err, stderr)
@@ -37,13 +37,4 @@ func tell(report any, stdout io.Writer) {
 	}
 	command.TerminationMessage(string(text))
 	fmt.Fprintf(stdout, "%s\n", text)
-}
-
-// short is an error in a length that leaves a report within the 4096 bytes of a termination message.
-func short(err error) string {
-	words := err.Error()
-	if len(words) > 2000 {
-		words = words[:2000] + "..."
-	}
-	return words
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
@@ -18,18 +19,20 @@ func runTool(args []string, stderr io.Writer) int {
 	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}
-	err := copySelf(*to)
+	err := command.Errorf("--to is required")
+	if *to != "" {
+		if err = copySelf(*to); err != nil {
+			err = command.Errorf("this program can't be copied to %s: %s", *to, archive.Words(err))
+		}
+	}
 	if err != nil {
-		command.TerminationMessage(err.Error())
+		command.TerminationMessage(told(err))
 	}
 	return exitCode(err, stderr)
 }
 
 // copySelf leaves this very binary in a file that anybody may run, whole or not at all: neither its own image nor the one that runs it next has a cp.
 func copySelf(to string) error {
-	if to == "" {
-		return errors.New("--to is required")
-	}
 	own, err := os.Executable()
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func agrees(told *hooks.Artifact, c *archive.Contents) error {
 		other = told.Revision != c.Revision || c.Keys >= 0 && told.Keys != c.Keys || hash
 	}
 	if other {
-		return failure(Damaged, nil, "%s holds %d keys at revision %d with the hash %s, but its record tells of %d at %d with %s; take another snapshot", told.URI, c.Keys, c.Revision, c.Hash, told.Keys, told.Revision, told.Hash)
+		return failure(Damaged, nil, "the snapshot holds %d keys at revision %d with the hash %s, but its record tells of %d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision, told.Hash)
 	}
 	return nil
 }

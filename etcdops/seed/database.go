@@ -12,6 +12,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 // database is what is known of etcd's database file without changing it.
@@ -61,8 +63,8 @@ func readDatabase(path string) (*database, error) {
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
+		if recover() != nil {
+			err = archive.OwnWords("a page of it makes no sense") // what the panic says may be of the page
 		}
 	}()
 	return f()
@@ -73,7 +75,7 @@ func (d *database) read(tx *bolt.Tx) error {
 	meta := tx.Bucket([]byte("meta"))
 	keys := tx.Bucket([]byte("key"))
 	if meta == nil || keys == nil {
-		return errors.New("it lacks the buckets meta and key")
+		return archive.OwnWords("it lacks the buckets meta and key")
 	}
 	d.last, d.revision = 0, 1
 	if name, _ := keys.Cursor().Last(); len(name) >= 8 { // named by revision

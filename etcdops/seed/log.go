@@ -15,6 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 // entryLog is what a write-ahead log says besides its entries.
@@ -71,6 +73,9 @@ func damagedLog(path string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {
 		return err
+	}
+	if errors.Is(err, wal.ErrCRCMismatch) || errors.Is(err, walpb.ErrCRCMismatch) {
+		err = archive.OwnWords("a checksum in it is wrong")
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return failure(Failed, err, "the write-ahead log %s can't be read", path)
@@ -173,7 +178,7 @@ func (l *entryLog) take(record *walpb.Record, each func(*raftpb.Entry) error) er
 			l.lastTerm, l.lastIndex = snapshot.GetTerm(), snapshot.GetIndex()
 		}
 	default:
-		return fmt.Errorf("a record of type %d, which is unknown", record.GetType())
+		return archive.OwnWords("a record of type %d, which is unknown", record.GetType())
 	}
 	return nil
 }

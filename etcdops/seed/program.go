@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/lone"
 )
 
@@ -53,7 +54,7 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case strings.Contains(said.String(), "no space left on device"):
 		return failure(NoSpace, nil, "%s has no room left for the database of %s", dataDir, megabytes(sizeOf(db)))
 	}
-	return failure(Failed, errors.New(said.Last()), "etcdutl could not restore the database: %v", err)
+	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s", archive.Words(err))
 }
 
 func sizeOf(path string) int64 {
@@ -73,7 +74,7 @@ func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, ind
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })
 	var ended *lone.Ended
 	if errors.As(err, &ended) {
-		return failure(Failed, ended, "etcd ended on the survivor's data: %v", ended.Err)
+		return failure(Failed, ended, "etcd ended on the survivor's data: %s", archive.Words(ended.Err))
 	}
 	if err != nil && ReasonOf(err) == "" {
 		return failure(Failed, err, "etcd could not be started on the survivor's data")

@@ -13,7 +13,8 @@ package seed
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
 // Reasons for which nothing was restored that are found out here; those of stores and artifacts come from package archive.
@@ -39,11 +40,14 @@ type Error struct {
 	Err error
 }
 
-func (e *Error) Error() string {
-	if e.Err == nil {
-		return e.Text
+func (e *Error) Error() string { return e.Words() }
+
+// Words implements [archive.Worded]: the sentence, and in brackets what is known of the cause.
+func (e *Error) Words() string {
+	if cause := archive.Words(e.Err); cause != "" {
+		return e.Text + " (" + cause + ")"
 	}
-	return e.Text + " (" + strings.Join(strings.Fields(e.Err.Error()), " ") + ")"
+	return e.Text
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -150,7 +150,7 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 		serve(t, "http://"+address, etcdproc.Tool(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", port,
 			"-filesystem-root", root, "-external-url", way.URL, "-public-host", strings.TrimPrefix(way.URL, "http://"), "-log-level", "error")
 		t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(way.URL, "http://"))
-		return archive.Place{URL: "gs://backups/etcd?anonymous=true", CAFile: a.file}, way
+		return archive.Place{URL: "gs://backups/etcd", CAFile: a.file}, way
 	},
 	"azblob": func(t *testing.T, a authority) (archive.Place, *way) {
 		azurite, err := exec.LookPath("azurite-blob")
@@ -164,14 +164,17 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 		_, port, _ := strings.Cut(address, ":")
 		serve(t, "http://"+address, azurite, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", t.TempDir(), "--silent", "--skipApiVersionCheck")
 		way := wayTo(t, "http://"+address, nil)
-		place := "?protocol=http&localemu=true&domain=" + strings.TrimPrefix(way.URL, "http://")
-		bucket, err := blob.OpenBucket(context.Background(), "azblob://backups"+place)
+		// No URL of a store leads to an emulator.
+		t.Setenv("AZURE_STORAGE_PROTOCOL", "http")
+		t.Setenv("AZURE_STORAGE_IS_LOCAL_EMULATOR", "true")
+		t.Setenv("AZURE_STORAGE_DOMAIN", strings.TrimPrefix(way.URL, "http://"))
+		bucket, err := blob.OpenBucket(context.Background(), "azblob://backups")
 		require.NoError(t, err)
 		var client *container.Client
 		require.True(t, bucket.As(&client))
 		_, err = client.Create(context.Background(), nil)
 		require.NoError(t, err)
-		return archive.Place{URL: "azblob://backups/etcd" + place, CAFile: a.file}, way
+		return archive.Place{URL: "azblob://backups/etcd", CAFile: a.file}, way
 	},
 }
 
@@ -196,6 +199,9 @@ func objects(t *testing.T, place archive.Place) []string {
 	u, err := url.Parse(place.URL)
 	require.NoError(t, err)
 	u.Path = ""
+	if u.Scheme == "gs" {
+		u.RawQuery = "anonymous=true" // gocloud's own opener wants to be told
+	}
 	bucket, err := blob.OpenBucket(context.Background(), u.String())
 	require.NoError(t, err)
 	defer bucket.Close()
@@ -300,6 +306,9 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 }
 
 func objectURL(o archive.Order) string {
-	folder, query, _ := strings.Cut(o.Place.URL, "?")
-	return folder + "/" + o.Key + "?" + query
+	folder, query, asked := strings.Cut(o.Place.URL, "?")
+	if asked {
+		query = "?" + query
+	}
+	return folder + "/" + o.Key + query
 }
