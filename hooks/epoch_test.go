@@ -507,3 +507,15 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 		})
 	}
 }
+
+// TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
+func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
+	for want, e := range map[string]*epoch{
+		"give spec.restore another id to have it made anew":                   {n: 3, origin: origin{restore: "b"}, succession: succession{after: 2}, answered: map[string]int{"a": 2, "b": 3}},
+		"ask for another way back by the annotation etcd.quorate.dev/recover": {n: 3, origin: origin{restore: "a"}, succession: succession{after: 2}, answered: map[string]int{"a": 2}},
+		"delete one of their pods to have all of them made anew":              {n: 2, origin: origin{member: "demo-0"}, succession: succession{after: 1}},
+		"delete the EtcdCluster and create it again to have it made anew":     {n: 1},
+	} {
+		assert.Equal(t, want, (&view{epoch: e}).otherwiseFilled())
+	}
+}

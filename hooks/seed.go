@@ -320,9 +320,12 @@ func (r *RestoreReport) describe() string {
 
 // otherwiseFilled is what a person does to have the members of an epoch filled once more.
 func (v *view) otherwiseFilled() string {
+	answers := v.epoch.answered[v.epoch.restore] == v.epoch.n || v.epoch.after == 0
 	switch {
-	case v.epoch.restore != "":
+	case v.epoch.restore != "" && answers:
 		return "give spec.restore another id to have it made anew"
+	case v.epoch.member != "":
+		return "delete one of their pods to have all of them made anew"
 	case v.epoch.after == 0:
 		return "delete the EtcdCluster and create it again to have it made anew"
 	}

@@ -576,7 +576,11 @@ func (v *view) unstaged() string {
 func (v *view) unfilled() string {
 	for _, name := range v.epoch.initialNames() {
 		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
-			return fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
+			why := fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
+			if report.Reason == "Damaged" && v.epoch.sum != "" {
+				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been overwritten since: then %s", v.epoch.firstInitial(), v.epoch.sum, v.otherwiseFilled())
+			}
+			return why
 		}
 	}
 	return ""

@@ -79,6 +79,9 @@ func TestRefused(t *testing.T) {
 		{"authority that hardly outlives a leaf", "", `{version: 3.6.16, tls: {auto: {leafDuration: 24h, caDuration: 47h}}}`, "caDuration must be at least twice leafDuration"},
 		{"duration in days", "", `{version: 3.6.16, tls: {auto: {leafDuration: 90d}}}`, "leafDuration"},
 
+		{"revision that goes back", "", `{version: 3.6.16, recovery: {bumpRevision: -1}}`, "greater than or equal to 0"},
+		{"the same of a snapshot", "", `{version: 3.6.16, bootstrap: {snapshot: {name: a, bumpRevision: -1}}}`, "greater than or equal to 0"},
+
 		{"name of 49", strings.Repeat("n", 49), `{version: 3.6.16}`, "the name is too long"},
 		{"name of another cluster's peer Service", "demo-peers", `{version: 3.6.16}`, "would collide with the peer Service"},
 		{"name that is no Service name: digit", "3etcd", `{version: 3.6.16}`, "the name becomes the name of a Service"},
@@ -106,6 +109,7 @@ func TestAdmitted(t *testing.T) {
 		{"null is unset", "", `{version: 3.6.16, replicas: null, storage: {size: null}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}}`},
 		{"image", "", `{version: 3.7.3, image: {}}`, `{version: 3.7.3, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, image: {pullPolicy: IfNotPresent}}`},
 		{"options", "", `{version: 3.5.26, options: {autoCompaction: {}}}`, `{version: 3.5.26, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, options: {autoCompaction: {mode: Periodic}, heartbeatInterval: 100, electionTimeout: 1000, logLevel: info}}`},
+		{"a revision is raised above all that were given out unless the spec says by how much", "", `{version: 3.6.16, restore: {id: a, snapshot: {name: a}}}`, `{version: 3.6.16, replicas: 3, storage: {medium: Persistent, size: 1Gi}, tls: {mode: Auto, minVersion: TLS1.2}, restore: {id: a, snapshot: {name: a}}}`},
 		{"smallest versions", "", `{version: 3.6.4}`, ""},
 		{"3.7.0", "", `{version: 3.7.0}`, ""},
 		{"paused", "", `{version: 3.6.16, replicas: 0}`, ""},
