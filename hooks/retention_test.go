@@ -86,6 +86,16 @@ func TestRetained(t *testing.T) {
 			o.add("22 02:40", v1alpha1.SnapshotSkipped).Status.Revision = 9
 			o.add("22 03:00", v1alpha1.SnapshotFailed)
 		}, "22-02 22-02:40 22-03"},
+		{"what is stored and not verified counts, but not as what succeeded or was verified", v1alpha1.Retention{Last: new(int32(2))}, func(o *ScheduleObservation) {
+			for _, run := range []string{"20261122-0100", "20261122-0200"} {
+				s := o.Snapshots["orders-"+run]
+				s.Status.Phase, s.Status.VerifiedAt = v1alpha1.SnapshotStored, metav1.Time{}
+			}
+			o.Snapshots["orders-20261121-1000"].Status.VerifiedAt = metav1.Time{}
+		}, "21-00 21-10 22-01 22-02"},
+		{"what a cluster restores", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+			o.Snapshots["orders-20261120-2300"].Status.UsedBy = []string{"orders"}
+		}, "20-23 22-02"},
 		{"what is not finished", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
 			o.add("20 10:00", v1alpha1.SnapshotRunning)
 			o.add("20 11:00", "")
@@ -228,7 +238,7 @@ func (w *vault) judge(o ScheduleObservation, d ScheduleDecision, stays map[strin
 	maps.Copy(all.Snapshots, w.o.Snapshots)
 	must := mustBeKept(all)
 	for name := range o.Snapshots {
-		if s := w.o.Snapshots[name]; !stays[name] && s != nil && s.Status.Phase == v1alpha1.SnapshotSucceeded && must[name] != "" {
+		if s := w.o.Snapshots[name]; !stays[name] && s != nil && inStore(s) && must[name] != "" {
 			w.Fatalf("at %s %s is let go: %s\nof %s", w.o.Now.Format(time.RFC3339), name, must[name], slices.Sorted(maps.Keys(must)))
 		}
 	}
@@ -269,7 +279,7 @@ func mustBeKept(o ScheduleObservation) map[string]string {
 	var stored []*v1alpha1.EtcdSnapshot
 	newestOf := time.Time{}
 	for _, s := range o.Snapshots {
-		if s.Status.Phase == v1alpha1.SnapshotSucceeded && s.DeletionTimestamp == nil {
+		if inStore(s) {
 			stored = append(stored, s)
 			if takenFor(s).After(newestOf) {
 				newestOf = takenFor(s)
@@ -463,7 +473,7 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
 	w.pass(0)
 	past := []ScheduleObservation{w.view()}
-	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
+	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {
 		switch next(12) {
@@ -476,6 +486,11 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		case 3:
 			if all := slices.Sorted(maps.Keys(w.o.Snapshots)); len(all) > 0 {
 				delete(w.o.Snapshots, all[next(len(all))])
+				if s := w.o.Snapshots[all[next(len(all))]]; s != nil { // a restore begins or ends
+					s = s.DeepCopy()
+					s.Status.UsedBy = [][]string{nil, {"orders"}}[next(2)]
+					w.o.Snapshots[s.Name] = s
+				}
 			}
 		case 4:
 			w.revision++

@@ -500,14 +500,18 @@ func mustStay(o ScheduleObservation, s *v1alpha1.EtcdSnapshot) string {
 	switch s.Status.Phase {
 	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
 		return ""
-	case v1alpha1.SnapshotSucceeded:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored:
 	default:
 		return "it is not finished"
 	}
-	newer, newerVerified := false, false
+	if len(s.Status.UsedBy) > 0 {
+		return "it is being restored"
+	}
+	newer, newerSucceeded, newerVerified := false, false, false
 	for _, other := range o.Snapshots {
-		if other.DeletionTimestamp == nil && other.Status.Phase == v1alpha1.SnapshotSucceeded && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
+		if inStore(other) && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
 			newer = true
+			newerSucceeded = newerSucceeded || other.Status.Phase == v1alpha1.SnapshotSucceeded
 			newerVerified = newerVerified || !other.Status.VerifiedAt.IsZero()
 		}
 	}
@@ -515,12 +519,19 @@ func mustStay(o ScheduleObservation, s *v1alpha1.EtcdSnapshot) string {
 	switch {
 	case !newer:
 		return "it is the newest"
+	case !newerSucceeded && s.Status.Phase == v1alpha1.SnapshotSucceeded:
+		return "it is the newest that succeeded"
 	case !newerVerified && !s.Status.VerifiedAt.IsZero():
 		return "it is the newest that was verified"
 	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil && r.Yearly == nil:
 		return "there is no rule by which any is"
 	}
 	return ""
+}
+
+// inStore: there is something to restore.
+func inStore(s *v1alpha1.EtcdSnapshot) bool {
+	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored)
 }
 
 // takenFor is the time in the name, or that of the creation when a clock was ahead.

@@ -193,3 +193,132 @@ func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
 	assert.EqualValues(t, 2, s.ObservedGeneration)
 	assert.EqualValues(t, 2, s.Conditions[0].ObservedGeneration)
 }
+
+// TestLookJob: it asks the store alone, with the same name of the artifact.
+func TestLookJob(t *testing.T) {
+	o := aSnapshot()
+	delete(o.Clusters, "orders")
+	o.Snapshot.Spec.Job.Deadline.Duration = time.Minute
+	o.Now = o.Now.Add(2 * time.Minute)
+	job := theJob(t, o)
+	main := job.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "nightly-12c500ed-look-1", job.Name)
+	assert.Equal(t, "quorate:v1", main.Image)
+	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt", "--key=" + SnapshotKey(o.Snapshot)}, main.Args)
+	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
+	assert.Equal(t, int64(90), *job.Spec.ActiveDeadlineSeconds)
+}
+
+// TestMemoryOfATrial: etcd on trial has an index of all keys, as the members have.
+func TestMemoryOfATrial(t *testing.T) {
+	o := aSnapshot()
+	limit := func() string {
+		return theJob(t, o).Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String()
+	}
+	o.Clusters["orders"].Status.Members[0].DBSize = new(resource.MustParse("2Gi"))
+	o.Clusters["orders"].Status.Members[2].DBSize = new(resource.MustParse("8Gi"))
+	assert.Equal(t, "2304Mi", limit())
+	o.Clusters["orders"].Status.Members[2].DBSize = new(resource.MustParse("20Mi"))
+	assert.Equal(t, "768Mi", limit())
+	o.Snapshot.Spec.Verify = new(false)
+	assert.Equal(t, "256Mi", limit())
+	o.Snapshot.Spec.Verify = nil
+	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("300Mi")}
+	assert.Equal(t, "300Mi", limit(), "what the spec says counts")
+}
+
+func TestWhoUsesASnapshot(t *testing.T) {
+	named := func(name string) *v1alpha1.SnapshotSource { return &v1alpha1.SnapshotSource{Name: name} }
+	byURL := &v1alpha1.SnapshotSource{URL: "s3://backups/x"}
+	for name, c := range map[string]struct {
+		change func(c *v1alpha1.EtcdCluster)
+		uses   bool
+	}{
+		"nobody":                        {func(*v1alpha1.EtcdCluster) {}, false},
+		"restore names it":              {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")} }, true},
+		"restore names another":         {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("other")} }, false},
+		"restore goes back to an epoch": {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} }, false},
+		"restore has been answered": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
+		}, false},
+		"another restore has been answered": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "b", Snapshot: named("nightly")}
+			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
+		}, true},
+		"its condition says that it was": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Generation = 3
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+		}, false},
+		"its condition is of an earlier spec": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Generation = 4
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+		}, true},
+		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
+		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
+			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
+		}, false},
+		"a new cluster begins with what restore names": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: byURL}
+		}, false},
+		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
+			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
+		}, true},
+		"members are filled with another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
+		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore, c.DeletionTimestamp = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}, &metav1.Time{}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := aSnapshot()
+			o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly.db.zst"
+			o.Snapshot.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+			c.change(o.Clusters["orders"])
+			assert.Equal(t, c.uses, len(DecideSnapshot(o).Status.UsedBy) > 0)
+			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
+			d := DecideSnapshot(o)
+			assert.Equal(t, c.uses, d.Because.Rule == "InUse", d.Because)
+			assert.False(t, d.Finalized)
+			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
+		})
+	}
+}
+
+// TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
+func TestWhatIsRestoring(t *testing.T) {
+	from := func(url string) *epoch {
+		return &epoch{origin: origin{source: SourceSnapshot, snapshot: &resolved{URL: url}}}
+	}
+	v := newView(Observation{Cluster: aSnapshot().Clusters["orders"]})
+	v.epoch = from("s3://a")
+	assert.Equal(t, []string{"s3://a"}, v.restoring())
+	v.epoch.clusterID = 1
+	assert.Empty(t, v.restoring())
+	v.heir = newView(Observation{Cluster: v.Cluster})
+	v.heir.epoch = from("s3://b")
+	assert.Equal(t, []string{"s3://b"}, v.restoring())
+	v.heir.epoch.phase = phaseForsaken
+	assert.Empty(t, v.restoring())
+}
+
+// TestRestorable: what could not be verified is restored by its name once a person says so.
+func TestRestorable(t *testing.T) {
+	s := aSnapshot().Snapshot
+	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotStored, "s3://backups/nightly"
+	assert.False(t, restorable(s))
+	assert.Contains(t, unrestorable(s), `kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
+	s.Spec.Verify = new(false)
+	assert.True(t, restorable(s))
+	s.Status.Phase = v1alpha1.SnapshotSucceeded
+	assert.True(t, restorable(s))
+	s.Status.URI = ""
+	assert.False(t, restorable(s))
+	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
+		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
+		assert.False(t, restorable(s), phase)
+	}
+}

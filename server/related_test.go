@@ -85,3 +85,12 @@ func matches(t *testing.T, rule relatedRule, parent, object *metav1.ObjectMeta, 
 	}
 	return selector.Matches(labels.Set(object.Labels)) && (!namespaced || parent.Namespace == object.Namespace)
 }
+
+// TestADeletedSnapshotAsksAboutAllClusters: any of the namespace may restore it, and not only its own.
+func TestADeletedSnapshotAsksAboutAllClusters(t *testing.T) {
+	for deleted, names := range map[bool][]string{false: {"orders"}, true: nil} {
+		s, _ := testServer(Options{RelatedByUID: true})
+		rules := related(t, post(s.Handler(), "/snapshots/customize", aSnapshotCall(t, being(deleted))).Body.Bytes())
+		require.Contains(t, rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters", Namespace: "shop", Names: names})
+	}
+}

@@ -37,7 +37,7 @@ var (
 func (m *Metrics) snapshotDecided(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
 	m.decisions.WithLabelValues("Snapshot" + d.Because.Rule).Inc()
 	switch phase := d.Status.Phase; phase {
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
 		if s.Status.Phase != phase {
 			m.snapshotsEnded.WithLabelValues(string(phase)).Inc()
 		}
@@ -49,7 +49,7 @@ func (m *Metrics) snapshotDecided(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDec
 func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d.Finalized || d.Status.Phase != v1alpha1.SnapshotSucceeded {
+	if d.Finalized || d.Status.Phase != v1alpha1.SnapshotSucceeded && d.Status.Phase != v1alpha1.SnapshotStored {
 		delete(t.snapshots, s.UID)
 		return
 	}

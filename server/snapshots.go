@@ -160,6 +160,9 @@ func (s *Server) snapshotCustomize(c *gin.Context) {
 	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
 	if s.options.RelatedByUID {
 		clusters.Namespace, clusters.Names = parent.Namespace, []string{parent.Spec.Cluster}
+		if parent.DeletionTimestamp != nil { // any of them may restore it; a deletion is another generation (markAsDeleting in apiserver's registry/store.go)
+			clusters.Names = nil
+		}
 	}
 	body, err := encodeRules(
 		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(parent.Name))},

@@ -69,6 +69,30 @@ func TestSnapshotIsAnswered(t *testing.T) {
 	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_snapshot_stored_timestamp_seconds{", "what nobody asks about is forgotten")
 }
 
+// TestStoredSnapshotsCount: what is stored and could not be verified is told as stored, and not as verified.
+func TestStoredSnapshotsCount(t *testing.T) {
+	s, _ := snapshotServer()
+	w := post(s.Handler(), "/snapshots/sync", aSnapshotCall(t, func(r map[string]any) {
+		pods := at(r, "related", groupPods)
+		for _, pod := range pods {
+			status := at(pod.(map[string]any), "status")
+			status["phase"] = "Failed"
+			terminated := at(status["containerStatuses"].([]any)[0].(map[string]any), "state", "terminated")
+			terminated["exitCode"] = 1
+			terminated["message"] = `{"uri":"s3://backups/x","storedSize":7,"completed":"2026-03-01T08:59:07Z","error":"it is stored, but not verified (why)"}`
+		}
+		job := at(r, "children", groupJobs, "nightly-5a2f7c1e-snapshot-1", "status")
+		clear(job)
+		job["conditions"] = []any{map[string]any{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}}
+	}))
+	require.Equal(t, 200, w.Code, w.Body.String())
+	require.Equal(t, "Stored", at(generic(t, w.Body.Bytes()), "status")["phase"])
+	text := get(s.Pages(), "/metrics").Body.String()
+	require.Contains(t, text, `quorate_snapshots_total{phase="Stored"} 1`)
+	require.Contains(t, text, `quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`)
+	require.NotContains(t, text, "quorate_snapshot_verified_timestamp_seconds{")
+}
+
 func TestSnapshotIsFinalized(t *testing.T) {
 	s, _ := snapshotServer()
 	w := post(s.Handler(), "/snapshots/finalize", aSnapshotCall(t, being(true)))
