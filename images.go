@@ -28,11 +28,9 @@ func (i *images) flags(flags *flag.FlagSet) {
 	flags.StringVar(&i.etcd, "etcd-repository", "", "`repository` of etcd's image, without a tag, for EtcdClusters that do not name one; empty for that of etcd's own project")
 }
 
-// allowedFlag is one of quorate install and of quorate serve.
-func allowedFlag(flags *flag.FlagSet, allowed *string) {
-	flags.StringVar(allowed, "allowed-image-repositories", "", "`repositories`, with commas between, that EtcdClusters may name in spec.image.repository: whole ones, or beginnings that end with a slash. "+
-		"That of --etcd-repository always may be. Empty allows all")
-}
+// allowedUsage is that of a flag of quorate install and of quorate serve.
+const allowedUsage = "`repositories`, with commas between, that EtcdClusters may name in spec.image.repository: whole ones, or beginnings that end with a slash. " +
+	"That of --etcd-repository always may be. Empty allows all"
 
 // repositoriesIn are the repositories in a list with commas between, and beginnings of some.
 func repositoriesIn(list string) ([]string, error) {

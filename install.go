@@ -80,7 +80,7 @@ func (i *installation) flags() *flag.FlagSet {
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller, "`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
 	flags.StringVar(&i.version, "metacontroller", "", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md); empty for the one that the tests run with")
 	i.images.flags(flags)
-	allowedFlag(flags, &i.images.allowed)
+	flags.StringVar(&i.images.allowed, "allowed-image-repositories", "", allowedUsage)
 	i.scope.flags(flags)
 	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
 	flags.StringVar(&i.keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
