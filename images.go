@@ -19,12 +19,41 @@ type images struct {
 	registry string // before every image that is not named by itself
 	quorate  string
 	etcd     string // a repository: the tag is the version of a cluster
+	allowed  string // repositories for EtcdClusters that name one, as it was given
 }
 
 func (i *images) flags(flags *flag.FlagSet) {
 	flags.StringVar(&i.registry, "registry", "", "`registry` that has all images, such as registry.example/mirror, each under its name without its own registry")
 	flags.StringVar(&i.quorate, "image", "", "`image` of Quorate; empty for the one of this release")
 	flags.StringVar(&i.etcd, "etcd-repository", "", "`repository` of etcd's image, without a tag, for EtcdClusters that do not name one; empty for that of etcd's own project")
+}
+
+// allowedUsage is that of a flag of quorate install and of quorate serve.
+const allowedUsage = "`repositories`, with commas between, that EtcdClusters may name in spec.image.repository: whole ones, or beginnings that end with a slash. " +
+	"That of --etcd-repository always may be. Empty allows all"
+
+// repositoriesIn are the repositories in a list with commas between, and beginnings of some.
+func repositoriesIn(list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	all := strings.Split(list, ",")
+	for _, one := range all {
+		if !hooks.IsRepository(strings.TrimSuffix(one, "/")) {
+			return nil, fmt.Errorf("--allowed-image-repositories must be repositories with commas between, such as registry.example/etcd, or beginnings such as registry.example/mirror/, and %q is neither", one)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// env is what the server is told besides what the manifests say.
+func (i *images) env() []any {
+	allowed, err := repositoriesIn(i.allowed)
+	if err != nil || allowed == nil { // check has looked at it
+		return nil
+	}
+	return []any{object{"name": "QUORATE_ALLOWED_IMAGE_REPOSITORIES", "value": strings.Join(allowed, ",")}}
 }
 
 // check finds what no image could be pulled by. Members would wait for it, one after the other.
@@ -37,7 +66,8 @@ func (i *images) check() error {
 	if _, tag, _ := strings.Cut(i.etcd[strings.LastIndex(i.etcd, "/")+1:], ":"); tag != "" || strings.Contains(i.etcd, "@") {
 		return fmt.Errorf("--etcd-repository takes no tag: the tag is v and the version of an EtcdCluster: %q", i.etcd)
 	}
-	return nil
+	_, err := repositoriesIn(i.allowed)
+	return err
 }
 
 // mirrored is an image of the manifests as the registry has it: all of its name but its own registry.

@@ -80,6 +80,7 @@ func (i *installation) flags() *flag.FlagSet {
 	flags.StringVar(&i.metacontrollerNamespace, "metacontroller-namespace", usualMetacontroller, "`namespace` of a Metacontroller that is there, and of its service account, metacontroller")
 	flags.StringVar(&i.version, "metacontroller", "", "`version` of Metacontroller: what it can do to prove who it is depends on it (docs/security.md); empty for the one that the tests run with")
 	i.images.flags(flags)
+	flags.StringVar(&i.images.allowed, "allowed-image-repositories", "", allowedUsage)
 	i.scope.flags(flags)
 	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
 	flags.StringVar(&i.keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
@@ -508,7 +509,7 @@ func (i *installation) adaptPods(template object) {
 	if i.caller == bearer {
 		env = append(env, object{"name": "QUORATE_METACONTROLLER", "value": "4.16"})
 	}
-	c["env"] = append(env, i.scope.env()...)
+	c["env"] = slices.Concat(env, i.images.env(), i.scope.env())
 	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
 	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}
 	at(spec, "securityContext")["fsGroup"] = at(spec, "securityContext")["runAsGroup"]

@@ -316,6 +316,36 @@ func TestInstallFromAMirror(t *testing.T) {
 	require.NoError(t, (&images{etcd: "registry.example:5000/etcd"}).check(), "a port is no tag")
 }
 
+// TestInstallAllowsRepositories: the server is told which repositories EtcdClusters may name, and reads what it is told.
+func TestInstallAllowsRepositories(t *testing.T) {
+	objects, _ := installed(t, "--allowed-image-repositories=r.example/mirror/,example.com:5000/etcd,r.example/mirror/")
+	var d appsv1.Deployment
+	require.NoError(t, yaml.UnmarshalStrict([]byte(objects["Deployment/quorate"]), &d))
+	told := ""
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		if e.Name == "QUORATE_ALLOWED_IMAGE_REPOSITORIES" {
+			told = e.Value
+		}
+	}
+	require.Equal(t, "example.com:5000/etcd,r.example/mirror/", told)
+	var v serving
+	getenv := func(name string) string {
+		return map[string]string{"QUORATE_ALLOWED_IMAGE_REPOSITORIES": told, "QUORATE_IMAGE": "q"}[name]
+	}
+	require.NoError(t, command.ParseWithEnv(v.flags(), nil, getenv))
+	require.NoError(t, v.check())
+	require.Equal(t, []string{"example.com:5000/etcd", "r.example/mirror/"}, v.options.Settings.AllowedRepositories)
+
+	objects, _ = installed(t)
+	require.NotContains(t, objects["Deployment/quorate"], "ALLOWED_IMAGE")
+	for _, list := range []string{"https://r.example", "r.example/etcd:v3", "a,,b", "/", "r.example//", "$(KEY)", "a b"} {
+		require.ErrorContains(t, install(t.Context(), []string{"--allowed-image-repositories=" + list}, nil, io.Discard, io.Discard), "--allowed-image-repositories must be", list)
+		refused := serving{allowed: list}
+		refused.options.Settings.Image = "q"
+		require.ErrorContains(t, refused.check(), "--allowed-image-repositories must be", list)
+	}
+}
+
 // TestImages: what is printed is what is pulled, and what a mirror must hold for --registry.
 func TestImages(t *testing.T) {
 	lines := func(args ...string) []string {

@@ -123,6 +123,7 @@ type serving struct {
 	caller   string
 	only     string
 	selector string
+	allowed  string
 	logLevel slog.Level
 }
 
@@ -137,6 +138,7 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
 	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository, "`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the image of every member of theirs, one after the other")
+	flags.StringVar(&v.allowed, "allowed-image-repositories", "", allowedUsage)
 	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
 	flags.StringVar(&v.only, "only-namespaces", "", "`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty for all")
 	flags.StringVar(&v.selector, "selector", "", "label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are refused. Empty for all")
@@ -158,6 +160,10 @@ func (v *serving) check() error {
 		return errors.New("the image of Quorate is not set: pass --image or QUORATE_IMAGE, such as the image of this very container")
 	}
 	if err := (&images{quorate: o.Settings.Image, etcd: o.Settings.EtcdRepository}).check(); err != nil {
+		return err
+	}
+	var err error
+	if o.Settings.AllowedRepositories, err = repositoriesIn(v.allowed); err != nil {
 		return err
 	}
 	caller, err := callerOf(v.caller)

@@ -131,7 +131,7 @@ func FuzzFlags(f *testing.F) {
 			},
 			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
 		}
-		if validate(&c.Spec) != nil {
+		if validate(&c.Spec, Settings{}) != nil {
 			return
 		}
 		volume := storageSize(&c.Spec)
@@ -208,7 +208,7 @@ func TestARetentionThatEtcdCannotReadIsRefused(t *testing.T) {
 		for retention, fine := range retentions {
 			c := fresh(3).Cluster
 			c.Spec.Options.AutoCompaction = v1alpha1.AutoCompaction{Mode: mode, Retention: retention}
-			if err := validate(&c.Spec); (err == nil) != fine {
+			if err := validate(&c.Spec, Settings{}); (err == nil) != fine {
 				t.Errorf("%s %q: %v", mode, retention, err)
 			}
 		}

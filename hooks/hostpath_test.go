@@ -149,7 +149,7 @@ func TestWhichNodeIsNext(t *testing.T) {
 func TestGrowthWaitsForANode(t *testing.T) {
 	o := serveOn("a", "b", "c")
 	o.Cluster.Spec.Replicas = new(int32(4))
-	assert.ErrorContains(t, validate(&o.Cluster.Spec), "3 nodes for 4 members")
+	assert.ErrorContains(t, validate(&o.Cluster.Spec, o.Settings), "3 nodes for 4 members")
 	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d", "e"}
 	assert.Contains(t, advice(newView(o)), "demo-1 stays on node b, which")
 	assert.Equal(t, "Grow", Decide(o).Because.Rule)
@@ -174,9 +174,9 @@ func TestSpecsOnNodesThatCantBeRun(t *testing.T) {
 		"only for the medium HostPath": func(s *v1alpha1.StorageSpec) { s.Medium = v1alpha1.Persistent },
 	} {
 		o := serveOn("a", "b", "c")
-		assert.NoError(t, validate(&o.Cluster.Spec))
+		assert.NoError(t, validate(&o.Cluster.Spec, o.Settings))
 		change(&o.Cluster.Spec.Storage)
-		assert.ErrorContains(t, validate(&o.Cluster.Spec), want)
+		assert.ErrorContains(t, validate(&o.Cluster.Spec, o.Settings), want)
 	}
 }
 

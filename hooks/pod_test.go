@@ -98,3 +98,46 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		assert.Contains(t, etcd.Command, flag)
 	}
 }
+
+// TestAllowedRepositories: a spec that names another repository than those of the installation is refused as one that can't be run: nothing is
+// changed, what runs runs on, and no Job gets its image.
+func TestAllowedRepositories(t *testing.T) {
+	for _, c := range []struct {
+		allowed    []string
+		repository string
+		fine       bool
+	}{
+		{nil, "", true}, {nil, "anybody.example/etcd", true}, {nil, "localhost:5000/etcd", true},
+		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false}, {nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
+		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true}, {[]string{"r.example/etcd"}, DefaultEtcdRepository, true},
+		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil", false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
+		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true}, {[]string{"r.example/mirror/"}, "r.example/mirror", false},
+		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false}, {[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
+	} {
+		o := serve(3)
+		o.Settings.AllowedRepositories = c.allowed
+		o.Cluster.Spec.Image.Repository = c.repository
+		delete(o.Children.Pods, "demo-1")
+		d := Decide(o)
+		assert.NoError(t, Verify(o, d))
+		assert.Equal(t, !c.fine, d.Because.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Because)
+		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
+		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
+
+		s := aSnapshot()
+		s.Settings.AllowedRepositories = c.allowed
+		s.Clusters["orders"].Spec.Image.Repository = c.repository
+		taken := DecideSnapshot(s)
+		assert.NoError(t, VerifySnapshot(s, taken))
+		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Because)
+		if !c.fine {
+			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
+			assert.Contains(t, taken.Status.Message, "spec.image.repository")
+		}
+	}
+	o := serve(3)
+	o.Settings.AllowedRepositories, o.Settings.EtcdRepository = []string{"r.example/etcd"}, "mirror.example/etcd"
+	o.Cluster.Spec.Image.Repository = DefaultEtcdRepository
+	assert.Equal(t, "Unsupported", Decide(o).Because.Rule, "that of the installation is another one")
+	assert.Contains(t, Decide(o).Because.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
+}

@@ -514,6 +514,9 @@ func (v *snapshotView) blocked() string {
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
 	}
+	if err := v.Settings.validateImage(&c.Spec); err != nil { // the Job runs in that image
+		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
+	}
 	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
 		return fmt.Sprintf("EtcdCluster %s has just been made", name)
 	} else if available.Status != metav1.ConditionTrue {

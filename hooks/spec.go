@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func (r release) less(o release) bool {
 
 // validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules); this is
 // for what slips through, as in a Kubernetes without them.
-func validate(s *v1alpha1.EtcdClusterSpec) error {
+func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 	r, err := parseRelease(s.Version)
 	switch {
 	case err != nil:
@@ -58,16 +59,7 @@ func validate(s *v1alpha1.EtcdClusterSpec) error {
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	if err := validateStorage(s); err != nil {
-		return err
-	}
-	if err := validateExisting(s); err != nil {
-		return err
-	}
-	if err := validateSources(s); err != nil {
-		return err
-	}
-	return validateTLS(&s.TLS)
+	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

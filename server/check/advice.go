@@ -48,6 +48,9 @@ func (s *Seen) settings() string {
 		if repository, set := env(c, "QUORATE_ETCD_REPOSITORY"); set && repository != shipped().etcdRepository {
 			flags += " --etcd-repository=" + repository
 		}
+		if allowed, _ := env(c, "QUORATE_ALLOWED_IMAGE_REPOSITORIES"); allowed != "" {
+			flags += " --allowed-image-repositories=" + allowed
+		}
 	}
 	for _, c := range s.ours() {
 		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {

@@ -236,6 +236,10 @@ func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
 			s.ImagePullPolicy = corev1.PullPolicy(e.Value)
 		case "QUORATE_ETCD_REPOSITORY":
 			s.EtcdRepository = e.Value
+		case "QUORATE_ALLOWED_IMAGE_REPOSITORIES":
+			if e.Value != "" {
+				s.AllowedRepositories = strings.Split(e.Value, ",")
+			}
 		case "QUORATE_NAMESPACE":
 			s.Namespace = e.Value
 			if e.ValueFrom != nil {

@@ -161,6 +161,7 @@ func (t *templates) deployment(spec object) {
 		}
 	}
 	for _, setting := range []struct{ value, env, expression string }{
+		{".Values.allowedImageRepositories", "QUORATE_ALLOWED_IMAGE_REPOSITORIES", `.Values.allowedImageRepositories | uniq | sortAlpha | join "," | quote`},
 		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES", `.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
 		{".Values.selector", "QUORATE_SELECTOR", `include "quorate.selector" . | quote`},
 		{".Values.logLevel", "QUORATE_LOG_LEVEL", ".Values.logLevel | quote"},
