@@ -340,14 +340,20 @@ func (v *view) newestSnapshot(clusterID string) *v1alpha1.EtcdSnapshot {
 
 // ---- whose data
 
-// survivors are the members of an epoch whose volumes are all there. One that was given up, or is about to be, does not count: it was silent for long, or
-// proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is not to count.
+// survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was silent for
+// long, or proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is
+// not to count.
 func (v *view) survivors(epoch int) []string {
 	return filter(v.left(epoch), func(name string) bool { return !v.givenUp(name) })
 }
 
+// givenUp reports whether a member was given up, or is proven wrong. One that was about to be removed for its silence when
+// the quorum was lost is neither: it may have the most.
 func (v *view) givenUp(member string) bool {
-	return condemned(v.all.Claims[member]) || condemned(v.all.Claims[WALClaim(member)])
+	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
+		claim := v.all.Claims[name]
+		return condemned(claim) && (quarantined(claim) || claim.Annotations[AnnotationCondemned] != CondemnedSilent)
+	})
 }
 
 // withoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
@@ -450,6 +456,9 @@ func (v *view) survey(of []string) survey {
 				s.evidence[i] += ", of etcd cluster " + report.ClusterID
 			}
 		}
+	}
+	for _, name := range filter(v.left(v.heir.epoch.survivorsOf), v.givenUp) {
+		s.evidence = append(s.evidence, name+": was given up before, and does not count")
 	}
 	return s
 }
