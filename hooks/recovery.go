@@ -436,7 +436,7 @@ func (v *view) survey(of []string) survey {
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
-			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), held(v.all.Pods[name+surveySuffix])))
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), unheard(v.all.Pods[name+surveySuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != hex(known):
@@ -498,22 +498,82 @@ const surveyAtLeast = 10 * time.Minute
 // surveyFor is how long a volume is waited for.
 func (v *view) surveyFor() time.Duration { return max(surveyAtLeast, recoverAfter(&v.Cluster.Spec)) }
 
-// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long enough.
+// surveyAgain is how long a pod that has ended without a word of its volume is left before it is made again.
+const surveyAgain = 30 * time.Second
+
+// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long
+// enough. Only a volume that was read and has nothing whole tells that it does not count: a pod that was killed, or could
+// not read what is there, says nothing of it.
 func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
-	pod := v.all.Pods[name+surveySuffix]
-	if pod == nil {
-		return nil, false
+	if report := surveyReport(v.all.Pods[name+surveySuffix]); report != nil {
+		return report, false
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if t := s.State.Terminated; t != nil {
-			report, err := readReport[SurveyReport](t.Message)
-			if err != nil {
-				report = &SurveyReport{Error: err.Error()}
-			}
-			return report, false
+	since := v.surveyedSince()
+	return nil, !since.IsZero() && v.Now.Sub(since) >= v.surveyFor()
+}
+
+// surveyReport is what the pod has told of its volume; nil for nothing.
+func surveyReport(pod *corev1.Pod) *SurveyReport {
+	t := surveyEnd(pod)
+	if t == nil {
+		return nil
+	}
+	report, err := readReport[SurveyReport](t.Message)
+	if err != nil || report.Error == "" && report.ClusterID == "" || report.Error != "" && report.Reason != "Damaged" && report.Reason != "NotFound" {
+		return nil
+	}
+	return report
+}
+
+// surveyEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
+func surveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if pod == nil || len(pod.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	return pod.Status.ContainerStatuses[0].State.Terminated
+}
+
+// surveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
+// one before were put in quarantine. A pod that is made again does not begin the wait again.
+func (v *view) surveyedSince() time.Time {
+	since := v.heir.epoch.record.CreationTimestamp.Time
+	for name, claim := range v.all.Claims {
+		if _, ours := standsOn(v.Cluster.Name, name); !ours || !v.ours(claim) {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined]); err == nil && at.After(since) {
+			since = at
 		}
 	}
-	return nil, !pod.CreationTimestamp.IsZero() && v.Now.Sub(pod.CreationTimestamp.Time) >= v.surveyFor()
+	return since
+}
+
+// unheard is why a pod has not told anything of its volume, in brackets; empty for nothing known.
+func unheard(pod *corev1.Pod) string {
+	if pod == nil || !finished(pod) {
+		return held(pod)
+	}
+	why := pod.Status.Reason
+	if t := surveyEnd(pod); t != nil {
+		why = or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
+		if report, err := readReport[SurveyReport](t.Message); err == nil && report.Error != "" {
+			why = report.Error
+		}
+	}
+	return " (its pod has ended: " + or(why, "Failed") + ")"
+}
+
+// toldNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
+// were waited for long enough.
+func (v *view) toldNothing(pod *corev1.Pod) bool {
+	if !finished(pod) || surveyReport(pod) != nil {
+		return false
+	}
+	after := surveyAgain
+	if v.Now.Sub(v.surveyedSince()) >= v.surveyFor() {
+		after = v.surveyFor()
+	}
+	return v.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
@@ -526,10 +586,11 @@ func (v *view) surveyPods(said *verdict) []*corev1.Pod {
 	}
 	var pods []*corev1.Pod
 	for _, name := range v.survivors(v.heir.epoch.survivorsOf) {
-		if old := v.all.Pods[name+surveySuffix]; old != nil {
-			pods = append(pods, kept(v.Cluster, old))
-		} else {
+		switch old := v.all.Pods[name+surveySuffix]; {
+		case old == nil:
 			pods = append(pods, v.surveyPod(name))
+		case !v.toldNothing(old):
+			pods = append(pods, kept(v.Cluster, old))
 		}
 	}
 	return pods
