@@ -297,7 +297,9 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSnapshot:1"}
 		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that is no word about survivors")
 		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSurvivor:1"}
-		assert.Contains(t, goOn(t, &o).Because.Message, "demo-1 has the most (demo-1: term 2, index 7; demo-2: its volume could not be reached within "+brief(wait))
+		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that was said before anybody knew of demo-2")
+		o.Children.Claims["demo-2"].Annotations[AnnotationCondemned] = "true"
+		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Because.Message)
 	}
 }
 

@@ -406,7 +406,7 @@ func (v *view) chooseSurvivor() *verdict {
 		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: patience}
 	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
 		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
-			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.without(s.unreached), evidence), outlook: Waits, resync: patience}
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: patience}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
@@ -463,22 +463,12 @@ func (v *view) survey(of []string) survey {
 	return s
 }
 
-// goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told what it has, or a person says so.
+// goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told
+// what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be reached.
 func (v *view) goesOnWithout(s *survey) bool {
-	if policy, asked := v.recoverBy(); asked && policy == v1alpha1.RecoverFromSurvivor && !v.byWish() {
-		return true
-	}
 	voters := strings.Split(v.pastOf(v.heir.epoch.survivorsOf).voters, ".")
 	told := filter(voters, func(number string) bool { return slices.Contains(s.told, v.Cluster.Name+"-"+number) })
 	return len(told) >= quorum(len(voters))
-}
-
-// without is what a person does to go on without volumes that can't be reached.
-func (v *view) without(unreached []string) string {
-	if !v.byWish() {
-		return "to go on without it, " + v.byHand(v1alpha1.RecoverFromSurvivor)
-	}
-	return v.discount("it", strings.Join(unreached, " pvc/"))
 }
 
 // discount is what a person does so that volumes do not count.
