@@ -176,7 +176,7 @@ func (v *view) condemn(e evidence) *verdict {
 	case v.leads(m) == 1:
 		return v.change(v.handOver(m), why+"; it leads and hands over first")
 	}
-	return v.keeping(m, why, v.expel(m, why+"; removing it"))
+	return v.keeping(m, why, CondemnedCorrupt, v.expel(m, why+"; removing it"))
 }
 
 // hashes are the voters' hashes in words.

@@ -297,7 +297,9 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSnapshot:1"}
 		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that is no word about survivors")
 		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSurvivor:1"}
-		assert.Contains(t, goOn(t, &o).Because.Message, "demo-1 has the most (demo-1: term 2, index 7; demo-2: its volume could not be reached within "+brief(wait))
+		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that was said before anybody knew of demo-2")
+		o.Children.Claims["demo-2"].Annotations[AnnotationCondemned] = "true"
+		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Because.Message)
 	}
 }
 
@@ -518,4 +520,38 @@ func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	} {
 		assert.Equal(t, want, (&view{epoch: e}).otherwiseFilled())
 	}
+}
+
+// TestAPodThatEndsWithoutAWord says nothing of its volume: it is made again, and the volume is waited for. Only what was
+// read, and is not whole, does not count.
+func TestAPodThatEndsWithoutAWord(t *testing.T) {
+	for name, end := range map[string]*corev1.ContainerStateTerminated{
+		"evicted":       nil,
+		"out of memory": {ExitCode: 137, Reason: "OOMKilled"},
+		"never started": {ExitCode: 128, Reason: "StartError", Message: "failed to create containerd task"},
+		"unknown":       {ExitCode: 137, Reason: "ContainerStatusUnknown"},
+		"could not":     {ExitCode: 1, Message: `{"reason":"Failed","error":"input/output error"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := surveying(t, v1alpha1.Recovery{}, "demo-0")
+			tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+			pod := o.Children.Pods["demo-2-survey"]
+			pod.Status.Phase = corev1.PodFailed
+			if end != nil {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
+			}
+			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
+			o.Now = now.Add(surveyAgain)
+			goOn(t, &o)
+			assert.Nil(t, o.Children.Pods["demo-2-survey"])
+			goOn(t, &o)
+			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
+			o.Now = now.Add(surveyAtLeast)
+			assert.Contains(t, goOn(t, &o).Because.Message, "demo-2 may have more than the others, and could not be reached", "the wait did not begin again")
+		})
+	}
+	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
+	tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+	tell(&o, "demo-2", SurveyReport{Reason: "Damaged", Error: "the log ends midway"})
+	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Because.Message)
 }

@@ -58,16 +58,23 @@ func giveUp(v *view) *verdict {
 }
 
 // giveUpOn removes a voter and keeps its claim.
-func (v *view) giveUpOn(m *member, why string) *verdict { return v.keeping(m, why, v.retire(m, why)) }
+func (v *view) giveUpOn(m *member, why string) *verdict {
+	return v.keeping(m, why, CondemnedSilent, v.retire(m, why))
+}
 
-// keeping removes a member as was said, and keeps its claim: the claim is marked first, so that whoever sees it later without its member knows
-// that it is to be kept. The mark stays while the member is given up, even if it serves.
-func (v *view) keeping(m *member, why string, said *verdict) *verdict {
+// keeping removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it later without
+// its member knows that it is to be kept. The mark stays while the member is about to be removed, even if it serves. One
+// that is only silent is not marked while its removal has to wait: it may have more than the others when these are lost.
+func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
-	if _, removes := said.step.(Remove); removes && slices.ContainsFunc(v.grounds(m.name), unmarked) {
+	_, removes := said.step.(Remove)
+	if !removes && mark == CondemnedSilent {
+		return said
+	}
+	if removes && slices.ContainsFunc(v.grounds(m.name), unmarked) {
 		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
 	}
-	said.condemn = m.name
+	said.condemn, said.mark = m.name, mark
 	return said
 }
 
@@ -288,7 +295,9 @@ func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict)
 		m := v.find(member)
 		switch {
 		case member == said.condemn && v.ours(claim):
-			claim.Annotations[AnnotationCondemned] = "true"
+			if old := claim.Annotations[AnnotationCondemned]; old == "" || old == CondemnedSilent {
+				claim.Annotations[AnnotationCondemned] = said.mark
+			}
 		case m != nil && m.serving():
 			delete(claim.Annotations, AnnotationCondemned)
 		case m == nil && condemned(claim) && !quarantined(claim):

@@ -102,7 +102,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 
 func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	d := Decide(given())
-	assert.Equal(t, "true", claimNamed(d, "demo-1").Annotations[AnnotationCondemned])
+	assert.Equal(t, CondemnedSilent, claimNamed(d, "demo-1").Annotations[AnnotationCondemned])
 	assert.Empty(t, claimNamed(d, "demo-0").Annotations[AnnotationCondemned])
 
 	back := given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] })

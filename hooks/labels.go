@@ -67,9 +67,13 @@ const (
 	AnnotationExchanged = domain + "exchanged"
 	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not had before.
 	AnnotationDefragment = domain + "defragment"
-	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up, or was: its claim is to be kept, and no epoch begins with what
-	// is on it.
+	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up, or was: its claim is kept, and no
+	// epoch begins with what is on it. Its value is CondemnedSilent, CondemnedCorrupt, or what a person wrote.
 	AnnotationCondemned = domain + "condemned"
+	// CondemnedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a survivor.
+	CondemnedSilent = "silent"
+	// CondemnedCorrupt marks a voter whose data was proven wrong.
+	CondemnedCorrupt = "corrupt"
 	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
 	AnnotationQuarantined = domain + "quarantined"
 	// LabelQuarantined is "true" on the same claims, for kubectl get pvc -l.

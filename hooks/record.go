@@ -152,7 +152,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	n, first := v.lostEpoch()
 	from := origin{source: SourceEmpty}
 	if v.epoch != nil {
-		n, first = v.epoch.n, v.epoch.first
+		n, first, from.restore = v.epoch.n, v.epoch.first, v.epoch.restore
 	}
 	if n == 1 && joins(v.Cluster) {
 		return joiningRecord(v.Cluster)

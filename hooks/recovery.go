@@ -346,14 +346,20 @@ func (v *view) newestSnapshot(clusterID string) *v1alpha1.EtcdSnapshot {
 
 // ---- whose data
 
-// survivors are the members of an epoch whose volumes are all there. One that was given up, or is about to be, does not count: it was silent for long, or
-// proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is not to count.
+// survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was silent for
+// long, or proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is
+// not to count.
 func (v *view) survivors(epoch int) []string {
 	return filter(v.left(epoch), func(name string) bool { return !v.givenUp(name) })
 }
 
+// givenUp reports whether a member was given up, or is proven wrong. One that was about to be removed for its silence when
+// the quorum was lost is neither: it may have the most.
 func (v *view) givenUp(member string) bool {
-	return condemned(v.all.Claims[member]) || condemned(v.all.Claims[WALClaim(member)])
+	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
+		claim := v.all.Claims[name]
+		return condemned(claim) && (quarantined(claim) || claim.Annotations[AnnotationCondemned] != CondemnedSilent)
+	})
 }
 
 // withoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
@@ -406,7 +412,7 @@ func (v *view) chooseSurvivor() *verdict {
 		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: patience}
 	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
 		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
-			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.without(s.unreached), evidence), outlook: Waits, resync: patience}
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: patience}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
@@ -436,7 +442,7 @@ func (v *view) survey(of []string) survey {
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
-			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), held(v.all.Pods[name+surveySuffix])))
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), unheard(v.all.Pods[name+surveySuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != hex(known):
@@ -457,25 +463,18 @@ func (v *view) survey(of []string) survey {
 			}
 		}
 	}
+	for _, name := range filter(v.left(v.heir.epoch.survivorsOf), v.givenUp) {
+		s.evidence = append(s.evidence, name+": was given up before, and does not count")
+	}
 	return s
 }
 
-// goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told what it has, or a person says so.
+// goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told
+// what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be reached.
 func (v *view) goesOnWithout(s *survey) bool {
-	if policy, asked := v.recoverBy(); asked && policy == v1alpha1.RecoverFromSurvivor && !v.byWish() {
-		return true
-	}
 	voters := strings.Split(v.pastOf(v.heir.epoch.survivorsOf).voters, ".")
 	told := filter(voters, func(number string) bool { return slices.Contains(s.told, v.Cluster.Name+"-"+number) })
 	return len(told) >= quorum(len(voters))
-}
-
-// without is what a person does to go on without volumes that can't be reached.
-func (v *view) without(unreached []string) string {
-	if !v.byWish() {
-		return "to go on without it, " + v.byHand(v1alpha1.RecoverFromSurvivor)
-	}
-	return v.discount("it", strings.Join(unreached, " pvc/"))
 }
 
 // discount is what a person does so that volumes do not count.
@@ -495,22 +494,82 @@ const surveyAtLeast = 10 * time.Minute
 // surveyFor is how long a volume is waited for.
 func (v *view) surveyFor() time.Duration { return max(surveyAtLeast, recoverAfter(&v.Cluster.Spec)) }
 
-// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long enough.
+// surveyAgain is how long a pod that has ended without a word of its volume is left before it is made again.
+const surveyAgain = 30 * time.Second
+
+// surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long
+// enough. Only a volume that was read and has nothing whole tells that it does not count: a pod that was killed, or could
+// not read what is there, says nothing of it.
 func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
-	pod := v.all.Pods[name+surveySuffix]
-	if pod == nil {
-		return nil, false
+	if report := surveyReport(v.all.Pods[name+surveySuffix]); report != nil {
+		return report, false
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if t := s.State.Terminated; t != nil {
-			report, err := readReport[SurveyReport](t.Message)
-			if err != nil {
-				report = &SurveyReport{Error: err.Error()}
-			}
-			return report, false
+	since := v.surveyedSince()
+	return nil, !since.IsZero() && v.Now.Sub(since) >= v.surveyFor()
+}
+
+// surveyReport is what the pod has told of its volume; nil for nothing.
+func surveyReport(pod *corev1.Pod) *SurveyReport {
+	t := surveyEnd(pod)
+	if t == nil {
+		return nil
+	}
+	report, err := readReport[SurveyReport](t.Message)
+	if err != nil || report.Error == "" && report.ClusterID == "" || report.Error != "" && report.Reason != "Damaged" && report.Reason != "NotFound" {
+		return nil
+	}
+	return report
+}
+
+// surveyEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
+func surveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
+	if pod == nil || len(pod.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	return pod.Status.ContainerStatuses[0].State.Terminated
+}
+
+// surveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
+// one before were put in quarantine. A pod that is made again does not begin the wait again.
+func (v *view) surveyedSince() time.Time {
+	since := v.heir.epoch.record.CreationTimestamp.Time
+	for name, claim := range v.all.Claims {
+		if _, ours := standsOn(v.Cluster.Name, name); !ours || !v.ours(claim) {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined]); err == nil && at.After(since) {
+			since = at
 		}
 	}
-	return nil, !pod.CreationTimestamp.IsZero() && v.Now.Sub(pod.CreationTimestamp.Time) >= v.surveyFor()
+	return since
+}
+
+// unheard is why a pod has not told anything of its volume, in brackets; empty for nothing known.
+func unheard(pod *corev1.Pod) string {
+	if pod == nil || !finished(pod) {
+		return held(pod)
+	}
+	why := pod.Status.Reason
+	if t := surveyEnd(pod); t != nil {
+		why = or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
+		if report, err := readReport[SurveyReport](t.Message); err == nil && report.Error != "" {
+			why = report.Error
+		}
+	}
+	return " (its pod has ended: " + or(why, "Failed") + ")"
+}
+
+// toldNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
+// were waited for long enough.
+func (v *view) toldNothing(pod *corev1.Pod) bool {
+	if !finished(pod) || surveyReport(pod) != nil {
+		return false
+	}
+	after := surveyAgain
+	if v.Now.Sub(v.surveyedSince()) >= v.surveyFor() {
+		after = v.surveyFor()
+	}
+	return v.Now.Sub(pod.CreationTimestamp.Time) >= after
 }
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
@@ -523,10 +582,11 @@ func (v *view) surveyPods(said *verdict) []*corev1.Pod {
 	}
 	var pods []*corev1.Pod
 	for _, name := range v.survivors(v.heir.epoch.survivorsOf) {
-		if old := v.all.Pods[name+surveySuffix]; old != nil {
-			pods = append(pods, kept(v.Cluster, old))
-		} else {
+		switch old := v.all.Pods[name+surveySuffix]; {
+		case old == nil:
 			pods = append(pods, v.surveyPod(name))
+		case !v.toldNothing(old):
+			pods = append(pods, kept(v.Cluster, old))
 		}
 	}
 	return pods

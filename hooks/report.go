@@ -87,6 +87,9 @@ type SurveyReport struct {
 	MemberID  string `json:"memberID,omitempty"`
 	// DBSize in bytes.
 	DBSize int64 `json:"dbSize,omitempty"`
+	// Reason is one word for Error: Damaged or NotFound when the directory was read and has nothing that can be used; any
+	// other, or none, when it could not be read.
+	Reason string `json:"reason,omitempty"`
 	// Error says why the directory can't be used; empty for success.
 	Error string `json:"error,omitempty"`
 }

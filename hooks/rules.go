@@ -32,8 +32,8 @@ type verdict struct {
 	renew string
 	// spare names the chosen voter for which others wait, and which is not to be restarted any more; empty for none.
 	spare string
-	// condemn names the member whose claim is to be marked, because it is given up; empty for none.
-	condemn string
+	// condemn names the member whose claim gets this mark, because it is given up; empty for none.
+	condemn, mark string
 	// version that the record is to say from now on; empty leaves it.
 	version string
 	// snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.

@@ -657,6 +657,9 @@ func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	if own[AnnotationQuarantined] == "" {
 		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
 		own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
+		if own[AnnotationCondemned] == CondemnedSilent {
+			delete(own, AnnotationCondemned) // it was not removed
+		}
 	}
 	claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member, LabelQuarantined: "true"})
 	claim.Annotations = annotations(v.Cluster, own)

@@ -148,7 +148,7 @@ func (j *judgement) dead(m *member) bool {
 // toBeKept reports whether all claims of the member are marked to be kept.
 func (j *judgement) toBeKept(m *member) bool {
 	for _, claim := range []*corev1.PersistentVolumeClaim{m.claim, j.o.Children.Claims[m.name+"-wal"]} {
-		if claim != nil && j.v.ours(claim) && claim.Annotations[AnnotationCondemned] != "true" {
+		if claim != nil && j.v.ours(claim) && !condemned(claim) {
 			return false
 		}
 	}

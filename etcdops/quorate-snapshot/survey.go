@@ -23,7 +23,7 @@ func runSurvey(args []string, stdout, stderr io.Writer) int {
 	}
 	found, err := seed.Survey(dataDir, walDir)
 	if err != nil {
-		found.Error = told(err)
+		found.Reason, found.Error = seed.ReasonOf(err), told(err)
 	}
 	tell(found, stdout)
 	return exitCode(err, stderr)

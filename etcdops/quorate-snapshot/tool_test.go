@@ -42,6 +42,7 @@ func TestSurveyReports(t *testing.T) {
 	var report hooks.SurveyReport
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
+	assert.Equal(t, "NotFound", report.Reason)
 }
 
 func TestRestoreIsForWhoeverHasNothing(t *testing.T) {

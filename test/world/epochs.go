@@ -231,7 +231,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 	d := w.survivor(pod)
 	told := hooks.SurveyReport{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16), MemberID: strconv.FormatUint(d.Member, 16)}
 	if d.Member == 0 {
-		told = hooks.SurveyReport{Error: "there is no write-ahead log"}
+		told = hooks.SurveyReport{Reason: "NotFound", Error: "there is no write-ahead log"}
 	}
 	raw, err := json.Marshal(told)
 	if err != nil {
