@@ -92,7 +92,8 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	return failure(Failed, archive.OwnWords("%s", said.last()), "etcdutl could not restore the database: %s", archive.Words(err))
 }
 
-// bare is an environment without credentials, and without etcd's settings: those of the member to be are not meant for what is run here.
+// bare is an environment without credentials, and without etcd's settings: those of the member to
+// be are not meant for what is run here.
 func bare() []string {
 	return slices.DeleteFunc(archive.BareEnviron(), func(pair string) bool { return strings.HasPrefix(pair, "ETCD") })
 }
