@@ -316,7 +316,8 @@ func TestInstallFromAMirror(t *testing.T) {
 	require.NoError(t, (&images{etcd: "registry.example:5000/etcd"}).check(), "a port is no tag")
 }
 
-// TestInstallAllowsRepositories: the server is told which repositories EtcdClusters may name, and reads what it is told.
+// TestInstallAllowsRepositories: the server is told which repositories EtcdClusters may name, and
+// reads what it is told.
 func TestInstallAllowsRepositories(t *testing.T) {
 	objects, _ := installed(t, "--allowed-image-repositories=r.example/mirror/,example.com:5000/etcd,r.example/mirror/")
 	var d appsv1.Deployment

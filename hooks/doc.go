@@ -40,14 +40,16 @@
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
-//	store.go        how pods come to a store of snapshots
+//	store.go        how pods come to a store of snapshots; storeurl.go what its URL may be
+//	literal.go      why no text of a spec is taken for a variable
 //	storage.go      how members come to larger volumes, and to others
 //	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log
 //	status.go       what people see
 //	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
 //	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
-//	                answer holds, verify_epochs.go the record, and verify_certificates.go, verify_maintenance.go and verify_existing.go the rest
+//	                answer holds, verify_containers.go what containers are told, verify_epochs.go the record, and verify_certificates.go,
+//	                verify_maintenance.go and verify_existing.go the rest
 //	sync.go         one call, with the interface to etcd
 //
 // # Safety rules

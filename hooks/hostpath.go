@@ -28,7 +28,8 @@ const (
 	dataMount    = "/var/lib/etcd"
 	// nodeField is the name of the node, in the terms of an affinity.
 	nodeField = "metadata.name"
-	// EnvBegins is the variable by which prepare is told whom the member may begin with, without data; empty when it may not.
+	// EnvBegins is the variable by which prepare is told whom the member may begin with, without
+	// data; empty when it may not.
 	EnvBegins = "BEGINS"
 )
 

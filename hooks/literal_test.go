@@ -17,8 +17,9 @@ import (
 // theSecret is the value of every key of every Secret in these tests.
 const theSecret = "MARKED-SECRET"
 
-// expand is what a kubelet makes of a command, an argument or a value: $(NAME) is the value of that variable, and stays as it is when there
-// is none; $$ is $ (the field args of Container in k8s.io/api/core/v1/types.go, and third_party/forked/golang/expansion in Kubernetes).
+// expand is what a kubelet makes of a command, an argument or a value: $(NAME) is the value of that
+// variable, and stays as it is when there is none; $$ is $ (the field args of Container in
+// k8s.io/api/core/v1/types.go, and third_party/forked/golang/expansion in Kubernetes).
 func expand(text string, variable func(name string) (string, bool)) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -46,7 +47,8 @@ func expand(text string, variable func(name string) (string, bool)) string {
 	return out.String()
 }
 
-// variables of a container as a kubelet sets them. Every key of a Secret has the same value, whatever it is called.
+// variables of a container as a kubelet sets them. Every key of a Secret has the same value,
+// whatever it is called.
 func variables(c *corev1.Container) func(name string) (string, bool) {
 	set := map[string]string{}
 	find := func(name string) (string, bool) {
@@ -106,7 +108,8 @@ func TestTheIssuesOwnURL(t *testing.T) {
 	}
 }
 
-// fillFrom are the pods of initial members that are filled from a snapshot, whatever the record says of it.
+// fillFrom are the pods of initial members that are filled from a snapshot, whatever the record
+// says of it.
 func fillFrom(from resolved, o Observation) []*corev1.Pod {
 	record := newRecord(o.Cluster, 1, 0, 3)
 	originate(record, origin{source: SourceSnapshot, snapshot: &from})
@@ -118,7 +121,8 @@ func fillFrom(from resolved, o Observation) []*corev1.Pod {
 	return Decide(o).Children.Pods
 }
 
-// fragments are what texts are made of: references in every form, what ends a line, a path, a query or a URL.
+// fragments are what texts are made of: references in every form, what ends a line, a path, a query
+// or a URL.
 var fragments = []string{
 	"$(AWS_SECRET_ACCESS_KEY)", "$$(AWS_SECRET_ACCESS_KEY)", "$$$(AZURE_STORAGE_KEY)", "$(tls.key)", "$(GOOGLE_APPLICATION_CREDENTIALS", "${HOME}", "$", "$$", ")", "(",
 	"\n", "\x00", "%24(AZURE_STORAGE_SAS_TOKEN)", "s3://", "gs://", "azblob://", "file:///", "bucket", "/", "/..", "?", "&", "endpoint=", "#", "@", ":", "x", "1.2", " ",
@@ -132,8 +136,9 @@ func anyText(r *rand.Rand) string {
 	return all.String()
 }
 
-// FuzzNoTextOfASpecNamesASecret: whatever a spec says, in any field, and though the API server had let it through, no value of a Secret comes
-// into a command line, and every text comes to its program as it is written.
+// FuzzNoTextOfASpecNamesASecret: whatever a spec says, in any field, and though the API server had
+// let it through, no value of a Secret comes into a command line, and every text comes to its
+// program as it is written.
 func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)

@@ -50,8 +50,8 @@ type Settings struct {
 	Namespace string
 	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for [DefaultEtcdRepository].
 	EtcdRepository string
-	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings that end with a slash. That of the
-	// installation always may be. Empty allows all.
+	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
+	// that end with a slash. That of the installation always may be. Empty allows all.
 	AllowedRepositories []string
 	// Since is when this server began to answer: others may answer beside it that are about to go, and have other settings. Zero is long ago.
 	Since time.Time

@@ -43,11 +43,13 @@ var repositories = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`)
 })
 
-// IsRepository reports whether a text can be the repository of an image: without https://, a tag or a digest.
+// IsRepository reports whether a text can be the repository of an image: without https://, a tag or
+// a digest.
 func IsRepository(text string) bool { return repositories().MatchString(text) }
 
-// validateImage says why no image may come from where the spec says. Whoever chooses the image chooses what runs in pods with the keys of the
-// cluster, and in Jobs with the credentials of its store.
+// validateImage says why no image may come from where the spec says. Whoever chooses the image
+// chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
+// store.
 func (s Settings) validateImage(spec *v1alpha1.EtcdClusterSpec) error {
 	repository, ours := spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {

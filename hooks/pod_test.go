@@ -99,8 +99,9 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	}
 }
 
-// TestAllowedRepositories: a spec that names another repository than those of the installation is refused as one that can't be run: nothing is
-// changed, what runs runs on, and no Job gets its image.
+// TestAllowedRepositories: a spec that names another repository than those of the installation is
+// refused as one that can't be run: nothing is changed, what runs runs on, and no Job gets its
+// image.
 func TestAllowedRepositories(t *testing.T) {
 	for _, c := range []struct {
 		allowed    []string

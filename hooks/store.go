@@ -20,7 +20,8 @@ const (
 	IdentityDir = "/etc/quorate-store/identity"
 	// IdentityKey is the key of a Secret with identities of age.
 	IdentityKey = "identity"
-	// googleKey is the key of a Secret with credentials of Google's, googleVariable what Google's tools find that file by.
+	// googleKey is the key of a Secret with credentials of Google's, googleVariable what Google's
+	// tools find that file by.
 	googleKey      = "credentials.json"
 	googleVariable = "GOOGLE_APPLICATION_CREDENTIALS"
 )
@@ -35,8 +36,9 @@ const (
 	volumeIdentity   = "identity"
 )
 
-// storeAccess is what a pod and its container must have to reach a store. What is secret is named in it, and never in it: of a Secret the
-// container gets the keys that it has use for, and no other.
+// storeAccess is what a pod and its container must have to reach a store. What is secret is named
+// in it, and never in it: of a Secret the container gets the keys that it has use for, and no
+// other.
 type storeAccess struct {
 	Env     []corev1.EnvVar
 	Mounts  []corev1.VolumeMount
@@ -82,8 +84,8 @@ func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeA
 	return a
 }
 
-// variable of a container that gets the key of this Secret. Without a key that is not optional the kubelet holds the container back, says
-// which one it lacks, and starts it when the Secret has it.
+// variable of a container that gets the key of this Secret. Without a key that is not optional the
+// kubelet holds the container back, says which one it lacks, and starts it when the Secret has it.
 func (c credential) variable(secret string) corev1.EnvVar {
 	from := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: c.key}
 	if c.optional {

@@ -18,8 +18,8 @@ const (
 	StoreClaim  = "file"
 )
 
-// StoreURL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and nothing by which a request would go to whom a
-// secret is not meant for.
+// StoreURL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and
+// nothing by which a request would go to whom a secret is not meant for.
 type StoreURL struct {
 	// Scheme is one of StoreS3 and its like.
 	Scheme string
@@ -31,7 +31,8 @@ type StoreURL struct {
 	Parameters string
 }
 
-// grammar is how the URLs of stores look. The rules of Store.URL and SnapshotSource.URL in the API are made of the same parts.
+// grammar is how the URLs of stores look. The rules of Store.URL and SnapshotSource.URL in the API
+// are made of the same parts.
 var grammar = sync.OnceValue(func() (g struct {
 	place      *regexp.Regexp
 	parameters map[string]*regexp.Regexp
@@ -61,8 +62,8 @@ var grammar = sync.OnceValue(func() (g struct {
 // storeURLWords is what somebody is told who wrote another URL. What they wrote is not repeated.
 const storeURLWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~ alone"
 
-// ParseStoreURL takes the URL of a store, or of an artifact, apart. The error says what is wrong and repeats nothing of the URL: that may hold
-// what somebody should not have written there.
+// ParseStoreURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
+// and repeats nothing of the URL: that may hold what somebody should not have written there.
 func ParseStoreURL(text string) (StoreURL, error) {
 	place, parameters, given := strings.Cut(text, "?")
 	parts := grammar().place.FindStringSubmatch(place)
@@ -86,7 +87,8 @@ var parameterWords = map[string]string{
 	StoreClaim:  "it takes no parameters",
 }
 
-// Parameter is the value of a parameter as it is written, with %3A for a colon, say; empty for none. Of several the first counts.
+// Parameter is the value of a parameter as it is written, with %3A for a colon, say; empty for
+// none. Of several the first counts.
 func (u StoreURL) Parameter(name string) string {
 	for pair := range strings.SplitSeq(u.Parameters, "&") {
 		if key, value, _ := strings.Cut(pair, "="); key == name {
@@ -122,7 +124,8 @@ func (u StoreURL) String() string {
 	return text
 }
 
-// Words say where something is, for messages, and no more than that: "in s3://bucket", or "on the claim".
+// Words say where something is, for messages, and no more than that: "in s3://bucket", or "on the
+// claim".
 func (u StoreURL) Words() string {
 	if u.Scheme == StoreClaim {
 		return "on the claim"
@@ -139,14 +142,16 @@ func storeWords(url string) string {
 	return u.Words()
 }
 
-// credential is a key of a Secret with credentials, and the variable of a container that gets its value.
+// credential is a key of a Secret with credentials, and the variable of a container that gets its
+// value.
 type credential struct {
 	key string
 	// optional: a Secret may lack it.
 	optional bool
 }
 
-// credentials are all keys of a Secret that a container gets, by the scheme of the store. Google's is a file: googleKey.
+// credentials are all keys of a Secret that a container gets, by the scheme of the store. Google's
+// is a file: googleKey.
 func credentials(u StoreURL) []credential {
 	switch u.Scheme {
 	case StoreS3:
@@ -183,7 +188,8 @@ func validateStore(field string, s *v1alpha1.Store) error {
 	return nil
 }
 
-// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under which it is stored.
+// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
+// which it is stored.
 func validateSnapshot(s *v1alpha1.EtcdSnapshotSpec) error {
 	if !clusterNames().MatchString(s.Cluster) {
 		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', beginning with a letter")

@@ -46,8 +46,8 @@ func TestStoreURLs(t *testing.T) {
 	assert.Equal(t, "at a URL that can't be used", storeWords("s3://b/$(tls.key)"))
 }
 
-// TestWhatTheAPIServerLetThrough: no pod and no Job is made of a spec that it should have refused, the message says what is wrong, and it
-// repeats nothing of it.
+// TestWhatTheAPIServerLetThrough: no pod and no Job is made of a spec that it should have refused,
+// the message says what is wrong, and it repeats nothing of it.
 func TestWhatTheAPIServerLetThrough(t *testing.T) {
 	for _, change := range []func(s *v1alpha1.EtcdSnapshotSpec){
 		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.URL = "s3://b/$(tls.key)" },

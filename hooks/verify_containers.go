@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// VerifySnapshot checks a decision about an EtcdSnapshot as [Verify] does one about a cluster: what its Jobs are told.
+// VerifySnapshot checks a decision about an EtcdSnapshot as [Verify] does one about a cluster: what
+// its Jobs are told.
 func VerifySnapshot(o SnapshotObservation, d SnapshotDecision) error {
 	j := judgement{o: Observation{Settings: o.Settings}}
 	for _, job := range d.Jobs {
@@ -37,7 +38,8 @@ func (j *judgement) mayRun(image string) bool {
 		})
 }
 
-// containers: none has a kubelet put the value of a variable into what it is told, or gets more of a Secret than keys that are named.
+// containers: none has a kubelet put the value of a variable into what it is told, or gets more of
+// a Secret than keys that are named.
 func (j *judgement) containers(of string, pod *corev1.PodSpec) {
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		words := slices.Concat(c.Command, c.Args)

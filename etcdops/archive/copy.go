@@ -9,8 +9,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save does: the database, and its hash behind it,
-// which is checked. The file exists afterwards only if everything was whole. It asks nobody else, and needs no quorum.
+// Copy writes what the member at the first endpoint has applied to a file, as etcdctl snapshot save
+// does: the database, and its hash behind it, which is checked. The file exists afterwards only if
+// everything was whole. It asks nobody else, and needs no quorum.
 func (c Cluster) Copy(ctx context.Context, to string) (*hooks.Artifact, error) {
 	found, err := c.copy(ctx, to)
 	if err != nil {

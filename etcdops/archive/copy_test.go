@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// sender is a member that answers a request for a snapshot with these bytes, and then breaks off if it is told to.
+// sender is a member that answers a request for a snapshot with these bytes, and then breaks off if
+// it is told to.
 type sender struct {
 	pb.UnimplementedMaintenanceServer
 	sends  []byte
@@ -42,7 +43,8 @@ func (s *sender) serve(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestCopyIsKnownToBeWhole: what a member sends counts only when it ends with etcd's own hash of it.
+// TestCopyIsKnownToBeWhole: what a member sends counts only when it ends with etcd's own hash of
+// it.
 func TestCopyIsKnownToBeWhole(t *testing.T) {
 	whole := database(300 << 10)
 	for name, c := range map[string]struct {

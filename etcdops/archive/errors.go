@@ -33,8 +33,8 @@ const (
 	Failed = "Failed"
 )
 
-// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and what to do. It tells no secret, whatever
-// caused it: see [Words].
+// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and
+// what to do. It tells no secret, whatever caused it: see [Words].
 type Error struct {
 	Reason string
 	// Text is the sentence, without what caused it.

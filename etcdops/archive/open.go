@@ -15,8 +15,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// How the stores of clouds are opened. Their openers in gocloud.dev v0.47 that go by a URL alone are not used for Microsoft's and Google's: they take
-// parameters by which a token would be sent elsewhere, keep the first credentials of a process, and print what they could not read.
+// How the stores of clouds are opened. Their openers in gocloud.dev v0.47 that go by a URL alone
+// are not used for Microsoft's and Google's: they take parameters by which a token would be sent
+// elsewhere, keep the first credentials of a process, and print what they could not read.
 
 func openBucket(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	switch u.Scheme {
@@ -30,14 +31,16 @@ func openBucket(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	return nil, failure(Failed, nil, "there is no store of this kind")
 }
 
-// openAzure opens a container. What the URL does not say is in the variables of Azure's own tools. Of them AZURE_STORAGE_DOMAIN,
-// AZURE_STORAGE_PROTOCOL and AZURE_STORAGE_IS_LOCAL_EMULATOR lead to an emulator: no EtcdSnapshot can set these.
+// openAzure opens a container. What the URL does not say is in the variables of Azure's own tools.
+// Of them AZURE_STORAGE_DOMAIN, AZURE_STORAGE_PROTOCOL and AZURE_STORAGE_IS_LOCAL_EMULATOR lead to
+// an emulator: no EtcdSnapshot can set these.
 func openAzure(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
 	account, domain := u.Parameter("storage_account"), u.Parameter("domain")
 	switch {
 	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName || domain != ""):
-		// The token is part of each request's URL, so it goes to nobody but the account that it was given with.
+		// The token is part of each request's URL, so it goes to nobody but the account that it was
+		// given with.
 		return nil, failure(Denied, nil, "the store's AZURE_STORAGE_SAS_TOKEN is sent only to the account that AZURE_STORAGE_ACCOUNT names beside it, at blob.core.windows.net: "+
 			"name that there, and leave storage_account and domain out of the URL; or use AZURE_STORAGE_KEY")
 	case account != "":
@@ -59,7 +62,8 @@ func openAzure(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	return azureblob.OpenBucket(ctx, client, nil)
 }
 
-// openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, nobody asks for credentials.
+// openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, nobody asks for
+// credentials.
 func openGoogle(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		return gcsblob.OpenBucket(ctx, gcp.NewAnonymousHTTPClient(gcp.DefaultTransport()), u.Bucket, nil)

@@ -33,8 +33,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Every backend meets every failure, in a process of its own with credentials that are marked. Neither what that process prints nor its error
-// has the mark, or anything that was sent to the store to prove who asks.
+// Every backend meets every failure, in a process of its own with credentials that are marked.
+// Neither what that process prints nor its error has the mark, or anything that was sent to the
+// store to prove who asks.
 
 // mark is in every secret, and in what follows the bucket in every URL.
 const mark = "MARKED"
@@ -235,7 +236,8 @@ func (l *through) Close() error {
 	return l.Listener.Close()
 }
 
-// authorities are one that is trusted, in a file, and a stranger, with a certificate of each for the names of stores.
+// authorities are one that is trusted, in a file, and a stranger, with a certificate of each for
+// the names of stores.
 type authorities struct {
 	file           string
 	known, unknown tls.Certificate
@@ -267,7 +269,8 @@ func forge(t *testing.T) tls.Certificate {
 // backend says how a process comes to a store, with what credentials.
 type backend struct {
 	name string
-	// at is the place and the environment for a store at this address, which is http://host:port or https://host:port.
+	// at is the place and the environment for a store at this address, which is http://host:port or
+	// https://host:port.
 	at func(t *testing.T, address string, a authorities) (Place, []string)
 	// proxied: it is reached by a proxy.
 	proxied bool
@@ -291,7 +294,8 @@ var backends = []backend{
 	}},
 }
 
-// google is a bucket that is reached by a proxy, with a token from a server that answers at /token, and refuses at /refused.
+// google is a bucket that is reached by a proxy, with a token from a server that answers at /token,
+// and refuses at /refused.
 func google(t *testing.T, address string, a authorities, token string) (Place, []string) {
 	t.Helper()
 	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

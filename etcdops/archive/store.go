@@ -92,8 +92,8 @@ func (s *Store) openDir(dir string, create bool) error {
 // Close ends the use of the store.
 func (s *Store) Close() error { return s.bucket.Close() }
 
-// URI of an object: the folder's URL with its name, and with its parameters, without which the object would not be found again. It is for
-// reports; messages have named.
+// URI of an object: the folder's URL with its name, and with its parameters, without which the
+// object would not be found again. It is for reports; messages have named.
 func (s *Store) URI(key string) string { return s.url.Join(key).String() }
 
 // named is what messages call an object.

@@ -23,11 +23,12 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-// What SDKs, parsers and libraries say in their errors is never passed on: a request's URL has the token of Azure in it, a server may repeat
-// in its answer what it was sent, and a parser quotes what it could not read. What is passed on is told here, in words of our own.
+// What SDKs, parsers and libraries say in their errors is never passed on: a request's URL has the
+// token of Azure in it, a server may repeat in its answer what it was sent, and a parser quotes
+// what it could not read. What is passed on is told here, in words of our own.
 
-// Worded is an error whose words may be passed on, because they are ours: they hold no secret, nothing of a URL but its scheme and host, and
-// nothing of what is stored.
+// Worded is an error whose words may be passed on, because they are ours: they hold no secret,
+// nothing of a URL but its scheme and host, and nothing of what is stored.
 type Worded interface {
 	error
 	Words() string
@@ -50,7 +51,7 @@ func Words(err error) string {
 	if own := Worded(nil); errors.As(err, &own) {
 		return own.Words()
 	}
-	for _, known := range []func(error) string{answer, way, content, oddAnswer} {
+	for _, known := range []func(error) string{answer, untrusted, way, content, oddAnswer} {
 		if words := known(err); words != "" {
 			return words
 		}
@@ -69,8 +70,9 @@ func (o own) Words() string { return string(o) }
 // OwnWords is an error that says this.
 func OwnWords(format string, args ...any) error { return own(fmt.Sprintf(format, args...)) }
 
-// ofEtcd is an error of etcd's client, whose words may be passed on: it was never given a secret other than the key of its certificate, which
-// TLS does not show to anybody, and it repeats what a member answers, to whom no secret is sent either.
+// ofEtcd is an error of etcd's client, whose words may be passed on: it was never given a secret
+// other than the key of its certificate, which TLS does not show to anybody, and it repeats what a
+// member answers, to whom no secret is sent either.
 type ofEtcd struct{ error }
 
 func (e ofEtcd) Unwrap() error { return e.error }
@@ -97,7 +99,8 @@ func oneLine(err error) string {
 	return words
 }
 
-// answer is what a store has answered: the status, and the code of the error where it is one of those that are known.
+// answer is what a store has answered: the status, and the code of the error where it is one of
+// those that are known.
 func answer(err error) string {
 	status, said := refusalOf(err), codeIn(err.Error())
 	switch {
@@ -147,43 +150,46 @@ func oddAnswer(err error) string {
 	return ""
 }
 
-// codes of errors that stores are known to answer with, and of their SDKs without any credentials. Only these are passed on, so that nothing else
-// can be.
-var codes = []string{
-	// Amazon, https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-	"AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "BadDigest", "EntityTooLarge", "EntityTooSmall", "ExpiredToken",
-	"IllegalLocationConstraintException", "IncompleteBody", "InternalError", "InvalidAccessKeyId", "InvalidArgument", "InvalidBucketName", "InvalidDigest",
-	"InvalidObjectState", "InvalidPart", "InvalidRequest", "InvalidSecurity", "InvalidToken", "KMSAccessDeniedException", "KMSDisabledException",
-	"KMSNotFoundException", "MalformedXML", "MethodNotAllowed", "MissingContentLength", "MissingSecurityHeader", "NoSuchBucket", "NoSuchKey", "NoSuchUpload",
-	"NotImplemented", "NotSignedUp", "OperationAborted", "PermanentRedirect", "QuotaExceeded", "RequestTimeTooSkewed", "RequestTimeout", "ServiceUnavailable",
-	"SignatureDoesNotMatch", "SlowDown", "TemporaryRedirect", "TooManyRequests", "XAmzContentSHA256Mismatch", "InvalidIdentityToken",
-	// Microsoft, https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes and common-rest-api-error-codes
-	"AccountBeingCreated", "AccountIsDisabled", "AuthenticationFailed", "AuthorizationFailure", "AuthorizationPermissionMismatch",
-	"AuthorizationProtocolMismatch", "AuthorizationResourceTypeMismatch", "AuthorizationServiceMismatch", "AuthorizationSourceIPMismatch", "BlobArchived",
-	"BlobImmutableDueToPolicy", "BlobNotFound", "ContainerBeingDeleted", "ContainerDisabled", "ContainerNotFound", "FeatureVersionMismatch",
-	"InsufficientAccountPermissions", "InvalidAuthenticationInfo", "InvalidResourceName", "KeyBasedAuthenticationNotPermitted", "LeaseIdMissing",
-	"NoAuthenticationInformation", "OperationTimedOut", "PublicAccessNotPermitted", "ResourceNotFound", "ServerBusy",
-	// Google, https://cloud.google.com/storage/docs/json_api/v1/status-codes, and OAuth 2 (RFC 6749, section 5.2)
-	"accessNotConfigured", "authError", "backendError", "insufficientPermissions", "invalidParameter", "quotaExceeded", "rateLimitExceeded",
-	"retentionPolicyNotMet", "userRateLimitExceeded", "userProjectMissing", "invalid_client", "invalid_grant", "unauthorized_client",
-}
+// codes of errors that stores are known to answer with. Only these are passed on, so that nothing
+// else can be. They are Amazon's (docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html),
+// Microsoft's (learn.microsoft.com/rest/api/storageservices/blob-service-error-codes and
+// common-rest-api-error-codes), Google's (cloud.google.com/storage/docs/json_api/v1/status-codes)
+// and those of OAuth 2 (RFC 6749, section 5.2).
+var codes = strings.Fields(`
+	AccessDenied AccountProblem AllAccessDisabled AuthorizationHeaderMalformed BadDigest
+	EntityTooLarge EntityTooSmall ExpiredToken IllegalLocationConstraintException IncompleteBody
+	InternalError InvalidAccessKeyId InvalidArgument InvalidBucketName InvalidDigest
+	InvalidObjectState InvalidPart InvalidRequest InvalidSecurity InvalidToken
+	KMSAccessDeniedException KMSDisabledException KMSNotFoundException MalformedXML
+	MethodNotAllowed MissingContentLength MissingSecurityHeader NoSuchBucket NoSuchKey
+	NoSuchUpload NotImplemented NotSignedUp OperationAborted PermanentRedirect QuotaExceeded
+	RequestTimeTooSkewed RequestTimeout ServiceUnavailable SignatureDoesNotMatch SlowDown
+	TemporaryRedirect TooManyRequests XAmzContentSHA256Mismatch InvalidIdentityToken
+	AccountBeingCreated AccountIsDisabled AuthenticationFailed AuthorizationFailure
+	AuthorizationPermissionMismatch AuthorizationProtocolMismatch
+	AuthorizationResourceTypeMismatch AuthorizationServiceMismatch AuthorizationSourceIPMismatch
+	BlobArchived BlobImmutableDueToPolicy BlobNotFound ContainerBeingDeleted ContainerDisabled
+	ContainerNotFound FeatureVersionMismatch InsufficientAccountPermissions
+	InvalidAuthenticationInfo InvalidResourceName KeyBasedAuthenticationNotPermitted
+	LeaseIdMissing NoAuthenticationInformation OperationTimedOut PublicAccessNotPermitted
+	ResourceNotFound ServerBusy
+	accessNotConfigured authError backendError insufficientPermissions invalidParameter
+	quotaExceeded rateLimitExceeded retentionPolicyNotMet userRateLimitExceeded userProjectMissing
+	invalid_client invalid_grant unauthorized_client
+`)
 
 var known = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(` + strings.Join(codes, "|") + `)\b`) })
 
 func codeIn(words string) string { return known().FindString(words) }
 
-// way says what is wrong on the way to somebody; empty for nothing known.
-func way(err error) string {
+// untrusted says why somebody is not who they should be; empty for nothing known.
+func untrusted(err error) string {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
 		invalid   x509.CertificateInvalidError
 		notTLS    tls.RecordHeaderError
 		alert     tls.AlertError
-		dns       *net.DNSError
-		network   net.Error
-		system    syscall.Errno
-		exit      *exec.ExitError
 	)
 	switch {
 	case errors.As(err, &authority):
@@ -198,6 +204,19 @@ func way(err error) string {
 		return "it does not speak TLS"
 	case errors.As(err, &alert):
 		return "it refuses TLS"
+	}
+	return ""
+}
+
+// way says what is wrong on the way to somebody, or to a file; empty for nothing known.
+func way(err error) string {
+	var (
+		dns     *net.DNSError
+		network net.Error
+		system  syscall.Errno
+		exit    *exec.ExitError
+	)
+	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return "its name is not known to DNS"
 	case errors.As(err, &dns):
@@ -216,7 +235,8 @@ func way(err error) string {
 	return ""
 }
 
-// brokenOff reports whether a request or an answer ended before its end. Google's SDK has no type for that.
+// brokenOff reports whether a request or an answer ended before its end. Google's SDK has no type
+// for that.
 func brokenOff(err error) bool {
 	for _, end := range []error{syscall.ECONNRESET, syscall.EPIPE, net.ErrClosed, io.ErrUnexpectedEOF, io.EOF} {
 		if errors.Is(err, end) {
@@ -226,7 +246,8 @@ func brokenOff(err error) bool {
 	return strings.Contains(err.Error(), "partial request not satisfied")
 }
 
-// content says what is wrong with what is read; empty for nothing known. What libraries say of it may quote it.
+// content says what is wrong with what is read; empty for nothing known. What libraries say of it
+// may quote it.
 func content(err error) string {
 	for _, k := range []struct {
 		is    error

@@ -71,7 +71,8 @@ func answered(code int) *http.Response {
 	return &http.Response{StatusCode: code, Status: fmt.Sprintf("%d %s", code, mark), Body: io.NopCloser(strings.NewReader(mark)), Request: request}
 }
 
-// TestNoFailureOnAClaimTellsItsPath: of the URL of a folder on a claim nothing is repeated, whatever is wrong with it.
+// TestNoFailureOnAClaimTellsItsPath: of the URL of a folder on a claim nothing is repeated,
+// whatever is wrong with it.
 func TestNoFailureOnAClaimTellsItsPath(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string) Place{
 		"no volume":           func(_ *testing.T, dir string) Place { return Place{Dir: dir + "/none"} },
@@ -137,7 +138,8 @@ func TestTheTokenOfAnAccountGoesToNobodyElse(t *testing.T) {
 	}
 }
 
-// TestNoCredentialsAreQuoted: what can't be read of them is not repeated, not even on the standard output of an SDK.
+// TestNoCredentialsAreQuoted: what can't be read of them is not repeated, not even on the standard
+// output of an SDK.
 func TestNoCredentialsAreQuoted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials.json")
 	for _, text := range []string{mark, `{"` + mark + `"`, `{"type":"` + mark + `"}`, `{"type":"service_account","private_key":"` + mark + `"}`,

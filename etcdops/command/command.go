@@ -33,7 +33,8 @@ func ExitCode(program string, err error, stderr io.Writer) int {
 	return Failed
 }
 
-// Parse reads flags from the arguments alone. What it says of a mistake names the flag, and repeats no value.
+// Parse reads flags from the arguments alone. What it says of a mistake names the flag, and repeats
+// no value.
 func Parse(flags *flag.FlagSet, args []string) error {
 	out := flags.Output()
 	flags.SetOutput(io.Discard)
@@ -70,7 +71,8 @@ func mistake(flags *flag.FlagSet, words string) string {
 	return "a flag can't be read"
 }
 
-// Error is an error whose words are ours, and may be passed on: no value of a flag is among them, and nothing that a parser quotes.
+// Error is an error whose words are ours, and may be passed on: no value of a flag is among them,
+// and nothing that a parser quotes.
 type Error string
 
 func (e Error) Error() string { return string(e) }

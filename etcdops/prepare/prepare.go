@@ -40,7 +40,8 @@ func (c *Command) Run(ctx context.Context) error {
 	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
 }
 
-// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has begun before, whatever --start says.
+// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has
+// begun before, whatever --start says.
 func (c *Command) startOf() string {
 	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
 		return hooks.StartResume

@@ -41,8 +41,8 @@ func hiding(r *rand.Rand) string {
 	return all.String()
 }
 
-// FuzzNothingIsToldOfAnArgument: though a secret had come into an argument that says where a snapshot is, in what form, or how much, neither log
-// nor termination message tells it.
+// FuzzNothingIsToldOfAnArgument: though a secret had come into an argument that says where a
+// snapshot is, in what form, or how much, neither log nor termination message tells it.
 func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 	for seed := range uint64(400) {
 		f.Add(seed)

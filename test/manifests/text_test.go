@@ -21,7 +21,8 @@ func object(t *testing.T, kind, spec string) map[string]any {
 	return parse(t, fmt.Sprintf(`{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: demo, namespace: default}, spec: %s}`, kind, spec))
 }
 
-// TestStoreURLs: the rules of the API take the URLs that hooks.ParseStoreURL takes, wherever a URL of a store is.
+// TestStoreURLs: the rules of the API take the URLs that hooks.ParseStoreURL takes, wherever a URL
+// of a store is.
 func TestStoreURLs(t *testing.T) {
 	var urls struct{ Good, Bad []string }
 	raw, err := os.ReadFile("../../hooks/testdata/storeurls.json")
@@ -71,7 +72,8 @@ func TestStoreURLs(t *testing.T) {
 
 // free are the texts in which a spec may say anything, and why.
 var free = map[string]string{
-	// Kubernetes' own types, which the API server judges when the pod is made. None of them is an argument or a variable of a container.
+	// Kubernetes' own types, which the API server judges when the pod is made. None of them is an
+	// argument or a variable of a container.
 	"affinity": "", "nodeSelector": "", "tolerations": "", "topologySpreadConstraints": "", "resources": "", "scratchSize": "", "size": "",
 	"networkPolicy.clients": "", "networkPolicy.metrics": "", "image.pullSecrets.name": "",
 	// Labels and annotations of what is made.
@@ -82,8 +84,9 @@ var free = map[string]string{
 	"auth.users.roles": "",
 }
 
-// TestEveryTextHasAForm: a text of a spec is one of some words, or its pattern holds for all of it and lets no $ through, which a kubelet could take
-// for the name of a variable; or it is among those that may say anything.
+// TestEveryTextHasAForm: a text of a spec is one of some words, or its pattern holds for all of it
+// and lets no $ through, which a kubelet could take for the name of a variable; or it is among
+// those that may say anything.
 func TestEveryTextHasAForm(t *testing.T) {
 	used := map[string]bool{}
 	for _, kind := range kinds {
@@ -165,7 +168,8 @@ func form(s *schema.Structural) string {
 	return ""
 }
 
-// TestRefusedTexts: what could be taken for a variable, or lead elsewhere, does not come into an object.
+// TestRefusedTexts: what could be taken for a variable, or lead elsewhere, does not come into an
+// object.
 func TestRefusedTexts(t *testing.T) {
 	for _, c := range []struct{ kind, spec, want string }{
 		{"EtcdSnapshot", `{cluster: "../demo", store: {url: "s3://b"}}`, "spec.cluster"},

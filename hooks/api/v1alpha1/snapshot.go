@@ -110,17 +110,21 @@ type Unless struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.url.startsWith('file://') == (has(self.claimName) && size(self.claimName) > 0)",message="a store with the URL file:///folder keeps snapshots on a claim: name it in store.claimName; other URLs have none"
 type Store struct {
-	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder, azblob://container/folder, or file:///folder on the
-	// claim named below. An S3 that is not Amazon's is reached by parameters, such as
-	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/backup.md lists all.
+	// URL of the folder: s3://bucket/folder?region=eu-west-1, gs://bucket/folder,
+	// azblob://container/folder, or file:///folder on the claim named below. An S3 that is not
+	// Amazon's is reached by parameters, such as
+	// ?region=any&endpoint=https://minio.example:9000&use_path_style=true. docs/backup.md lists
+	// all.
 	// +required
 	URL URL `json:"url"`
 
-	// CredentialsSecret names a Secret of the namespace. Of its keys these become environment variables of the pod, and no others. For s3://
-	// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, without which the pod does not start, and AWS_SESSION_TOKEN if there is one. For azblob://
-	// AZURE_STORAGE_ACCOUNT, without which the pod does not start unless the URL has storage_account, and as many as there are of
-	// AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET. For gs:// the key
-	// credentials.json is a file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
+	// CredentialsSecret names a Secret of the namespace. Of its keys these become environment
+	// variables of the pod, and no others. For s3:// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,
+	// without which the pod does not start, and AWS_SESSION_TOKEN if there is one. For azblob://
+	// AZURE_STORAGE_ACCOUNT, without which the pod does not start unless the URL has
+	// storage_account, and as many as there are of AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN,
+	// AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET. For gs:// the key credentials.json
+	// is a file in the pod. Unset, the platform's identity of job.serviceAccountName counts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -140,7 +144,8 @@ type Store struct {
 	ClaimName string `json:"claimName,omitempty"`
 }
 
-// URL of a folder in a store, or of an artifact in one. It holds no credentials: they are in a Secret.
+// URL of a folder in a store, or of an artifact in one. It holds no credentials: they are in a
+// Secret.
 //
 // +kubebuilder:validation:MaxLength=1024
 // +kubebuilder:validation:XValidation:rule="self.matches('^((s3|gs|azblob)://[0-9A-Za-z][-._0-9A-Za-z]*(/[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*)*/?|file:///([.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*(/[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*)*/?)?)([?][^?]*)?$')",message="the URL of a store must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~ alone"
