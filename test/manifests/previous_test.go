@@ -15,6 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// takenAway are fields that are gone on purpose. Nothing is published yet; with the first release this is empty, and stays so.
+var takenAway = []string{
+	"EtcdSnapshot.spec: there is no field unlessRevision any more", // spec.unless: a revision says nothing of which cluster
+	"EtcdSnapshotSchedule.spec.template: there is no field unlessRevision any more",
+}
+
 // TestKindsOfThePreviousRelease: whatever was written for the previous release can be written for this one, and nothing that it has
 // stored is dropped. Rules in CEL are not compared: the stories of an upgrade would find one that has become stricter.
 func TestKindsOfThePreviousRelease(t *testing.T) {
@@ -44,7 +50,9 @@ func TestKindsOfThePreviousRelease(t *testing.T) {
 				continue
 			}
 			for _, lost := range incompatible(before.Names.Kind, version.Schema.OpenAPIV3Schema, now.Versions[i].Schema.OpenAPIV3Schema) {
-				t.Error(lost)
+				if !slices.Contains(takenAway, lost) {
+					t.Error(lost)
+				}
 			}
 		}
 	}
