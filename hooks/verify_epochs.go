@@ -130,7 +130,7 @@ func (j *judgement) filledAlike(heir *view, now *epoch) {
 		return
 	}
 	var first *RestoreReport
-	for name := range now.initial {
+	for _, name := range now.initialNames() {
 		report := seedReport(heir.Children.Pods[name])
 		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.n, name)
 		if report == nil {
