@@ -369,6 +369,9 @@ func (v *view) needless() string {
 
 // instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
 func (v *view) instead() *verdict {
+	if old := v.heir.epoch; v.passed() {
+		return v.succeed(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpoch(), v.wordsFor(old.origin)))
+	}
 	if v.heir.unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
