@@ -549,7 +549,7 @@ func (v *view) unstaged() string {
 	if why := or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
-	if first := v.epoch.firstInitial(); v.epoch.unknownSum() && v.epoch.sum == "" {
+	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
 		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, held(v.Children.Pods[first]))
 	}
 	var waits []string

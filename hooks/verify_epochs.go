@@ -160,7 +160,7 @@ func (j *judgement) seeds(v *view) {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == v.epoch.firstInitial() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
+		j.require(pod.Name == v.firstToFill() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
