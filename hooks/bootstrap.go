@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +42,14 @@ func (v *view) neverBegins() bool {
 
 // overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
 func (v *view) overdueMembers() string {
-	var shows []string
+	var shows, lost []string
+	gone := v.groundsLost()
 	for _, name := range v.epoch.initialNames() {
 		pod := v.Children.Pods[name]
 		if pod == nil {
+			if slices.Contains(gone, name) {
+				lost = append(lost, name+": its data is gone")
+			}
 			continue
 		}
 		since, what := v.attempt(name, pod)
@@ -53,7 +58,10 @@ func (v *view) overdueMembers() string {
 		}
 		shows = append(shows, name+": "+what)
 	}
-	return strings.Join(shows, "; ")
+	if len(shows) == 0 {
+		return ""
+	}
+	return strings.Join(append(shows, lost...), "; ")
 }
 
 // attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while it is being made

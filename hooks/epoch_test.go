@@ -186,7 +186,8 @@ func seedOf(pod *corev1.Pod) *corev1.Container {
 	return &pod.Spec.InitContainers[i]
 }
 
-// TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person may take another one.
+// TestWhichSnapshotIsTakenByItself: one of the life that is lost, or what that began with. A person
+// gets another one where there is nothing else.
 func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 	origin := &resolved{URL: "s3://bucket/origin"}
 	for _, c := range []struct {
@@ -204,7 +205,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 		{"a newer one of another life", func(o *Observation, _ *epoch) {
 			verified(o, "own", "c1", time.Hour)
 			verified(o, "other", "c0", time.Minute)
-		}, "s3://bucket/own", "s3://bucket/other"},
+		}, "s3://bucket/own", "s3://bucket/own"},
 		{"only of another life", func(o *Observation, _ *epoch) { verified(o, "other", "c0", time.Minute) },
 			"the newest one, other, is of another life, of etcd cluster c0", "s3://bucket/other"},
 		{"nobody knows of which", func(o *Observation, _ *epoch) { verified(o, "other", "", time.Minute) },
@@ -215,7 +216,7 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 		{"what it began with, rather than another life's", func(o *Observation, e *epoch) {
 			e.snapshot = origin
 			verified(o, "other", "c0", time.Minute)
-		}, "s3://bucket/origin", "s3://bucket/other"},
+		}, "s3://bucket/origin", "s3://bucket/origin"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := serve(3)

@@ -265,11 +265,12 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss, asked bool) (origin, string) 
 	return from, "spec.recovery.quorumLoss is " + string(policy)
 }
 
-// fromNewest is the way back by the newest snapshot that was restored on trial. By itself only one of the life that is lost is taken, or else what
-// that life began with: another one's data may have been rolled back on purpose, or be that of a cluster of the same name which was deleted long ago.
+// fromNewest is the way back by the newest snapshot that was restored on trial of the life that is lost, or else what that
+// life began with. Another one's data may have been rolled back on purpose, or be that of a cluster of the same name which
+// was deleted long ago: it is taken only where there is nothing else, and a person asks.
 func (v *view) fromNewest(from origin, asked bool) (origin, string) {
 	newest, whosever := v.newestSnapshot(hex(v.epoch.clusterID)), v.newestSnapshot("")
-	if asked {
+	if asked && newest == nil && v.epoch.snapshot == nil {
 		newest = whosever
 	}
 	from.source = SourceSnapshot

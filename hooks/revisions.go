@@ -106,6 +106,13 @@ func (v *view) outgrown() bool {
 	return next.bump == nil && v.observedRevision() > next.floor+revisionGap/2
 }
 
+// passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not where
+// the next one's data is fetched from a member.
+func (v *view) passed() bool {
+	next := v.heir.epoch
+	return next.bump == nil && next.member == "" && v.highestRevision() > next.floor+revisionGap/2
+}
+
 // seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods show them.
 func (v *view) seeds() map[string]*RestoreReport {
 	reports := map[string]*RestoreReport{}

@@ -246,7 +246,7 @@ func (v *view) firstSum() string {
 	if !v.epoch.unknownSum() || v.epoch.sum != "" {
 		return v.epoch.sum
 	}
-	if report := v.seeds()[v.epoch.firstInitial()]; report != nil {
+	if report := v.seeds()[v.firstToFill()]; report != nil {
 		return report.SHA256
 	}
 	return ""
@@ -254,7 +254,14 @@ func (v *view) firstSum() string {
 
 // mayFill reports whether the initial member may fetch its data now.
 func (v *view) mayFill(name string) bool {
-	return !v.epoch.unknownSum() || v.epoch.sum != "" || v.epoch.quorate() || name == v.epoch.firstInitial()
+	return !v.epoch.unknownSum() || v.epoch.sum != "" || v.epoch.quorate() || name == v.firstToFill()
+}
+
+// firstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
+func (v *view) firstToFill() string {
+	lost := v.groundsLost()
+	left := filter(v.epoch.initialNames(), func(name string) bool { return !slices.Contains(lost, name) })
+	return append(left, v.epoch.firstInitial())[0]
 }
 
 // insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is made before that is known.

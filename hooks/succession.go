@@ -377,6 +377,9 @@ func (v *view) needless() string {
 
 // instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
 func (v *view) instead() *verdict {
+	if old := v.heir.epoch; v.passed() {
+		return v.succeed(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpoch(), v.wordsFor(old.origin)))
+	}
 	if v.heir.unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
@@ -554,7 +557,7 @@ func (v *view) unstaged() string {
 	if why := or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
-	if first := v.epoch.firstInitial(); v.epoch.unknownSum() && v.epoch.sum == "" {
+	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
 		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, held(v.Children.Pods[first]))
 	}
 	var waits []string

@@ -160,7 +160,7 @@ func (j *judgement) seeds(v *view) {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == v.epoch.firstInitial() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
+		j.require(pod.Name == v.firstToFill() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
@@ -200,6 +200,7 @@ func (j *judgement) phases(heir *view) {
 		j.require(now.bump != nil || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.epoch.n, j.seenRevision(), now.n, now.floor+revisionGap)
 		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
 	case phaseBegan:
+		j.require(now.bump != nil || now.member != "" || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d begins at revision %d, and epoch %d has come to %d", now.n, now.floor+revisionGap, j.v.epoch.n, j.seenRevision())
 		j.begins(heir)
 		j.filledAlike(heir, now)
 	default:

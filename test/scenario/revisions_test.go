@@ -173,8 +173,14 @@ func (j *journey) loseQuorum(epoch int64, survivor bool) {
 
 // settle lets everything run until the cluster is as it is to be, for so long that no wait is forgotten.
 func (j *journey) settle() {
+	writes := 2 // while the next epoch is made ready, and while the one before is stopped
 	for range 150 {
 		j.s.w.Sync(world.Crash{})
+		if writes > 0 && len(j.s.records()) > 1 && j.r.IntN(3) == 0 {
+			writes--
+			n := j.r.IntN(499_000_000)
+			j.note("write n=%d: %t", n, j.s.w.Write(n))
+		}
 		j.s.w.Pass()
 		j.s.w.Now = j.s.w.Now.Add(10 * time.Second)
 		if c := j.s.w.Cluster(); c.Status.Phase == "Converged" && len(j.s.records()) == 1 && j.restored(c) {
