@@ -95,6 +95,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling Stage", "does not exist"},
 		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling Stage", "is Running"},
 		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled Stage", "is Failed"},
+		"a restore from a snapshot that is not verified":  {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored, URI: "s3://x"})), "Stalled Stage", "is Stored, and not verified"},
 		"beside others":                                   {besideThree(3), "Ready Beside", "beside"},
 		"beside others, with larger volumes": {func() Observation {
 			o := besideThree(3)

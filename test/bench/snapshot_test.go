@@ -46,7 +46,7 @@ func TestSnapshots(t *testing.T) {
 	etcdctl, etcdutl := etcdproc.Program(t, version, "etcdctl"), etcdproc.Program(t, version, "etcdutl")
 	saved := filepath.Join(dir, "saved.db")
 	take := func(args ...string) []string {
-		return append([]string{*snapshotOf, "snapshot", "--endpoint=" + m.ClientURL, "--store-url=file:///store", "--store-dir=" + dir, "--key=one.db", "--etcdutl=" + etcdutl, "--scratch=" + dir}, args...)
+		return append([]string{*snapshotOf, "snapshot", "--endpoint=" + m.ClientURL, "--store-url=file:///store", "--store-dir=" + dir, "--key=one.db", "--etcd=" + etcdproc.Program(t, version, "etcd"), "--etcdutl=" + etcdutl, "--scratch=" + dir}, args...)
 	}
 	for _, what := range []struct {
 		name string
