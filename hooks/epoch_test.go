@@ -556,3 +556,26 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	tell(&o, "demo-2", SurveyReport{Reason: "Damaged", Error: "the log ends midway"})
 	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Because.Message)
 }
+
+// TestAHashThatIsNotKnownIsNoOther: in the middle of a compaction a report has neither keys nor a hash. Those that have one
+// must agree.
+func TestAHashThatIsNotKnownIsNoOther(t *testing.T) {
+	o := stagedEpoch(t)
+	known := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+	bare, other := known, known
+	bare.Keys, bare.Hash, other.Hash = 0, "", "bbbb"
+	for _, c := range []struct {
+		reports [3]RestoreReport
+		differ  bool
+	}{
+		{[3]RestoreReport{known, bare, known}, false},
+		{[3]RestoreReport{bare, known, known}, false},
+		{[3]RestoreReport{bare, known, other}, true},
+		{[3]RestoreReport{known, bare, other}, true},
+	} {
+		for i, name := range []string{"demo-3", "demo-4", "demo-5"} {
+			seedWith(&o, name, c.reports[i])
+		}
+		assert.Equal(t, c.differ, newView(o).heir.differing() != "", c.reports)
+	}
+}

@@ -298,9 +298,14 @@ func (v *view) differing() string {
 		}
 		one := reports[first]
 		sums := v.epoch.source == SourceSnapshot && one.SHA256 != "" && report.SHA256 != "" && one.SHA256 != report.SHA256
-		if sums || one.Revision != report.Revision || one.Keys != report.Keys || one.Hash != report.Hash {
+		// In the middle of a compaction neither the keys nor the hash are known.
+		told := one.Hash != "" && report.Hash != ""
+		if sums || one.Revision != report.Revision || told && (one.Keys != report.Keys || one.Hash != report.Hash) {
 			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, %s has %s; what is there is kept as it is; %s",
 				first, name, first, one.describe(), name, report.describe(), v.otherwiseFilled())
+		}
+		if one.Hash == "" {
+			first = name
 		}
 		if sum := v.epoch.sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
 			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",

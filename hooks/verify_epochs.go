@@ -140,6 +140,9 @@ func (j *judgement) filledAlike(heir *view, now *epoch) {
 			first = report
 		}
 		same := *report
+		if same.Hash == "" || first.Hash == "" { // in the middle of a compaction
+			same.Keys, same.Hash = first.Keys, first.Hash
+		}
 		if now.source != SourceSnapshot {
 			same.SHA256 = first.SHA256
 		}
