@@ -458,16 +458,21 @@ func (v *view) survey(of []string) survey {
 		}
 	}
 	if s.mixed = len(clusters) > 1; s.mixed && len(s.waits) == 0 {
-		for i, name := range of {
-			if report, _ := v.surveyed(name); report != nil && report.Error == "" {
-				s.evidence[i] += ", of etcd cluster " + report.ClusterID
-			}
-		}
+		v.nameClusters(&s, of)
 	}
 	for _, name := range filter(v.left(v.heir.epoch.survivorsOf), v.givenUp) {
 		s.evidence = append(s.evidence, name+": was given up before, and does not count")
 	}
 	return s
+}
+
+// nameClusters has the evidence say of which etcd cluster each volume is. There is one line for each of them.
+func (v *view) nameClusters(s *survey, of []string) {
+	for i, name := range of {
+		if report, _ := v.surveyed(name); report != nil && report.Error == "" {
+			s.evidence[i] += ", of etcd cluster " + report.ClusterID
+		}
+	}
 }
 
 // goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told

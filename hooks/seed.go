@@ -297,10 +297,7 @@ func (v *view) differing() string {
 			first = name
 		}
 		one := reports[first]
-		sums := v.epoch.source == SourceSnapshot && one.SHA256 != "" && report.SHA256 != "" && one.SHA256 != report.SHA256
-		// In the middle of a compaction neither the keys nor the hash are known.
-		told := one.Hash != "" && report.Hash != ""
-		if sums || one.Revision != report.Revision || told && (one.Keys != report.Keys || one.Hash != report.Hash) {
+		if one.differsFrom(report, v.epoch.source == SourceSnapshot) {
 			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, %s has %s; what is there is kept as it is; %s",
 				first, name, first, one.describe(), name, report.describe(), v.otherwiseFilled())
 		}
@@ -313,6 +310,15 @@ func (v *view) differing() string {
 		}
 	}
 	return ""
+}
+
+// differsFrom reports whether two members were filled with different data. Of a snapshot the databases are the same, byte by
+// byte. In the middle of a compaction neither the keys nor the hash are known.
+func (r *RestoreReport) differsFrom(other *RestoreReport, ofSnapshot bool) bool {
+	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
+		return true
+	}
+	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
 }
 
 // mute are the initial members whose pods do not say what they were filled with.

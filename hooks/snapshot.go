@@ -403,7 +403,7 @@ func snapshotLook(v *snapshotView) *snapshotVerdict {
 	look := v.look()
 	if look != nil && !over(look) {
 		_, message, resync := v.progress(look)
-		_, message = cutLast(message, looksUp)
+		message = afterLast(message, looksUp)
 		said.message, said.resync = said.message+message, resync
 		return said
 	}
@@ -432,12 +432,12 @@ func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
 	})
 }
 
-// cutLast cuts a text around the last of these words; all of it is after when they are not in it.
-func cutLast(text, words string) (before, after string) {
+// afterLast is what comes after the last of these words; all of a text that does not have them.
+func afterLast(text, words string) string {
 	if i := strings.LastIndex(text, words); i >= 0 {
-		return text[:i], text[i+len(words):]
+		return text[i+len(words):]
 	}
-	return "", text
+	return text
 }
 
 func snapshotStored(v *snapshotView) *snapshotVerdict {

@@ -213,7 +213,7 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 			seconds = *d
 		}
 		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
-		_, known := cutLast(v.Snapshot.Status.Message, looksUp)
+		known := afterLast(v.Snapshot.Status.Message, looksUp)
 		if last := or(words, known); last != "" {
 			late += "; the last that was known: " + last
 		}

@@ -55,6 +55,8 @@ type member struct {
 	urls   []string
 	status *pb.StatusResponse
 	leader bool
+	// voters is how many the cluster has, those that do not serve among them.
+	voters int
 }
 
 // bound is what a snapshot must have: all that was written before it was asked for.
@@ -130,6 +132,9 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 		wg.Go(func() { why[i] = c.state(ctx, &all[i], list.Header.GetClusterId()) })
 	}
 	wg.Wait()
+	for i := range all {
+		all[i].voters = len(all)
+	}
 	able, err := serving(all, why)
 	if err != nil {
 		return nil, err

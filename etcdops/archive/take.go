@@ -185,7 +185,7 @@ func another(err error) bool {
 func (o Order) from(ctx context.Context, store *Store, m member, all []member, asked bound, report *hooks.SnapshotReport) error {
 	started := time.Now().UTC()
 	o.Log.Info("taking a snapshot", "member", m.name, "leader", m.leader, "revision", asked.revision, "key", o.Key)
-	stored, back, err := o.store(ctx, store, m, report.URI != "")
+	stored, back, err := o.store(ctx, store, m, !report.Absent)
 	if err != nil {
 		return doubtful(report, err)
 	}
@@ -196,7 +196,10 @@ func (o Order) from(ctx context.Context, store *Store, m member, all []member, a
 	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
 	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took", time.Since(started).Round(time.Millisecond))
 	*report = hooks.SnapshotReport{Artifact: *stored}
-	if err := store.finish(ctx, o.Key, report); err != nil {
+	// Without its record what is stored is not whole: that is written also when the Job is told to end.
+	finishing, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
+	defer stop()
+	if err := store.finish(finishing, o.Key, report); err != nil {
 		*report = hooks.SnapshotReport{Absent: true}
 		return err
 	}
@@ -212,8 +215,7 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
 	if ReasonOf(err) == Damaged && ctx.Err() == nil {
-		*report = hooks.SnapshotReport{Absent: true}
-		return store.cleared(ctx, o.Key, err)
+		return o.disproved(ctx, store, report, err)
 	}
 	if err == nil {
 		verified.VerifiedAt = time.Now().UTC().Truncate(time.Second)
@@ -225,6 +227,20 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 	*report = verified
 	o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash, "hashOf", report.HashOf, "warning", report.Warning)
 	return nil
+}
+
+// disproved removes what is stored, unless it is not what was looked at: then another run has stored it.
+func (o Order) disproved(ctx context.Context, store *Store, report *hooks.SnapshotReport, why error) error {
+	now, err := store.kept(ctx, o.Key)
+	switch {
+	case err != nil:
+		return doubtful(report, failure(Failed, err, "whether it is still what was looked at is not known"))
+	case now != nil && now.StoredSHA256 != report.StoredSHA256:
+		*report = *now
+		return doubtful(report, failure(Failed, nil, "another run has stored it meanwhile"))
+	}
+	*report = hooks.SnapshotReport{Absent: true}
+	return store.cleared(ctx, o.Key, why)
 }
 
 // doubtful is an error after which the report still tells what is stored, if anything is.

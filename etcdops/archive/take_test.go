@@ -318,8 +318,8 @@ func TestVerificationThatFails(t *testing.T) {
 		taken  int
 	}{
 		"the check fails":         {Damaged, false, 3},
-		"the check panics":        {Damaged, false, 3},
-		"etcd panics":             {Damaged, false, 3},
+		"the check panics":        {Differs, true, 3},
+		"etcd panics":             {Differs, true, 3},
 		"etcd counts otherwise":   {Differs, true, 3},
 		"the disk forgets":        {Failed, true, 1},
 		"the disk loses the copy": {Failed, true, 1},

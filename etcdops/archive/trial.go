@@ -50,12 +50,19 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 		return localFailure(err, dir)
 	}
 	e.Flags = flags
-	err = e.Run(ctx, func(ctx context.Context) error { return askTrial(ctx, e.Socket(), config, holds) })
+	answered := false
+	err = e.Run(ctx, func(ctx context.Context) error {
+		err := askTrial(ctx, e.Socket(), config, holds)
+		answered = err == nil
+		return err
+	})
 	var ended *lone.Ended
 	var own *Error
 	switch {
 	case err == nil, errors.As(err, &own):
 		return err
+	case errors.As(err, &ended) && answered:
+		return nil // how it ends says nothing of the data
 	case errors.As(err, &ended):
 		return o.failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
 	}
@@ -81,6 +88,8 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 			break
 		}
 		select {
+		case <-ctx.Done():
+			return failure(Failed, ctx.Err(), "stopped while etcd was to serve the restored snapshot")
 		case <-serves.Done():
 			return failure(Failed, byEtcd(err), "etcd does not serve on the restored snapshot within %s", trialTime)
 		case <-time.After(pollTime / 4):

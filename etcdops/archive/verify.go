@@ -180,7 +180,7 @@ func (o Order) failed(ctx context.Context, program, doing string, said *lone.Wor
 	case said.Has(wrongPages):
 		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl snapshot status")
 	case said.Panicked() && !said.Has(faultyWords...):
-		return failure(Damaged, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
+		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
 		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise spec.job.resources.limits.memory", program, doing)
 	}

@@ -25,8 +25,8 @@ func (t testimony) silent() bool { return !t.hash && !t.keys && t.differs == "" 
 // compare compares a snapshot with members that run: with a follower other than the one that it came from, so that two members' data are compared
 // by the way. Of one that can't say, because it lags or has compacted since, nothing follows, and the next is asked. The leader is spared.
 //
-// One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when most of those that can say
-// have other data than it; when most have the same, the report has a warning.
+// One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when a majority
+// of all voters has other data than it; when most of those that can say have the same, the report has a warning.
 func (o Order) compare(ctx context.Context, all []member, with *Contents, report *hooks.SnapshotReport) error {
 	ctx, stop := context.WithTimeout(ctx, hashTime)
 	defer stop()
@@ -51,7 +51,7 @@ func (o Order) compare(ctx context.Context, all []member, with *Contents, report
 			for _, other := range all {
 				ask(other)
 			}
-			return judge(said, report)
+			return judge(said, m.voters, report)
 		case t.hash:
 			report.HashOf = m.name
 		}
@@ -62,7 +62,7 @@ func (o Order) compare(ctx context.Context, all []member, with *Contents, report
 }
 
 // judge counts what all members have said of a snapshot that one of them contradicts.
-func judge(said map[string]testimony, report *hooks.SnapshotReport) error {
+func judge(said map[string]testimony, voters int, report *hooks.SnapshotReport) error {
 	var same, other []string
 	for name, t := range said {
 		switch {
@@ -85,9 +85,9 @@ func judge(said map[string]testimony, report *hooks.SnapshotReport) error {
 	slices.Sort(other)
 	differ := strings.Join(other, ", ")
 	switch {
-	case len(other) > len(same):
+	case len(other) > len(same) && 2*len(other) > voters:
 		return failure(Damaged, nil, "most members have other data than the snapshot: %s; see the cluster's alarms", differ)
-	case len(other) == len(same):
+	case len(other) >= len(same):
 		return failure(Failed, nil, "the members' data differ, and it is not known whose is right: %s, unlike the snapshot and %s; see the cluster's alarms", differ, strings.Join(same, ", "))
 	}
 	report.Warning = fmt.Sprintf("a member has other data than the snapshot and %s: %s; see the cluster's alarms", strings.Join(same, ", "), differ)

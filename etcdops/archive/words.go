@@ -39,7 +39,7 @@ func Words(err error) string {
 	if err == nil {
 		return ""
 	}
-	if joined, is := err.(interface{ Unwrap() []error }); is { //nolint:errorlint // each of them is asked in turn
+	if joined, is := err.(interface{ Unwrap() []error }); is {
 		var all []string
 		for _, one := range joined.Unwrap() {
 			if words := Words(one); words != "" && !slices.Contains(all, words) {

@@ -28,7 +28,7 @@ import (
 )
 
 func TestWordsAreOurs(t *testing.T) {
-	_, noURL := url.Parse("s3://b/" + mark + "\n-----BEGIN")
+	_, noURL := url.Parse(strings.Join([]string{"s3://b/", mark, "\n-----BEGIN"}, ""))
 	noJSON := json.Unmarshal([]byte(`{"`+mark+`": x}`), &struct{}{})
 	noNumber := json.Unmarshal([]byte(`"`+mark+`"`), new(int))
 	timeout := &url.Error{Op: "Get", URL: "https://host/" + mark + "?sig=" + mark, Err: context.DeadlineExceeded}

@@ -83,9 +83,16 @@ func (e Etcd) Run(ctx context.Context, use func(ctx context.Context) error) erro
 	select {
 	case err := <-ended:
 		stop()
-		<-used
+		_ = <-used // etcd has ended, which says why
 		return &Ended{Said: said, Killed: cmd.ProcessState.ExitCode() < 0, Err: err}
 	case err := <-used:
+		if err != nil && ctx.Err() == nil {
+			select { // what use has seen may be that etcd has died
+			case last := <-ended:
+				return &Ended{Said: said, Killed: cmd.ProcessState.ExitCode() < 0, Err: last}
+			case <-time.After(time.Second):
+			}
+		}
 		end()
 		if last := <-ended; cmd.ProcessState.ExitCode() > 0 && err == nil { // -1 is for a signal
 			err = &Ended{Said: said, Err: last}

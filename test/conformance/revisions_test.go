@@ -47,7 +47,7 @@ func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Clu
 }
 
 // notices asks an etcd as a client does that has seen another one: it watches from where that was, and swaps what it has read there.
-func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration) (watch error, swapped bool) {
+func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration) (swapped bool, watch error) {
 	t.Helper()
 	client := epoch.Members[0].Client()
 	defer client.Close()
@@ -62,7 +62,7 @@ func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration
 	defer cancel()
 	txn, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("key-6"), "=", s.key)).Then(clientv3.OpPut("key-6", "swapped")).Commit()
 	require.NoError(t, err)
-	return watch, txn.Succeeded
+	return txn.Succeeded, watch
 }
 
 // TestARevisionThatIsRaisedByTheSameTwice is why no constant will do: a snapshot that is restored twice, each time with its revision raised by as much, and
@@ -78,7 +78,7 @@ func TestARevisionThatIsRaisedByTheSameTwice(t *testing.T) {
 		second.Members[0].Kill()
 		third, _ := begin(t, version, "third", from)
 		lived(t, third)
-		watch, swapped := notices(t, third, s, time.Second)
+		swapped, watch := notices(t, third, s, time.Second)
 		require.NoError(t, watch, "silence")
 		require.True(t, swapped, "what somebody else wrote is lost")
 	})
@@ -126,7 +126,7 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 			before := clients
 			live(epoch)
 			for n, s := range before {
-				watch, swapped := notices(t, epoch, s, etcdproc.Patience)
+				swapped, watch := notices(t, epoch, s, etcdproc.Patience)
 				require.ErrorIs(t, watch, rpctypes.ErrCompacted, "%s after epoch %d", from.what, n+1)
 				require.False(t, swapped, "%s after epoch %d", from.what, n+1)
 			}

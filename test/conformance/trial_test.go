@@ -43,7 +43,7 @@ func TestFlippedLease(t *testing.T) {
 		flip(t, m, binary.BigEndian.AppendUint64(nil, uint64(lease.ID)), 0x08) // ID, the first field of leasepb.Lease, is a number
 		report, err := archive.Take(ctx, o)
 		require.Error(t, err, "etcd panics on it")
-		require.Equal(t, archive.Damaged, archive.ReasonOf(err), "%v", err)
+		require.Equal(t, archive.Differs, archive.ReasonOf(err), "%v", err)
 		require.True(t, report.VerifiedAt.IsZero())
 	})
 }
@@ -84,7 +84,7 @@ func TestTrialOfAllKinds(t *testing.T) {
 			flip(t, m, []byte("reader"), 0x0a) // name, the first field of authpb.Role, is bytes
 		}
 		_, err = archive.Take(ctx, o)
-		require.Equal(t, archive.Damaged, archive.ReasonOf(err), "%v", err)
+		require.Equal(t, archive.Differs, archive.ReasonOf(err), "%v", err)
 	})
 }
 
