@@ -83,7 +83,8 @@ func (e Etcd) Run(ctx context.Context, use func(ctx context.Context) error) erro
 	select {
 	case err := <-ended:
 		stop()
-		_ = <-used // etcd has ended, which says why
+		//nolint:errcheck // etcd has ended, which says why
+		<-used
 		return &Ended{Said: said, Killed: cmd.ProcessState.ExitCode() < 0, Err: err}
 	case err := <-used:
 		if err != nil && ctx.Err() == nil {

@@ -273,7 +273,7 @@ func (s *takeover) identity() identity {
 	w, n := s.w, numbers{}
 	var b strings.Builder
 	c := w.Cluster()
-	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID))
+	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
 	}
@@ -583,12 +583,14 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 		}
 		o.Children.Pods[name] = alike
 	}
-	return reseeded(hooks.Decide(o), func(arg string) string {
-		if strings.HasPrefix(arg, "--sha256=") {
-			return "--sha256="
+	d := hooks.Decide(o)
+	for _, pod := range d.Children.Pods {
+		for i := range pod.Spec.InitContainers {
+			c := &pod.Spec.InitContainers[i]
+			c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return e.Name == hooks.EnvSHA256 })
 		}
-		return arg
-	})
+	}
+	return d
 }
 
 // leavesNothing drops the claims in quarantine.
