@@ -51,7 +51,7 @@ type SnapshotSource struct {
 
 	// BumpRevision raises the revision by so much, and marks everything before as compacted. Unset, it is raised to 1,000,000,000 above all that
 	// the cluster had before, so that clients which have seen later revisions than the snapshot's notice. 0 leaves the revision: for a cluster of which
-	// no client has seen anything. Otherwise a watch may miss events without an error, and a compare-and-swap may hit what somebody else wrote.
+	// no client has seen anything. Otherwise a watch may miss events without an error, and a compare-and-swap may hit what another client wrote.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
@@ -125,8 +125,8 @@ type ExistingAuth struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
 type Restore struct {
-	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not. An ID that was answered once
-	// is not answered again.
+	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not. None of the
+	// last 32 that were answered is answered again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -186,7 +186,7 @@ type Recovery struct {
 
 	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks everything before as compacted. Unset, it is
 	// raised to 1,000,000,000 above all that the cluster had before: watches end, and clients look again. 0 leaves the revision of the survivor or the
-	// snapshot, and begins anew with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what somebody else wrote.
+	// snapshot, and begins anew with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what another client wrote.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
