@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -178,21 +179,27 @@ func (t *try) take(a answered) {
 
 // tell tells what is new in a status: the decisions in its history, and what it says now.
 func (t *try) tell(s *v1alpha1.EtcdClusterStatus) {
-	for _, e := range s.History {
-		if !told(t.heard, e) {
-			t.told(e.Rule, e.Step, e.Message)
-		}
+	for _, e := range fresh(t.heard, s.History) {
+		t.told(e.Rule, e.Step, e.Message)
 	}
 	t.heard = s.History
 }
 
-func told(all []v1alpha1.HistoryEntry, e v1alpha1.HistoryEntry) bool {
-	for _, old := range all {
-		if old.Rule == e.Rule && old.Step == e.Step && old.Message == e.Message && old.Time.Unix() == e.Time.Unix() {
-			return true
+// fresh are the entries of a history that were not in the one before. Two of one second may be equal: a member that
+// serves again within the second makes Converged, Heal, Converged of it.
+func fresh(before, history []v1alpha1.HistoryEntry) (entries []v1alpha1.HistoryEntry) {
+	left := slices.Clone(before)
+	for _, e := range history {
+		i := slices.IndexFunc(left, func(old v1alpha1.HistoryEntry) bool {
+			return old.Rule == e.Rule && old.Step == e.Step && old.Message == e.Message && old.Time.Unix() == e.Time.Unix()
+		})
+		if i < 0 {
+			entries = append(entries, e)
+			continue
 		}
+		left = slices.Delete(left, i, i+1)
 	}
-	return false
+	return entries
 }
 
 // logWrites notes what Metacontroller has written to the API server.

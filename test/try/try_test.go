@@ -21,6 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // program is the built one.
@@ -206,6 +209,21 @@ func getBy(t *testing.T, line string) string {
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1)
 	return string(got.Kvs[0].Value)
+}
+
+// TestFresh: what is decided twice in one second is told twice. A member that is killed can serve again that soon.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	entry := func(second int64, rule string) v1alpha1.HistoryEntry {
+		return v1alpha1.HistoryEntry{Time: metav1.Unix(second, 0), Rule: rule}
+	}
+	start, converged, heal := entry(1, "Start"), entry(1, "Converged"), entry(1, "Heal")
+	history := []v1alpha1.HistoryEntry{start, converged}
+	require.Equal(t, history, fresh(nil, history))
+	require.Empty(t, fresh(history, history))
+	twice := []v1alpha1.HistoryEntry{start, converged, heal, converged}
+	require.Equal(t, []v1alpha1.HistoryEntry{heal, converged}, fresh(history, twice))
+	require.Equal(t, []v1alpha1.HistoryEntry{entry(2, "Converged")}, fresh(twice, append(twice[2:], entry(2, "Converged"))), "the oldest are forgotten")
 }
 
 // TestPlainText: etcds that speak no TLS find each other too, and data may be in memory. The program is killed then, and leaves nothing.
