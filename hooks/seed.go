@@ -168,15 +168,15 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 		Image:           v.Settings.image(&v.Cluster.Spec, version),
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{toolsBinary},
-		Args: slices.Concat([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile, "--scratch=" + ScratchDir,
+		Args: slices.Concat([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile,
 			"--name=" + pod.Name, "--peer-url=" + PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from, v.epoch.beginArgs()),
-		Env:                      append(toolsEnv(), bootstrapEnv(v.epoch.record.Name)...),
+		Env:                      append([]corev1.EnvVar{temporary(stateMount)}, bootstrapEnv(v.epoch.record.Name)...),
 		SecurityContext:          restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}},
-		VolumeMounts: append(toolsMounts(), corev1.VolumeMount{Name: volumeData, MountPath: dataMount}, corev1.VolumeMount{Name: volumeState, MountPath: stateMount}),
+		VolumeMounts: []corev1.VolumeMount{toolsMount(), {Name: volumeData, MountPath: dataMount}, {Name: volumeState, MountPath: stateMount}},
 	}
 	if v.hasWAL(pod.Name) {
 		c.Args = append(c.Args, "--wal-dir="+WALDir)
@@ -187,7 +187,7 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 
 // seedBy puts the container before prepare.
 func (v *view) seedBy(pod *corev1.Pod, seed corev1.Container, volumes []corev1.Volume) {
-	pod.Spec.Volumes = append(append(pod.Spec.Volumes, toolsVolumes(nil)...), volumes...)
+	pod.Spec.Volumes = append(append(pod.Spec.Volumes, toolsVolume()), volumes...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
 	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), toolsContainer(v.Settings), seed, prepare)

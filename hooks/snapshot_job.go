@@ -94,11 +94,11 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 		Image:           v.Settings.image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
-		Env:             toolsEnv(),
-		VolumeMounts:    append(toolsMounts(), store.Mounts...),
+		Env:             []corev1.EnvVar{temporary(ScratchDir)},
+		VolumeMounts:    append([]corev1.VolumeMount{toolsMount(), {Name: volumeScratch, MountPath: ScratchDir}}, store.Mounts...),
 		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
 	}
-	pod := v.jobPod(main, store, toolsVolumes(s.Spec.Job.ScratchSize))
+	pod := v.jobPod(main, store, []corev1.Volume{toolsVolume(), scratchVolume(s.Spec.Job.ScratchSize)})
 	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Settings)}
 	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
 	if secret := OperatorSecret(c); secret != "" {

@@ -115,7 +115,7 @@ func oneKey(secret, key string) corev1.VolumeSource {
 // snapshotProgram is the program in Quorate's image that comes near stores and etcd's own files. The image's entrypoint is the other one.
 const snapshotProgram = "/quorate-snapshot"
 
-// toolsContainer puts that program where the containers of other images can run it: toolsVolumes and toolsMounts are its
+// toolsContainer puts that program where the containers of other images can run it: toolsVolume and toolsMount are its
 // volumes. It is an init container.
 func toolsContainer(s Settings) corev1.Container {
 	return corev1.Container{
@@ -135,27 +135,22 @@ func toolsContainer(s Settings) corev1.Container {
 // toolsBinary is that program in a container of another image.
 const toolsBinary = ToolsDir + snapshotProgram
 
-// toolsVolumes hold the binary, and on the node's disk what is needed once: scratch of it at most, nil for no limit but the node's.
-func toolsVolumes(scratch *resource.Quantity) []corev1.Volume {
-	limit := func(q *resource.Quantity) *resource.Quantity {
-		if q == nil {
-			return nil
-		}
-		return new(canonical(*q))
-	}
-	return []corev1.Volume{
-		{Name: volumeTools, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		{Name: volumeScratch, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit(scratch)}}},
-	}
+// toolsVolume holds the binary, and toolsMount is for the container that runs it.
+func toolsVolume() corev1.Volume {
+	return corev1.Volume{Name: volumeTools, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
-// toolsMounts are for the container that runs the binary.
-func toolsMounts() []corev1.VolumeMount {
-	return []corev1.VolumeMount{
-		{Name: volumeTools, MountPath: ToolsDir, ReadOnly: true},
-		{Name: volumeScratch, MountPath: ScratchDir},
-	}
+func toolsMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeTools, MountPath: ToolsDir, ReadOnly: true}
 }
 
-// toolsEnv keeps temporary files where there is room for them: nothing else can be written to.
-func toolsEnv() []corev1.EnvVar { return []corev1.EnvVar{{Name: "TMPDIR", Value: ScratchDir}} }
+// scratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.
+func scratchVolume(limit *resource.Quantity) corev1.Volume {
+	if limit != nil {
+		limit = new(canonical(*limit))
+	}
+	return corev1.Volume{Name: volumeScratch, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}
+}
+
+// temporary keeps temporary files where there is room for them: nothing else can be written to.
+func temporary(dir string) corev1.EnvVar { return corev1.EnvVar{Name: "TMPDIR", Value: dir} }

@@ -59,12 +59,15 @@ func readDatabase(path string) (*database, error) {
 	return d, nil
 }
 
+// errNonsense is a panic over a page. What the panic says may be of the page.
+var errNonsense = archive.OwnWords("a page of it makes no sense")
+
 // guarded turns a panic into an error, and a fault as well: a file that was cut off is mapped beyond its end.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if recover() != nil {
-			err = archive.OwnWords("a page of it makes no sense") // what the panic says may be of the page
+			err = errNonsense
 		}
 	}()
 	return f()

@@ -29,9 +29,8 @@ func (p place) staged() (dataDir, walDir string) {
 	return p.dataDir + madeSuffix, p.walDir + madeSuffix
 }
 
-// clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in it, or nobody had come
-// here, but it may be worth something to somebody.
-func (p place) clear() error {
+// unstage removes the directories in which it was being made.
+func (p place) unstage() error {
 	dataDir, walDir := p.staged()
 	for _, dir := range []string{dataDir, walDir} {
 		if dir == "" {
@@ -41,6 +40,15 @@ func (p place) clear() error {
 		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".tmp")); err != nil {
 			return failure(Failed, err, "what an earlier try has left can't be removed")
 		}
+	}
+	return nil
+}
+
+// clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in it, or this would not have
+// been asked for, but it may be worth something.
+func (p place) clear() error {
+	if err := p.unstage(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(filepath.Join(p.dataDir, unfinished)); err == nil {
 		if err := os.RemoveAll(p.dataDir); err != nil {

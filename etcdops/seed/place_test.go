@@ -15,13 +15,13 @@ import (
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{
-		DataDir: filepath.Join(dir, "data"), WALDir: filepath.Join(dir, "log", "wal"), Scratch: filepath.Join(dir, "scratch"), Size: 1 << 60,
+		DataDir: filepath.Join(dir, "data"), WALDir: filepath.Join(dir, "log", "wal"), Size: 1 << 60,
 		Fetch: func(context.Context, string) (*hooks.Artifact, error) { t.Fatal("fetched"); return nil, nil },
 	}
 	_, err := Restore(t.Context(), o)
 	require.Equal(t, NoSpace, ReasonOf(err), "%v", err)
 	require.ErrorContains(t, err, "1152921504606.8 MB is needed (the database)")
-	left, err := os.ReadDir(filepath.Join(dir, "scratch"))
+	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
 

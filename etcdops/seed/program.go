@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -52,17 +51,9 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case ctx.Err() != nil:
 		return failure(Failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
 	case strings.Contains(said.String(), "no space left on device"):
-		return failure(NoSpace, nil, "%s has no room left for the database of %s", dataDir, megabytes(sizeOf(db)))
+		return failure(NoSpace, nil, "%s has no room left for the first of the log", dataDir)
 	}
 	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s", archive.Words(err))
-}
-
-func sizeOf(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
 }
 
 // replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied an entry, and ends it.

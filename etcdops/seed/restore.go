@@ -2,8 +2,8 @@ package seed
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,8 +16,6 @@ import (
 type Options struct {
 	// DataDir is to be made; WALDir as well where the log is to have a directory of its own, else it is empty.
 	DataDir, WALDir string
-	// Scratch is a directory for what is needed once. A folder of it is used and removed.
-	Scratch string
 	// Name and PeerURL of the member, InitialCluster and Token of its cluster.
 	Name, PeerURL, InitialCluster, Token string
 	// EtcdVersion is that of Programs, and of the member that will run.
@@ -30,8 +28,8 @@ type Options struct {
 	BeginAfter *int64
 	// Empty begins without data, at a revision that is raised.
 	Empty bool
-	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must hold, as far as anybody knows. Nil
-	// where the source is a survivor.
+	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must
+	// hold, as far as is known. Nil where the source is another one.
 	Fetch func(ctx context.Context, to string) (*hooks.Artifact, error)
 	// Size of that file.
 	Size int64
@@ -47,11 +45,6 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	if err := to.clear(); err != nil {
 		return report, err
 	}
-	scratch := filepath.Join(o.Scratch, "seed")
-	if err := emptyDir(scratch); err != nil {
-		return report, failure(Failed, err, "there is no room for what is needed once")
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	source := o.fromSurvivor
 	switch {
 	case o.Fetch != nil:
@@ -59,18 +52,24 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	case o.Empty:
 		source = o.fromNothing
 	}
-	db, told, err := source(ctx, scratch)
+	dataDir, _ := to.staged()
+	defer func() {
+		if err != nil {
+			_ = to.unstage() // the next try does that too, and says why it can't
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(databaseOf(dataDir)), 0o700); err != nil {
+		return report, written(err, dataDir)
+	}
+	told, err := source(ctx, dataDir)
 	if err != nil {
 		return report, err
 	}
-	bump, err := o.bump(db)
+	bump, err := o.bump(databaseOf(dataDir))
 	if err != nil {
 		return report, err
 	}
-	if err := checkRoom(o.needs(sizeOf(db))...); err != nil {
-		return report, err
-	}
-	holds, err := o.make(ctx, db, to, bump)
+	holds, err := o.make(ctx, to, bump)
 	if err == nil {
 		err = agrees(told, holds)
 	}
@@ -90,38 +89,38 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	return made, nil
 }
 
-// make has etcdutl make a data directory of a database beside its place, and says what that holds. The database is read meanwhile, and removed as soon as
-// it was copied: what was not written to the disk by then never will be.
-func (o Options) make(ctx context.Context, db string, to place, bump int64) (*archive.Contents, error) {
+// make makes the staged database that of the member, and the rest of a data directory beside it. It says what the database held before. That is
+// read, once, while etcdutl restores its skeleton.
+func (o Options) make(ctx context.Context, to place, bump int64) (*archive.Contents, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	dataDir, walDir := to.staged()
 	var holds *archive.Contents
 	read := make(chan error, 1)
 	go func() {
 		var err error
-		if holds, err = archive.Examine(ctx, db); err != nil {
+		if holds, err = archive.Examine(ctx, databaseOf(dataDir)); err != nil {
 			stop() // etcdutl need not go on
 		}
 		read <- err
 	}()
-	dataDir, walDir := to.staged()
 	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
-	copied := o.Programs.restore(ctx, db, dataDir, walDir, m, bump)
-	ended := copied != nil && ctx.Err() == nil // by itself
-	if ended {
+	s, failed := o.Programs.outline(ctx, databaseOf(dataDir), skeletonOf(dataDir), walDir, m, bump)
+	itself := failed != nil && ctx.Err() == nil
+	if itself {
 		stop()
 	}
-	if err := <-read; err != nil && !ended {
+	if err := <-read; err != nil && !itself {
 		return nil, err
 	}
-	if copied != nil {
-		return nil, copied
+	if failed != nil {
+		return nil, failed
 	}
-	if err := os.Remove(db); err != nil {
-		return nil, failure(Failed, err, "what was copied can't be removed")
-	}
-	return holds, same(ctx, filepath.Join(dataDir, "member", "snap", "db"), holds, bump)
+	return holds, s.into(dataDir)
 }
+
+// skeletonOf is where the skeleton of a database is, in the directory that is being made.
+func skeletonOf(dataDir string) string { return filepath.Join(dataDir, "skeleton") }
 
 // BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/revisions.go.
 const BeginGap = 1_000_000_000
@@ -180,48 +179,59 @@ func (o Options) compatible(d *database) error {
 }
 
 // fromArtifact fetches a snapshot, and says what it must hold.
-func (o Options) fromArtifact(ctx context.Context, scratch string) (string, *hooks.Artifact, error) {
-	if err := checkRoom(append(o.needs(o.Size), needs{scratch, o.Size, "the snapshot"})...); err != nil {
-		return "", nil, err
+func (o Options) fromArtifact(ctx context.Context, dataDir string) (*hooks.Artifact, error) {
+	if err := checkRoom(o.needs(o.Size)...); err != nil {
+		return nil, err
 	}
-	file := filepath.Join(scratch, "snapshot.db")
+	file := databaseOf(dataDir)
 	artifact, err := o.Fetch(ctx, file)
 	if err != nil {
-		return "", nil, err
+		return nil, err
+	}
+	if err := cutHash(file); err != nil {
+		return nil, failure(Failed, err, "the hash behind the database can't be cut off")
 	}
 	db, err := readDatabase(file)
 	if err == nil {
 		err = o.compatible(db)
 	}
-	return file, artifact, err
+	return artifact, err
 }
 
-// fromSurvivor brings a survivor's database and log together. What that must hold nobody knows.
-func (o Options) fromSurvivor(ctx context.Context, scratch string) (string, *hooks.Artifact, error) {
+// cutHash takes off the hash with which `etcdctl snapshot save` ends a file. A database is whole pages of at least 512 bytes (hasChecksum in
+// etcdutl/snapshot/v3_snapshot.go).
+func cutHash(file string) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Size()%512 != sha256.Size {
+		return err
+	}
+	return os.Truncate(file, info.Size()-sha256.Size)
+}
+
+// fromSurvivor brings a survivor's database and log together. What that must hold is not known.
+func (o Options) fromSurvivor(ctx context.Context, dataDir string) (*hooks.Artifact, error) {
 	s, err := survive(o.FromData, o.FromWAL)
 	if err == nil {
 		err = o.compatible(s.db)
 	}
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	tail, err := treeSize(s.walDir)
 	if err != nil {
-		return "", nil, failure(Failed, err, "the size of the survivor's log can't be told")
+		return nil, failure(Failed, err, "the size of the survivor's log can't be told")
 	}
-	room := append(o.needs(s.db.size), needs{scratch, s.db.size + tail + logSize, "a copy of the survivor's data"})
+	room := append(o.needs(s.db.size+tail), needs{o.DataDir, tail + logSize, "a copy of the survivor's log"})
 	if err := checkRoom(room...); err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	db, err := s.together(ctx, o.Programs, scratch)
-	return db, &hooks.Artifact{}, err
+	return &hooks.Artifact{}, s.together(ctx, o.Programs, dataDir)
 }
 
-// fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, but for what etcdutl writes in
-// every database that it restores.
-func (o Options) fromNothing(_ context.Context, scratch string) (string, *hooks.Artifact, error) {
-	file := filepath.Join(scratch, "empty.db")
-	return file, &hooks.Artifact{}, makeEmpty(file)
+// fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, except for what etcdutl
+// writes in every database that it restores.
+func (o Options) fromNothing(_ context.Context, dataDir string) (*hooks.Artifact, error) {
+	return &hooks.Artifact{}, makeEmpty(databaseOf(dataDir))
 }
 
 // needs of the new data directory.

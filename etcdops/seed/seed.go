@@ -2,6 +2,7 @@
 // of an epoch that is over. What is etcd's is done by etcd's own programs, of exactly the version that will run.
 //
 //	restore.go   from a source to a data directory, and what is checked
+//	skeleton.go  what etcdutl changes, and nothing else, written to a database
 //	survivor.go  a member's database and its whole log, brought together into one database
 //	survey.go    how much a member's directory holds
 //	log.go       reading a write-ahead log without changing it

@@ -3,6 +3,7 @@ package seed
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,29 +23,88 @@ var solo = member{name: "solo", peerURL: "http://127.0.0.1:1", initialCluster: "
 const soloBegins = 1
 
 // together makes one database of what a survivor has: its own, which may lack the last moments, and all entries of its log after that. An
-// entry that the member did not know to be committed is among them: whoever wrote it may have been told that it is, by others who are gone.
+// entry that the member did not know to be committed is among them: those who are gone may have acknowledged it.
 //
 // The entries are given to a cluster of one, that etcdutl makes of a copy of the database, as committed; etcd applies them. That cluster has
 // never known the others: etcd's own --force-new-cluster begins by dialling them, forgets entries that were not known to be committed, and has
 // no voter left when the survivor is a learner. docs/decisions/0019-seeds.md has the whole story.
-func (s *survivor) together(ctx context.Context, p Programs, scratch string) (string, error) {
-	dataDir := filepath.Join(scratch, solo.name)
-	if err := p.restore(ctx, s.db.path, dataDir, "", solo, 0); err != nil {
-		return "", err
+//
+// The cluster of one runs in the directory that is being made. Only its database is left there.
+func (s *survivor) together(ctx context.Context, p Programs, dataDir string) error {
+	if err := copyFile(ctx, s.db.path, databaseOf(dataDir)); err != nil {
+		return err
 	}
-	db := filepath.Join(dataDir, "member", "snap", "db")
+	outline, err := p.outline(ctx, databaseOf(dataDir), skeletonOf(dataDir), "", solo, 0)
+	if err == nil {
+		err = outline.into(dataDir)
+	}
+	if err != nil {
+		return err
+	}
 	last, err := s.appendTo(filepath.Join(dataDir, "member", "wal"))
-	if err != nil || last == soloBegins {
-		return db, err
+	if err == nil && last > soloBegins {
+		err = applied(ctx, p, dataDir, last)
 	}
-	if err := p.replay(ctx, dataDir, scratch, solo, last); err != nil {
-		return "", err
+	if err != nil {
+		return err
 	}
-	made, err := readDatabase(db)
+	return keepDatabase(dataDir)
+}
+
+// applied has etcd apply the log until an entry.
+func applied(ctx context.Context, p Programs, dataDir string, last uint64) (err error) {
+	sockets, err := os.MkdirTemp("", "quorate-") // a short name: see lone.Etcd
+	if err != nil {
+		return failure(Failed, err, "there is no directory for etcd's sockets")
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
+	if err := p.replay(ctx, dataDir, sockets, solo, last); err != nil {
+		return err
+	}
+	made, err := readDatabase(databaseOf(dataDir))
 	if err == nil && made.index < last {
 		err = failure(Failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
 	}
-	return db, err
+	return err
+}
+
+// keepDatabase removes all but the database from a data directory.
+func keepDatabase(dataDir string) error {
+	database := databaseOf(dataDir)
+	others, err := filepath.Glob(filepath.Join(filepath.Dir(database), "*"))
+	for _, path := range append(others, filepath.Join(dataDir, "member", "wal")) {
+		if path != database {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	if err != nil {
+		return failure(Failed, err, "the log of the cluster of one can't be removed")
+	}
+	return nil
+}
+
+// copyFile copies a file, unless the context ends.
+func copyFile(ctx context.Context, from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return failure(Failed, err, "the survivor's database can't be read")
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return written(err, to)
+	}
+	for err == nil && ctx.Err() == nil {
+		_, err = io.CopyN(target, source, 64<<20)
+	}
+	closed := target.Close()
+	switch {
+	case err == nil:
+		return failure(Failed, nil, "ended while the survivor's database was copied")
+	case errors.Is(err, io.EOF):
+		return written(closed, to)
+	}
+	return written(err, to)
 }
 
 // appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and returns the last one's

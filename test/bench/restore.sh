@@ -20,14 +20,14 @@ etcd=
 timed() { # NAME COMMAND...: seconds and the most memory that the whole of it, and its largest process, took
   local name=$1
   shift
-  rm -rf "$dir/new" "$dir/scratch"
+  rm -rf "$dir/new"
   sync
   /usr/bin/time -f "$name: %e s, of them %U and %S on a processor; %M KiB mapped by the largest process" "$@" >/dev/null 2>"$dir/said" || { cat "$dir/said"; exit 1; }
   tail -1 "$dir/said"
 }
 new=(--data-dir "$dir/new" --name b)
 etcdutl=("${new[@]}" --initial-cluster b=http://127.0.0.1:3 --initial-advertise-peer-urls http://127.0.0.1:3)
-quorate=(env ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3 ETCD_INITIAL_CLUSTER_TOKEN=t bin/quorate-snapshot restore "${new[@]}" --marker "$dir/none" --scratch "$dir/scratch" --peer-url http://127.0.0.1:3 --etcd-version "$version" --etcd "$bin/etcd" --etcdutl "$bin/etcdutl")
+quorate=(env ETCD_INITIAL_CLUSTER=b=http://127.0.0.1:3 ETCD_INITIAL_CLUSTER_TOKEN=t bin/quorate-snapshot restore "${new[@]}" --marker "$dir/none" --peer-url http://127.0.0.1:3 --etcd-version "$version" --etcd "$bin/etcd" --etcdutl "$bin/etcdutl")
 for _ in $(seq "$runs"); do
   timed "etcdutl" "$bin/etcdutl" snapshot restore "$dir/store/snapshot.db" "${etcdutl[@]}"
   timed "cp and etcdutl" sh -c 'cp "$1" "$2" && shift && exec "$0" snapshot restore "$@"' "$bin/etcdutl" "$dir/store/snapshot.db" "$dir/copy.db" "${etcdutl[@]}"

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -62,7 +65,7 @@ func TestSnapshotsBetweenVersions(t *testing.T) {
 				t.Run("to "+version, func(t *testing.T) {
 					o := func(m *etcdproc.Member, initial, token string) seed.Options {
 						return seed.Options{
-							DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+							DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 							EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
 						}
 					}
@@ -109,7 +112,7 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 		var reports []hooks.RestoreReport
 		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
 			report, err := seed.Restore(t.Context(), seed.Options{
-				DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 				EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
 			})
 			require.NoError(t, err)
@@ -138,6 +141,103 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 	})
 }
 
+// TestRestoredAsEtcdutlDoes: a data directory is what etcdutl makes of the same snapshot, record by record and file by file, although
+// etcdutl is shown a few pages of the database only.
+func TestRestoredAsEtcdutlDoes(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		old := etcdproc.Start(t, version, "old", 1)
+		old.WaitServing(old.Members...)
+		empty := snapshotOf(t, version, old.Members[0])
+		client := old.Members[0].Client()
+		writeAllKinds(t, client)
+		require.NoError(t, client.Close())
+		full := snapshotOf(t, version, old.Members[0])
+		old.Members[0].Kill()
+		for file, beyond := range map[string]int64{empty: 1, full: 0} {
+			for _, bump := range []int64{0, 1_000_000_000} {
+				t.Run(fmt.Sprintf("empty: %t, raised by %d", file == empty, bump), func(t *testing.T) {
+					dir := t.TempDir()
+					args := []string{"snapshot", "restore", file, "--data-dir=" + filepath.Join(dir, "etcdutl"), "--name=a", "--initial-cluster=a=http://127.0.0.1:2,b=http://127.0.0.1:3",
+						"--initial-advertise-peer-urls=http://127.0.0.1:2", "--initial-cluster-token=t"}
+					if bump > 0 { // etcdutl counts from the last record, and Quorate from etcd's revision, which is 1 without any
+						args = append(args, fmt.Sprintf("--bump-revision=%d", bump+beyond), "--mark-compacted")
+					}
+					said, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), args...).CombinedOutput()
+					require.NoError(t, err, string(said))
+					_, err = seed.Restore(t.Context(), seed.Options{
+						DataDir: filepath.Join(dir, "quorate"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
+						EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
+					})
+					require.NoError(t, err)
+					require.Equal(t, files(t, filepath.Join(dir, "etcdutl")), files(t, filepath.Join(dir, "quorate")))
+				})
+			}
+		}
+	})
+}
+
+// writeAllKinds leaves something in each of etcd's buckets.
+func writeAllKinds(t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*etcdproc.Patience)
+	defer cancel()
+	revision := put(t, client, "key", 2000)
+	lease, err := client.Grant(ctx, 3600)
+	require.NoError(t, err)
+	_, err = client.Put(ctx, "leased", strings.Repeat("x", 1<<20), clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	_, err = client.Delete(ctx, "key-1", clientv3.WithPrefix())
+	require.NoError(t, err)
+	_, err = client.Compact(ctx, revision)
+	require.NoError(t, err)
+	_, err = client.UserAdd(ctx, "alice", "secret")
+	require.NoError(t, err)
+	_, err = client.RoleAdd(ctx, "reader")
+	require.NoError(t, err)
+	raw := etcdserverpb.NewMaintenanceClient(client.ActiveConnection())
+	_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: etcdserverpb.AlarmType_NOSPACE})
+	require.NoError(t, err)
+}
+
+// files are the contents of a data directory by path, and those of its database by bucket and record, as checksums.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	require.NoError(t, filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if filepath.Ext(name) == ".snap" { // etcdutl itself writes the members in any order
+			found[name] = fmt.Sprint(info.Size())
+			return nil
+		}
+		if name != filepath.Join("member", "snap", "db") {
+			raw, err := os.ReadFile(path)
+			found[name] = sumOf(raw)
+			return err
+		}
+		db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bolt.Tx) error {
+			return tx.ForEach(func(bucket []byte, b *bolt.Bucket) error {
+				found[name+" "+string(bucket)] = ""
+				return b.ForEach(func(record, value []byte) error {
+					found[fmt.Sprintf("%s %s %q", name, bucket, record)] = sumOf(value)
+					return nil
+				})
+			})
+		})
+	}))
+	return found
+}
+
 // TestRestoreOfNoKeys: a cluster that nobody has written to is restored like any other.
 func TestRestoreOfNoKeys(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
@@ -148,7 +248,7 @@ func TestRestoreOfNoKeys(t *testing.T) {
 		for _, bump := range []int64{0, 1000} {
 			fresh := etcdproc.StartSeeded(t, version, fmt.Sprintf("fresh-%d", bump), 1, func(m *etcdproc.Member, initial, token string) {
 				_, err := seed.Restore(t.Context(), seed.Options{
-					DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+					DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 					EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
 				})
 				require.NoError(t, err)
@@ -173,7 +273,7 @@ func TestRestoreIsAllOrNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("log of its own: %t", ownLog), func(t *testing.T) {
 			dir := t.TempDir()
 			o := seed.Options{
-				DataDir: filepath.Join(dir, "data"), Scratch: t.TempDir(), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2", Token: "t",
+				DataDir: filepath.Join(dir, "data"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2", Token: "t",
 				EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
 			}
 			log := filepath.Join(o.DataDir, "member", "wal")

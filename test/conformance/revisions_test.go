@@ -36,7 +36,7 @@ func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Clu
 	var report hooks.RestoreReport
 	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
 		o := from
-		o.DataDir, o.Scratch, o.Name, o.PeerURL, o.InitialCluster, o.Token = m.DataDir(), t.TempDir(), m.Name, m.PeerURL, initial, token
+		o.DataDir, o.Name, o.PeerURL, o.InitialCluster, o.Token = m.DataDir(), m.Name, m.PeerURL, initial, token
 		o.EtcdVersion, o.Programs = version, programs(t, version)
 		var err error
 		report, err = seed.Restore(t.Context(), o)
@@ -141,7 +141,7 @@ func TestAllBeginEmpty(t *testing.T) {
 		var reports []hooks.RestoreReport
 		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
 			report, err := seed.Restore(t.Context(), seed.Options{
-				DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 				EtcdVersion: version, Programs: programs(t, version), Empty: true, BeginAfter: &floor,
 			})
 			require.NoError(t, err)

@@ -42,7 +42,7 @@ func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int
 		}
 		var err error
 		report, err = seed.Restore(t.Context(), seed.Options{
-			DataDir: m.DataDir(), Scratch: t.TempDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+			DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 			EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, FromData: from.DataDir(),
 		})
 		require.NoError(t, err)

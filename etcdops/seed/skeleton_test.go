@@ -1,0 +1,122 @@
+package seed
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+)
+
+type buckets map[string]map[string]string
+
+// store makes a database of buckets.
+func (b buckets) store(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		for name, records := range b {
+			bucket, err := tx.CreateBucket([]byte(name))
+			require.NoError(t, err)
+			for k, v := range records {
+				require.NoError(t, bucket.Put([]byte(k), []byte(v)))
+			}
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+}
+
+func load(t *testing.T, path string) buckets {
+	t.Helper()
+	all := buckets{}
+	require.NoError(t, viewed(path, func(tx *bolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+			all[string(name)] = map[string]string{}
+			return b.ForEach(func(k, v []byte) error { all[string(name)][string(k)] = string(v); return nil })
+		})
+	}))
+	return all
+}
+
+// TestSkeleton: what etcdutl changes in a skeleton is changed in the database, and nothing else. What it is known to leave alone
+// must be as it was.
+func TestSkeleton(t *testing.T) {
+	t.Parallel()
+	const last, raised = "\x00\x00\x00\x00\x00\x00\x00\x09_\x00\x00\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x10\x09_\x00\x00\x00\x00\x00\x00\x00\x00"
+	database := func() buckets {
+		return buckets{
+			"key": {"\x00\x00\x00\x00\x00\x00\x00\x02_\x00\x00\x00\x00\x00\x00\x00\x00": "first", last: "last"}, "lease": {"1": "a", "2": "b"},
+			"meta": {"term": "7", "consistent_index": "1000"}, "members": {"a": "old", "b": "old"}, "auth": {},
+		}
+	}
+	for name, c := range map[string]struct {
+		raises bool
+		change func(buckets) // that etcdutl makes
+		want   func(buckets) // nil for the same, in the database
+		err    string
+	}{
+		"nothing":          {change: func(buckets) {}},
+		"members and meta": {change: func(b buckets) { delete(b["members"], "a"); b["members"]["c"] = "new"; b["meta"]["term"] = "1" }},
+		"a bucket more":    {change: func(b buckets) { b["cluster"] = map[string]string{"clusterVersion": "3.6.0"} }},
+		"the revision":     {raises: true, change: func(b buckets) { b["key"][raised] = "" }},
+		"the revision, unasked": {change: func(b buckets) { b["key"][raised] = "" },
+			err: `etcdutl has made 1 changes in the bucket "key", which it is known to leave alone`},
+		"a key with content": {raises: true, change: func(b buckets) { b["key"][raised] = "x" }, err: `in the bucket "key"`},
+		"a key is removed":   {raises: true, change: func(b buckets) { delete(b["key"], last) }, err: `in the bucket "key"`},
+		"two keys":           {raises: true, change: func(b buckets) { b["key"][raised], b["key"][raised+"t"] = "", "" }, err: `2 changes in the bucket "key"`},
+		"a lease":            {change: func(b buckets) { b["lease"]["3"] = "c" }, err: `in the bucket "lease"`},
+		"a bucket less":      {change: func(b buckets) { delete(b, "auth") }, err: `etcdutl has removed the bucket "auth"`},
+		"the end of the keys": {change: func(buckets) {}, want: func(b buckets) { b["key"]["\x01"+last[1:]] = "after the skeleton was taken" },
+			err: `the bucket "key" is not what etcdutl made of it`},
+		"a bucket that came later": {change: func(buckets) {}, want: func(b buckets) { b["alarm"] = map[string]string{} }, err: `the bucket "alarm" is not in its skeleton`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			real, s := databaseOf(dir), &skeleton{dir: skeletonOf(dir), raises: c.raises}
+			database().store(t, real)
+			require.NoError(t, emptyDir(s.dir))
+			require.NoError(t, takeSkeleton(real, s.before()))
+			made := load(t, s.before())
+			require.Equal(t, map[string]string{last: "last"}, made["key"])
+			require.Empty(t, made["lease"])
+			c.change(made)
+			made.store(t, databaseOf(s.made()))
+			want := database()
+			if c.want != nil { // the database is another one by now
+				c.want(want)
+				require.NoError(t, os.Remove(real))
+				want.store(t, real)
+			}
+			err := s.into(dir)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				require.Equal(t, want, load(t, real), "nothing was changed")
+				return
+			}
+			require.NoError(t, err)
+			c.change(want)
+			require.Equal(t, want, load(t, real))
+			require.NoDirExists(t, s.dir)
+		})
+	}
+}
+
+// TestSkeletonOfADamagedDatabase: a page that makes no sense is an error, and no fault.
+func TestSkeletonOfADamagedDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	buckets{"key": {"k": "v"}, "meta": {"a": "b"}}.store(t, databaseOf(dir))
+	raw, err := os.ReadFile(databaseOf(dir))
+	require.NoError(t, err)
+	for i := 2 * os.Getpagesize(); i < len(raw); i++ {
+		raw[i] ^= 0x55
+	}
+	require.NoError(t, os.WriteFile(databaseOf(dir), raw, 0o600))
+	err = takeSkeleton(databaseOf(dir), filepath.Join(dir, "skeleton.db"))
+	require.Equal(t, Damaged, ReasonOf(err), "%v", err)
+}
