@@ -181,7 +181,7 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	w := c.writesWith(c.client(), "before")
 	w.wrote(30)
 	w.ends()
-	taken := c.snapshots("tuesday", bucket.yaml(c.ns))
+	taken := c.snapshots("tuesday", bucket.yaml(c.ns)+", deletionPolicy: Delete")
 	require.False(c.t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
 	later := c.writesWith(c.client(), "later")
 	later.wrote(30)
@@ -193,6 +193,13 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	watch := c.client().Watch(watching, "before", clientv3.WithPrefix(), clientv3.WithRev(seen))
 	begin := time.Now()
 	c.edit(`{"restore":{"id":"one","snapshot":{"name":"tuesday"}}}`)
+	eventually(c.t, "the snapshot is in use", func() string {
+		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
+			return "not yet"
+		}
+		return ""
+	})
+	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", "tuesday", "--wait=false")
 	c.inEpoch(epoch + 1)
 	c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
@@ -211,6 +218,14 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	c.inEpoch(epoch + 2)
 	c.converges(3)
 	assert.Empty(c.t, missing(later.acked, c.present("later")), "what was there before the restore is there again")
+	eventually(c.t, "the snapshot that was deleted while it was restored is gone, and what was stored", func() string {
+		_, there := c.snapshot("tuesday")
+		stored := slices.DeleteFunc(bucket.stored(c), func(key string) bool { return !strings.Contains(key, "tuesday") })
+		if there || len(stored) > 0 {
+			return fmt.Sprint(there, stored)
+		}
+		return ""
+	})
 }
 
 // inEpoch waits until the cluster is in this epoch and serves.

@@ -15,7 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,7 +53,7 @@ func (c *cluster) ends(object string, phase v1alpha1.SnapshotPhase) *v1alpha1.Et
 		switch s.Status.Phase {
 		case phase:
 			return ""
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
 			c.t.Fatalf("the snapshot %s is %s: %s", object, s.Status.Phase, s.Status.Message)
 		default:
 		}
@@ -86,10 +88,15 @@ func (c *cluster) holds(mebibytes int) {
 	}
 }
 
+// path of an object in the folder of the cluster's namespace, as the store's server keeps it.
+func (bucket *s3) path(c *cluster, key string) string {
+	return filepath.Join(bucket.dir, "buckets", "backups", c.ns, key)
+}
+
 // stored are the files below the folder of the cluster's namespace in the bucket.
 func (bucket *s3) stored(c *cluster) []string {
 	c.t.Helper()
-	root := filepath.Join(bucket.dir, "buckets", "backups", c.ns)
+	root := bucket.path(c, "")
 	var all []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if os.IsNotExist(err) || err == nil && d.IsDir() {
@@ -107,9 +114,9 @@ func (bucket *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
 	c.t.Helper()
 	key := hooks.SnapshotKey(snapshot)
 	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
-	object, err := os.ReadFile(filepath.Join(bucket.dir, "buckets", "backups", c.ns, key))
+	object, err := os.ReadFile(bucket.path(c, key))
 	require.NoError(c.t, err)
-	raw, err := os.ReadFile(filepath.Join(bucket.dir, "buckets", "backups", c.ns, key+".json"))
+	raw, err := os.ReadFile(bucket.path(c, key+".json"))
 	require.NoError(c.t, err)
 	var record hooks.SnapshotReport
 	require.NoError(c.t, json.Unmarshal(raw, &record))
@@ -151,6 +158,7 @@ func TestSnapshots(t *testing.T) {
 	bucket.credentials(c)
 	c.tell("SnapshotS3", bucket.storesSealed)
 	c.tell("SnapshotKilled", bucket.staysWhole)
+	c.tell("KilledWhileVerified", bucket.isStoredUnverified)
 	c.tell("TheStoreIsGoneForAWhile", (*cluster).waitsForItsStore)
 }
 
@@ -214,23 +222,26 @@ func (bucket *s3) storesSealed(c *cluster) {
 	c.discards("refused") // nothing was stored: a store that refuses everyone does not stand in the way
 }
 
+// runs is the pod that runs for a snapshot; empty for none.
+func (c *cluster) runs(snapshot string) string {
+	c.t.Helper()
+	for _, p := range list[corev1.Pod](c.t, c.ns, "pods") {
+		if p.Labels[hooks.LabelSnapshot] == snapshot && p.Status.Phase == corev1.PodRunning {
+			return p.Name
+		}
+	}
+	return ""
+}
+
 // staysWhole: whenever the Job's pod is killed, the snapshot ends whole, once; and one that is deleted leaves nothing.
 func (bucket *s3) staysWhole(c *cluster) {
 	c.holds(48)
-	pod := func(object string) string {
-		for _, p := range list[corev1.Pod](c.t, c.ns, "pods") {
-			if p.Labels[hooks.LabelSnapshot] == object && p.Status.Phase == corev1.PodRunning {
-				return p.Name
-			}
-		}
-		return ""
-	}
 	for round := range 4 {
 		object := fmt.Sprintf("killed-%d", round)
 		c.asksFor(object, "deletionPolicy: Delete, store: "+bucket.yaml(c.ns))
 		var running string
 		eventually(c.t, "its pod runs, or has run", func() string {
-			if running = pod(object); running != "" {
+			if running = c.runs(object); running != "" {
 				return ""
 			}
 			s, _ := c.snapshot(object)
@@ -253,6 +264,34 @@ func (bucket *s3) staysWhole(c *cluster) {
 		c.discards(object)
 		require.Empty(c.t, bucket.stored(c), "round %d", round)
 	}
+}
+
+// isStoredUnverified: the only Job is killed when all is stored and not verified yet. A second Job looks what there is, which is neither
+// lost nor said to be good.
+func (bucket *s3) isStoredUnverified(c *cluster) {
+	c.asksFor("unverified", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yaml(c.ns))
+	var pod string
+	eventually(c.t, "its pod runs", func() string {
+		if pod = c.runs("unverified"); pod == "" {
+			return "not yet"
+		}
+		return ""
+	})
+	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a second or more.
+	asked, _ := c.snapshot("unverified")
+	record := bucket.path(c, hooks.SnapshotKey(asked)+".json")
+	require.Eventually(c.t, func() bool { _, err := os.Stat(record); return err == nil }, patience, 5*time.Millisecond)
+	for _, environ := range processesOf(c.t, pod) {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(environ)))
+		require.NoError(c.t, err)
+		_ = syscall.Kill(pid, syscall.SIGKILL) // one of them ends with the other
+	}
+	s := c.ends("unverified", v1alpha1.SnapshotStored)
+	assert.Contains(c.t, s.Status.Message, "what is stored is kept")
+	assert.True(c.t, s.Status.VerifiedAt.IsZero())
+	bucket.whole(c, s)
+	c.discards("unverified")
+	assert.Empty(c.t, bucket.stored(c))
 }
 
 // processesOf are what still runs in a pod, as this machine sees it. The API server forgets a pod that is deleted by force at once, its node

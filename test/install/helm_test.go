@@ -98,7 +98,7 @@ func TestHelm(t *testing.T) {
 func TestOneNamespace(t *testing.T) {
 	removesQuorate(t, "quorate-system", "shop")
 	kube(t, "create", "namespace", "shop")
-	apply(t, printed(t, "--metacontroller="+metacontroller, "--only-namespaces=shop"))
+	apply(t, printed(t, "--metacontroller="+metacontroller, "--only-namespaces=shop", "--allowed-image-repositories=gcr.io/etcd-development/"))
 	restartMetacontroller(t)
 	becomes(t, "2", "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.status.readyReplicas}")
 	apply(t, inMemory("shop", "cart"))
@@ -111,6 +111,18 @@ func TestOneNamespace(t *testing.T) {
 	}
 	fits(t, "quorate-system")
 	pods, before := members(t, "shop", "cart"), credentials(t, "quorate-system")
+	from := func(repository string) {
+		kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"image":{"repository":`+repository+`}}}`)
+	}
+	stalled := func(field string) []string {
+		return []string{"-n", "shop", "get", "etcdcluster", "cart", "-o", `jsonpath={.status.conditions[?(@.type=="Stalled")].` + field + "}"}
+	}
+	from(`"elsewhere.example/etcd"`)
+	becomes(t, "True", stalled("status")...)
+	require.Contains(t, kube(t, stalled("message")...), "none of those that this installation of Quorate allows")
+	from("null")
+	becomes(t, "False", stalled("status")...)
+	require.Equal(t, pods, members(t, "shop", "cart"), "no pod ran an image from elsewhere")
 	kube(t, "patch", "crd", "etcdclusters.etcd.quorate.dev", "--type=json", "-p", noShortName)
 	resync := []string{"compositecontroller", "quorate-etcdcluster"}
 	kube(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":300}}`}, resync...)...)
