@@ -113,7 +113,7 @@ func (e Etcd) args() []string {
 		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token, "--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
 		// It neither refuses what was once accepted for want of room, nor forgets history on its own.
 		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",
-		// What is made here is copied when it is done or thrown away, and made again when the power goes.
+		// What is made here is written to the disk when it is done, or thrown away. When the power goes it is made again.
 		"--unsafe-no-fsync",
 	}, e.Flags...)
 }

@@ -71,7 +71,7 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		// In the order of their names, so that a seed repeats.
 		for _, name := range []string{"discard", "fly", "restore", "snapshot", "survey"} {
 			args := map[string][]string{
-				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--scratch=" + dir, "--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16",
+				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16",
 					"--url=s3://b/x.db", "--store-dir=" + dir},
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
 				"discard":  {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},

@@ -66,7 +66,7 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, c.files...)
 			args := []string{
-				"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--scratch=" + t.TempDir(),
+				"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"),
 				"--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16", "--from-data=" + filepath.Join(dir, "survivor"),
 			}
 			var out bytes.Buffer

@@ -50,7 +50,8 @@ func (p place) clear() error {
 	if err := p.unstage(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(p.dataDir, unfinished)); err == nil {
+	_, marked := os.Stat(filepath.Join(p.dataDir, unfinished))
+	if _, log := os.Stat(p.walDir); marked == nil && errors.Is(log, fs.ErrNotExist) {
 		if err := os.RemoveAll(p.dataDir); err != nil {
 			return failure(Failed, err, "what an earlier try has left can't be removed")
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -157,14 +158,12 @@ func TestRestoredAsEtcdutlDoes(t *testing.T) {
 			for _, bump := range []int64{0, 1_000_000_000} {
 				t.Run(fmt.Sprintf("empty: %t, raised by %d", file == empty, bump), func(t *testing.T) {
 					dir := t.TempDir()
-					args := []string{"snapshot", "restore", file, "--data-dir=" + filepath.Join(dir, "etcdutl"), "--name=a", "--initial-cluster=a=http://127.0.0.1:2,b=http://127.0.0.1:3",
-						"--initial-advertise-peer-urls=http://127.0.0.1:2", "--initial-cluster-token=t"}
+					var flags []string
 					if bump > 0 { // etcdutl counts from the last record, and Quorate from etcd's revision, which is 1 without any
-						args = append(args, fmt.Sprintf("--bump-revision=%d", bump+beyond), "--mark-compacted")
+						flags = []string{fmt.Sprintf("--bump-revision=%d", bump+beyond), "--mark-compacted"}
 					}
-					said, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), args...).CombinedOutput()
-					require.NoError(t, err, string(said))
-					_, err = seed.Restore(t.Context(), seed.Options{
+					etcdutlRestores(t, version, file, filepath.Join(dir, "etcdutl"), flags...)
+					_, err := seed.Restore(t.Context(), seed.Options{
 						DataDir: filepath.Join(dir, "quorate"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
 						EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
 					})
@@ -261,44 +260,55 @@ func TestRestoreOfNoKeys(t *testing.T) {
 	})
 }
 
-// TestRestoreIsAllOrNothing: it was ended at any point before, and once more.
+// TestRestoreIsAllOrNothing: it was told to end at any point, and killed at any point. What is made in the end is what etcdutl makes.
 func TestRestoreIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"
 	old := etcdproc.Start(t, version, "old", 1)
-	old.Members[0].Put(50)
+	client := old.Members[0].Client()
+	writeAllKinds(t, client)
+	require.NoError(t, client.Close())
 	file := snapshotOf(t, version, old.Members[0])
 	old.Members[0].Kill()
 	for _, ownLog := range []bool{false, true} {
 		t.Run(fmt.Sprintf("log of its own: %t", ownLog), func(t *testing.T) {
 			dir := t.TempDir()
-			o := seed.Options{
-				DataDir: filepath.Join(dir, "data"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2", Token: "t",
-				EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
-			}
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
+			o, flags := once(t, dir, file, ownLog), []string(nil)
 			log := filepath.Join(o.DataDir, "member", "wal")
 			if ownLog {
-				o.WALDir = filepath.Join(dir, "log", "wal")
-				require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
-				log = o.WALDir
+				log, flags = o.WALDir, []string{"--wal-dir=" + filepath.Join(dir, "etcdutl", "wal")}
 			}
-			for wait := time.Millisecond; ; wait += 15 * time.Millisecond {
+			remove := func() {
+				require.NoError(t, os.RemoveAll(o.DataDir))
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, "log", "wal")))
+			}
+			for wait, done := time.Millisecond, false; !done; wait += 25 * time.Millisecond {
 				ctx, cancel := context.WithTimeout(t.Context(), wait)
 				_, err := seed.Restore(ctx, o)
 				cancel()
+				require.NoDirExists(t, o.DataDir+".restoring")
 				if err == nil {
-					break
+					remove()
 				}
 				require.NoDirExists(t, o.DataDir)
+				done = killed(t, dir, file, ownLog, wait)
+				if _, err := os.Stat(log); err == nil {
+					done = true // it was killed when all was in place
+				}
 			}
 			whole := tree(t, log)
 			require.NotEmpty(t, whole)
 			_, err := seed.Restore(t.Context(), o)
 			require.ErrorContains(t, err, "it was left as it is")
 			require.Equal(t, whole, tree(t, log))
+
+			etcdutlRestores(t, version, file, filepath.Join(dir, "etcdutl", "data"), flags...)
+			require.Equal(t, files(t, filepath.Join(dir, "etcdutl", "data")), files(t, o.DataDir))
 			if !ownLog {
 				return
 			}
+			require.Equal(t, files(t, filepath.Join(dir, "etcdutl", "wal")), files(t, o.WALDir))
 			// The power went between the two moves.
 			require.NoError(t, os.RemoveAll(o.WALDir))
 			require.NoError(t, os.WriteFile(filepath.Join(o.DataDir, "unfinished-restore"), nil, 0o600))
@@ -306,8 +316,53 @@ func TestRestoreIsAllOrNothing(t *testing.T) {
 			require.NoError(t, err)
 			left, err := os.ReadDir(dir)
 			require.NoError(t, err)
-			require.Len(t, left, 3, "data, data.restored and log: %v", left)
+			require.Len(t, left, 4, "data, data.restored, etcdutl and log: %v", left)
 			require.NoFileExists(t, filepath.Join(o.DataDir, "unfinished-restore"))
 		})
 	}
+}
+
+// once are the options of a restore into a directory, of a member of two.
+func once(t *testing.T, dir, file string, ownLog bool) seed.Options {
+	t.Helper()
+	const version = "3.6.16"
+	o := seed.Options{
+		DataDir: filepath.Join(dir, "data"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
+		EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
+	}
+	if ownLog {
+		o.WALDir = filepath.Join(dir, "log", "wal")
+	}
+	return o
+}
+
+// killed restores in a process of its own, which is killed with its children after a time. It reports whether that was done before.
+func killed(t *testing.T, dir, file string, ownLog bool, after time.Duration) bool {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRestoreOnce$")
+	cmd.Env = append(os.Environ(), "RESTORE_ONCE="+strings.Join([]string{dir, file, fmt.Sprint(ownLog)}, ","))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	kill := time.AfterFunc(after, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	defer kill.Stop()
+	return cmd.Wait() == nil
+}
+
+// TestRestoreOnce is the process that is killed.
+func TestRestoreOnce(t *testing.T) {
+	told := strings.Split(os.Getenv("RESTORE_ONCE"), ",")
+	if len(told) != 3 {
+		t.Skip("it is for TestRestoreIsAllOrNothing")
+	}
+	_, err := seed.Restore(t.Context(), once(t, told[0], told[1], told[2] == "true"))
+	require.NoError(t, err)
+}
+
+// etcdutlRestores makes a data directory of the member of once.
+func etcdutlRestores(t *testing.T, version, file, dataDir string, flags ...string) {
+	t.Helper()
+	args := append([]string{"snapshot", "restore", file, "--data-dir=" + dataDir, "--name=a", "--initial-cluster=a=http://127.0.0.1:2,b=http://127.0.0.1:3",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2", "--initial-cluster-token=t"}, flags...)
+	said, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), args...).CombinedOutput()
+	require.NoError(t, err, string(said))
 }
