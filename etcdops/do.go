@@ -162,7 +162,7 @@ func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, lear
 		switch {
 		case err == nil && arrived >= written:
 			return nil
-		case err != nil && ctx.Err() == nil:
+		case err != nil && !errors.Is(err, ErrNoAnswer): // gRPC may know a moment before ctx that the time is over
 			return because(ErrLearnerCutOff, err.Error())
 		}
 		select {

@@ -181,6 +181,8 @@ func explain(err error) error {
 	switch {
 	case !ok:
 		return because(ErrFailed, said)
+	case answer.Code() == codes.ResourceExhausted && strings.HasPrefix(said, "grpc: received message"):
+		return because(ErrStranger, fmt.Sprintf("its answer has more than %d MiB", largestAnswer>>20))
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
 		return ErrNoAnswer
 	case answer.Code() == codes.Unavailable && strings.Contains(said, "tls: "):

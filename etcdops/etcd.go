@@ -101,6 +101,8 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 		// One try. By default etcd's client repeats a question that met "unavailable" up to 100 times, and waits for a
 		// connection as long as the deadline allows (client/v3/options.go): a refused connection would cost all of it.
 		MaxUnaryRetries: 1,
+		// Without it, 2 GiB.
+		MaxCallRecvMsgSize: largestAnswer,
 		DialOptions: []grpc.DialOption{
 			// Whatever name the client knows the member by, it is reached at its pod's address.
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, address(endpoint)) }),

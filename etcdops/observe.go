@@ -72,6 +72,8 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 	})
 	if c.err != nil {
 		c.status = nil
+	} else if err := boundedStatus(c.status); err != nil {
+		c.unmask(c.status.GetHeader(), err)
 	}
 }
 
@@ -90,11 +92,13 @@ func (e *Etcd) findMembership(ctx context.Context, contacts []*contact) *hooks.M
 	defer cancel()
 	for _, c := range candidates(contacts) {
 		list, err := e.memberList(ctx, c.client)
-		if err != nil {
-			continue
+		if err == nil {
+			err = belongs(list, list.Header, c.endpoint)
 		}
-		if err := belongs(list, list.Header, c.endpoint); err != nil {
+		if errors.Is(err, ErrStranger) {
 			c.unmask(c.status.GetHeader(), err)
+		}
+		if err != nil {
 			continue
 		}
 		for _, other := range contacts {
@@ -159,8 +163,10 @@ func (c *contact) rank() int {
 // waits for a read index first). A learner refuses to be asked.
 func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *clientv3.MemberListResponse, err error) {
 	err = e.call(ctx, CallMemberList, e.timeout(), func(ctx context.Context) error {
-		list, err = client.MemberList(ctx)
-		return err
+		if list, err = client.MemberList(ctx); err != nil {
+			return err
+		}
+		return bounded(list.Members)
 	})
 	if err != nil {
 		return nil, err
