@@ -427,6 +427,8 @@ func (p PasswordFrom) missing(s *Secret) error {
 	switch {
 	case s == nil:
 		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret, p.Key)
+	case !s.has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
+		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
 	case !s.has(p.Key):
 		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
 	case s.Unfit[p.Key] != "":

@@ -1,13 +1,17 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,6 +277,36 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		for name := range s {
 			s.read(name)
+		}
+	}
+}
+
+// TestWhatIsReadIsBounded: a tenant's Secret costs all others, so one that nobody needs is refused before it is read. Each was measured without
+// the bounds: 60,000 keys take a megabyte for each time that they change, 130 KB of authorities half a minute.
+func TestWhatIsReadIsBounded(t *testing.T) {
+	s := made(t)
+	fits := s["leaf"]
+	repeated := func(n int) []byte { return bytes.Repeat(fits[hooks.KeyTrust], n) }
+	for words, change := range map[string]func(data map[string][]byte){
+		"": func(data map[string][]byte) { data[hooks.KeyTrust] = repeated(32) },
+		"ca.crt: it has more than 32 certificates: leave those out that this etcd does not need":  func(data map[string][]byte) { data[hooks.KeyTrust] = repeated(33) },
+		"tls.crt: it has more than 32 certificates: leave those out that this etcd does not need": func(data map[string][]byte) { data[hooks.KeyCertificate] = repeated(33) },
+		"ca.crt: it has 1100000 bytes, and 1048576 are the most":                                  func(data map[string][]byte) { data[hooks.KeyTrust] = bytes.Repeat([]byte("x"), 1_100_000) },
+		"ca.crt: a certificate in it has 20000 bytes, and 16384 are the most": func(data map[string][]byte) {
+			data[hooks.KeyTrust] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 20_000)})
+		},
+		"it has 1027 keys, and 1024 are the most": func(data map[string][]byte) {
+			for i := range 1024 {
+				data[fmt.Sprint(i)] = nil
+			}
+		},
+	} {
+		data := maps.Clone(fits)
+		change(data)
+		read := Read(&corev1.Secret{Data: data})
+		assert.Equal(t, words, read.Flaw)
+		if strings.Contains(words, "keys") {
+			assert.Empty(t, read.Keys)
 		}
 	}
 }

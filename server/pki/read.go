@@ -4,6 +4,7 @@ package pki
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -87,6 +88,10 @@ func sum(data map[string][]byte) [sha256.Size]byte {
 
 func readData(data map[string][]byte) *hooks.Secret {
 	read := &hooks.Secret{Unfit: map[string]string{}}
+	if len(data) > mostKeys {
+		read.Flaw = fmt.Sprintf("it has %d keys, and %d are the most", len(data), mostKeys)
+		return read
+	}
 	for key, value := range data {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
@@ -161,10 +166,24 @@ func leads(chain []*x509.Certificate, authority *x509.Certificate) bool {
 	return err == nil
 }
 
+// What is read of a Secret is bounded. One process reads those of all tenants, and to verify signatures has no end that a call could wait
+// for: for each authority crypto/x509 tries up to 100 of them, and one by a key of RSA costs by its length.
+const (
+	// mostKeys is how many keys a Secret may have.
+	mostKeys = 1024
+	// mostCertificates are in one PEM text. Each authority of a bundle is asked whether it signed.
+	mostCertificates = 32
+	// largestCertificate is in bytes of DER, longestKey in bits of an RSA key.
+	largestCertificate, longestKey = 16 << 10, 8192
+)
+
 var errNone = errors.New("there is no certificate in it")
 
 // certificates are all in a PEM text, at least one.
 func certificates(text []byte) ([]*x509.Certificate, error) {
+	if len(text) > 2*mostCertificates*largestCertificate { // in base64, and with words between
+		return nil, fmt.Errorf("it has %d bytes, and %d are the most", len(text), 2*mostCertificates*largestCertificate)
+	}
 	var all []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -174,9 +193,18 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
+		if len(all) == mostCertificates {
+			return nil, fmt.Errorf("it has more than %d certificates: leave those out that this etcd does not need", mostCertificates)
+		}
+		if len(block.Bytes) > largestCertificate {
+			return nil, fmt.Errorf("a certificate in it has %d bytes, and %d are the most", len(block.Bytes), largestCertificate)
+		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, errors.New("a certificate in it can't be read")
+		}
+		if key, is := c.PublicKey.(*rsa.PublicKey); is && key.N.BitLen() > longestKey {
+			return nil, fmt.Errorf("an RSA key in it has %d bits, and %d are the most", key.N.BitLen(), longestKey)
 		}
 		all = append(all, c)
 	}
