@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -133,21 +134,31 @@ func (s *Store) reason(err error) string {
 	}
 }
 
-// refusals are words in which stores and their SDKs refuse somebody that gocloud.dev v0.47 has no code for: S3's error codes for a key
-// that does not exist or is wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
-var refusals = []string{
-	"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "AuthorizationFailure",
-	"AuthorizationPermissionMismatch", "AuthenticationFailed", "AccountIsDisabled", "no EC2 IMDS role found", "get credentials",
-	"could not find default credentials", "DefaultAzureCredential", "invalid_grant",
-}
+// Words in which stores and their SDKs refuse whom gocloud.dev v0.47 has no code for: S3's error codes for a key that does not exist or is
+// wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
+var (
+	// strangers: the store does not know who asks.
+	strangers = []string{
+		"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "AuthenticationFailed", "AccountIsDisabled",
+		"no EC2 IMDS role found", "get credentials", "could not find default credentials", "DefaultAzureCredential", "invalid_grant",
+	}
+	// refusals: it may be of this one thing.
+	refusals = []string{"AuthorizationFailure", "AuthorizationPermissionMismatch"}
+)
 
 func refused(err error) bool {
-	if status := refusalOf(err); status == http.StatusForbidden || status == http.StatusUnauthorized {
-		return true
-	}
-	words := err.Error()
-	for _, refusal := range refusals {
-		if strings.Contains(words, refusal) {
+	status := refusalOf(err)
+	return status == http.StatusForbidden || status == http.StatusUnauthorized || stranger(err) || says(err, refusals)
+}
+
+// stranger reports whether a store does not know who asks: then nothing will be permitted there.
+func stranger(err error) bool { return says(err, strangers) }
+
+// says reports whether an error, or what it wraps, has one of these words.
+func says(err error, words []string) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		text := err.Error()
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) }) {
 			return true
 		}
 	}

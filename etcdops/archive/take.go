@@ -95,7 +95,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	defer store.Close()
 	earlier, err := store.kept(ctx, o.Key)
 	switch {
-	case err != nil && ReasonOf(err) != Denied: // whoever may only write takes it again
+	case err != nil && (ReasonOf(err) != Denied || stranger(err)): // who may only write takes it again
 		return err
 	case earlier == nil:
 		report.Absent = err == nil

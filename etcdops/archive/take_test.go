@@ -5,8 +5,13 @@ package archive
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +55,43 @@ func TestTake(t *testing.T) {
 	left, err := os.ReadDir(o.Scratch)
 	require.NoError(t, err)
 	assert.Empty(t, left)
+}
+
+// TestWhatAStoreRefuses: who may not read may still write. Whom the store does not know may do nothing, and is told so before anything is sent: a
+// store that answers in the middle of an upload, and hangs up, seems to be out of reach.
+func TestWhatAStoreRefuses(t *testing.T) {
+	const alone = "QUORATE_TEST_ALONE" // whom a process trusts, it trusts for good
+	if os.Getenv(alone) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWhatAStoreRefuses$")
+		cmd.Env = append(os.Environ(), alone+"=1", "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=wrong")
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", said)
+		return
+	}
+	for code, writes := range map[string]bool{"SignatureDoesNotMatch": false, "InvalidAccessKeyId": false, "AccessDenied": true, "AuthorizationPermissionMismatch": true} {
+		t.Run(code, func(t *testing.T) {
+			var uploads atomic.Int32
+			s3 := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPut || r.Method == http.MethodPost {
+					uploads.Add(1)
+					panic(http.ErrAbortHandler) // it hangs up
+				}
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+			}))
+			t.Cleanup(s3.Close)
+			o := fakes(t, 1, 20).order(t, "refused")
+			o.Place = Place{URL: "s3://bucket/folder?use_path_style=true&region=r&endpoint=" + s3.URL}
+			_, err := Take(soon(t), o)
+			require.Equal(t, writes, uploads.Load() > 0)
+			if !writes {
+				require.Equal(t, Denied, ReasonOf(err))
+				require.ErrorContains(t, err, "check the credentials of the store")
+				return
+			}
+			require.Equal(t, Unreachable, ReasonOf(err))
+		})
+	}
 }
 
 // TestNeverOlderThanAsked: what was written before a snapshot was asked for is in it, whatever the member says that gives it.
