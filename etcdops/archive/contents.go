@@ -56,6 +56,7 @@ var (
 	openTimeout       = 10 * time.Second
 	errNoKeys         = OwnWords("it has no bucket of keys")
 	errForeignRecord  = OwnWords("it has a record of keys that etcd does not write")
+	errNested         = OwnWords("it has a bucket in a bucket, which etcd does not make")
 	errDisorder       = OwnWords("its records of keys are not in the order of their revisions")
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
@@ -154,6 +155,9 @@ func others(ctx context.Context, tx *bolt.Tx) (uint32, error) {
 		}
 		_, _ = sum.Write(name) // never fails
 		return b.ForEach(func(name, value []byte) error {
+			if value == nil {
+				return errNested
+			}
 			_, _ = sum.Write(name)
 			_, _ = sum.Write(value)
 			return ctx.Err()
@@ -177,7 +181,7 @@ func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) err
 		if n++; n%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if len(name) != revisionLength && len(name) != tombstoneLength {
+		if len(name) != revisionLength && len(name) != tombstoneLength || value == nil { // a bucket has no value
 			return errForeignRecord
 		}
 		if bytes.Compare(before, name) >= 0 {

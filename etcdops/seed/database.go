@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -81,11 +83,9 @@ func (d *database) read(tx *bolt.Tx) error {
 		return archive.OwnWords("it lacks the buckets meta and key")
 	}
 	d.last, d.revision = 0, 1
-	if name, _ := keys.Cursor().Last(); len(name) >= 8 { // named by revision
-		d.last = int64(binary.BigEndian.Uint64(name))
-	}
+	d.last = lastRevision(tx)
 	d.revision = max(d.revision, d.last)
-	for _, name := range []string{"scheduledCompactRev", "finishedCompactRev"} {
+	for _, name := range []string{scheduledCompact, "finishedCompactRev"} {
 		if raw := meta.Get([]byte(name)); len(raw) >= 8 {
 			d.revision = max(d.revision, int64(binary.BigEndian.Uint64(raw)))
 		}
@@ -105,9 +105,43 @@ func (d *database) read(tx *bolt.Tx) error {
 	return nil
 }
 
+// lastRevision is that of the last record of a key, which is named by it; 0 without any.
+func lastRevision(tx *bolt.Tx) int64 {
+	keys := tx.Bucket([]byte(keysBucket))
+	if keys == nil {
+		return 0
+	}
+	name, _ := keys.Cursor().Last()
+	if len(name) < 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(name))
+}
+
+// listsFreePages reports whether a database keeps the list of its free pages, as one does that etcd has just defragmented. Another page may be in a wrong
+// list, and would be written over. The newer of the two meta pages tells (internal/common/meta.go of bbolt).
+func listsFreePages(path string) (bool, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	const header, length, none = 16, 64, math.MaxUint64
+	first := make([]byte, header+length)
+	if _, err := io.ReadFull(file, first); err != nil {
+		return false, err
+	}
+	second := make([]byte, header+length)
+	if _, err := file.ReadAt(second, int64(binary.NativeEndian.Uint32(first[header+8:]))); err != nil {
+		return false, err
+	}
+	freelist := func(page []byte) uint64 { return binary.NativeEndian.Uint64(page[header+32:]) }
+	return freelist(first) != none || freelist(second) != none, nil
+}
+
 // makeEmpty makes a database in which etcd finds no keys.
 func makeEmpty(path string) error {
-	db, err := bolt.Open(path, 0o600, nil)
+	db, err := bolt.Open(path, 0o600, asEtcdOpens())
 	if err == nil {
 		err = db.Update(func(tx *bolt.Tx) error {
 			for _, name := range emptyBuckets {
@@ -120,7 +154,7 @@ func makeEmpty(path string) error {
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil {
-		return failure(Failed, err, "an empty database can't be made")
+		return written(err, path)
 	}
 	return nil
 }

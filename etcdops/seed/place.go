@@ -21,21 +21,48 @@ const (
 	unfinished = "unfinished-restore"
 )
 
-// staged are the directories in which it is made. The log's is empty when it has no volume of its own.
-func (p place) staged() (dataDir, walDir string) {
-	if p.walDir == "" {
-		return p.dataDir + madeSuffix, ""
+// staged are the directories in which it is made.
+type staged struct {
+	// dataDir; walDir is that of the log, and empty when that has no volume of its own.
+	dataDir, walDir string
+}
+
+func (s staged) database() string { return databaseOf(s.dataDir) }
+
+// log is where the log is made.
+func (s staged) log() string {
+	if s.walDir != "" {
+		return s.walDir
 	}
-	return p.dataDir + madeSuffix, p.walDir + madeSuffix
+	return filepath.Join(s.dataDir, "member", "wal")
+}
+
+func (s staged) dirs() []string {
+	if s.walDir == "" {
+		return []string{s.dataDir}
+	}
+	return []string{s.dataDir, s.walDir}
+}
+
+func (p place) staged() staged {
+	s := staged{dataDir: p.dataDir + madeSuffix}
+	if p.walDir != "" {
+		s.walDir = p.walDir + madeSuffix
+	}
+	return s
+}
+
+// logsOn is the directory whose volume has the log.
+func (p place) logsOn() string {
+	if p.walDir != "" {
+		return p.walDir
+	}
+	return p.dataDir
 }
 
 // unstage removes the directories in which it was being made.
 func (p place) unstage() error {
-	dataDir, walDir := p.staged()
-	for _, dir := range []string{dataDir, walDir} {
-		if dir == "" {
-			continue
-		}
+	for _, dir := range p.staged().dirs() {
 		// etcd makes a log in a directory of this name and renames it.
 		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".tmp")); err != nil {
 			return failure(Failed, err, "what an earlier try has left can't be removed")
@@ -45,14 +72,15 @@ func (p place) unstage() error {
 }
 
 // clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in it, or this would not have
-// been asked for, but it may be worth something.
+// been asked for, but it may be worth something. A directory that is empty is removed: nothing is moved over one that is there.
 func (p place) clear() error {
 	if err := p.unstage(); err != nil {
 		return err
 	}
 	_, marked := os.Stat(filepath.Join(p.dataDir, unfinished))
 	if _, log := os.Stat(p.walDir); marked == nil && errors.Is(log, fs.ErrNotExist) {
-		if err := os.RemoveAll(p.dataDir); err != nil {
+		// Under the other name first: what is left of it without its mark could not be told from data.
+		if err := errors.Join(os.Rename(p.dataDir, p.staged().dataDir), p.unstage()); err != nil {
 			return failure(Failed, err, "what an earlier try has left can't be removed")
 		}
 	}
@@ -61,11 +89,14 @@ func (p place) clear() error {
 		if dir == "" || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if err == nil && len(entries) == 0 {
+			err = os.Remove(dir)
+		}
 		if err != nil {
-			return failure(Failed, err, "the directory that is to be filled can't be read")
+			return failure(Failed, err, "the directory that is to be filled can't be looked into, or can't be made new")
 		}
 		if len(entries) > 0 {
-			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was left as it is; look at it, and empty it if nobody needs it", dir, entries[0].Name())
+			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was left as it is; look at it, and empty it if it is not needed", dir, entries[0].Name())
 		}
 	}
 	return nil
@@ -74,20 +105,20 @@ func (p place) clear() error {
 // commit moves what was made into place. With the log on another volume there are two moves: the log comes last, because a member without one has
 // no data (hasData in prepare.go), and until then the directory is marked, so that a later try may remove it.
 func (p place) commit() error {
-	dataDir, walDir := p.staged()
-	if p.walDir != "" {
-		if err := os.WriteFile(filepath.Join(dataDir, unfinished), nil, 0o600); err != nil {
-			return failure(Failed, err, "the new data directory can't be marked")
+	s := p.staged()
+	if s.walDir != "" {
+		if err := os.WriteFile(filepath.Join(s.dataDir, unfinished), nil, 0o600); err != nil {
+			return written(err, s.dataDir)
 		}
 	}
-	for _, dir := range []string{dataDir, walDir} {
+	for _, dir := range s.dirs() {
 		if err := syncTree(dir); err != nil {
-			return failure(Failed, err, "the new data directory can't be written to the disk")
+			return written(err, dir)
 		}
 	}
-	err := move(dataDir, p.dataDir)
-	if err == nil && p.walDir != "" {
-		err = errors.Join(move(walDir, p.walDir), os.Remove(filepath.Join(p.dataDir, unfinished)))
+	err := move(s.dataDir, p.dataDir)
+	if err == nil && s.walDir != "" {
+		err = errors.Join(move(s.walDir, p.walDir), os.Remove(filepath.Join(p.dataDir, unfinished)))
 	}
 	if err != nil {
 		return failure(Failed, err, "the new data directory can't be moved into its place")
@@ -105,9 +136,6 @@ func move(from, to string) error {
 
 // syncTree has a directory with all that is in it on the disk when it returns.
 func syncTree(dir string) error {
-	if dir == "" {
-		return nil
-	}
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		return errors.Join(err, syncFile(path))
 	})
@@ -170,18 +198,3 @@ func existing(dir string) string {
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
-
-// treeSize is how many bytes the files of a directory hold.
-func treeSize(dir string) (sum int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil {
-			sum += info.Size()
-		}
-		return err
-	})
-	return sum, err
-}

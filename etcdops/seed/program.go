@@ -2,6 +2,7 @@ package seed
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,16 +51,16 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 		return nil
 	case ctx.Err() != nil:
 		return failure(Failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
-	case strings.Contains(said.String(), "no space left on device"):
-		return failure(NoSpace, nil, "%s has no room left for the first of the log", dataDir)
+	case said.Has(fullWords...):
+		return failure(NoSpace, nil, "%s has no room left for the first of the log; make the volume larger", cmp.Or(walDir, dataDir))
 	}
 	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s", archive.Words(err))
 }
 
 // replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied an entry, and ends it.
-func (p Programs) replay(ctx context.Context, dataDir, dir string, m member, index uint64) error {
+func (p Programs) replay(ctx context.Context, on staged, dir string, m member, index uint64) error {
 	e := lone.Etcd{
-		Program: p.Etcd, DataDir: dataDir, Name: m.name, PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
+		Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Name: m.name, PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
 		Dir: dir, EndsWithin: p.EndsWithin,
 	}
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })

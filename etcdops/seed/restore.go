@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -52,24 +53,27 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	case o.Empty:
 		source = o.fromNothing
 	}
-	dataDir, _ := to.staged()
 	defer func() {
 		if err != nil {
 			_ = to.unstage() // the next try does that too, and says why it can't
 		}
 	}()
-	if err := os.MkdirAll(filepath.Dir(databaseOf(dataDir)), 0o700); err != nil {
-		return report, written(err, dataDir)
+	if err := os.MkdirAll(filepath.Dir(to.staged().database()), 0o700); err != nil {
+		return report, written(err, o.DataDir)
 	}
-	told, err := source(ctx, dataDir)
+	told, err := source(ctx, to)
 	if err != nil {
 		return report, err
 	}
-	bump, err := o.bump(databaseOf(dataDir))
+	bump, err := o.bump(to.staged().database())
 	if err != nil {
 		return report, err
 	}
-	holds, err := o.make(ctx, to, bump)
+	if err := checkRoom(needs{to.logsOn(), logSize, "the first of the log"}); err != nil {
+		return report, err
+	}
+	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
+	holds, err := o.Programs.make(ctx, to.staged(), m, bump)
 	if err == nil {
 		err = agrees(told, holds)
 	}
@@ -81,7 +85,7 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 		made.Revision = holds.Last + bump
 	}
 	if err := note(o.DataDir, made); err != nil {
-		return report, failure(Failed, err, "what was restored can't be noted")
+		return report, written(err, o.DataDir+notedSuffix)
 	}
 	if err := to.commit(); err != nil {
 		return report, err
@@ -89,23 +93,21 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	return made, nil
 }
 
-// make makes the staged database that of the member, and the rest of a data directory beside it. It says what the database held before. That is
-// read, once, while etcdutl restores its skeleton.
-func (o Options) make(ctx context.Context, to place, bump int64) (*archive.Contents, error) {
+// make makes the database that is staged that of a member, and the rest of a data directory beside it. It says what the database held before: that is
+// read while etcdutl restores its skeleton. The bump raises the revision above that of the last record, and marks all before as compacted.
+func (p Programs) make(ctx context.Context, to staged, m member, bump int64) (*archive.Contents, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	dataDir, walDir := to.staged()
 	var holds *archive.Contents
 	read := make(chan error, 1)
 	go func() {
 		var err error
-		if holds, err = archive.Examine(ctx, databaseOf(dataDir)); err != nil {
+		if holds, err = archive.Examine(ctx, to.database()); err != nil {
 			stop() // etcdutl need not go on
 		}
 		read <- err
 	}()
-	m := member{name: o.Name, peerURL: o.PeerURL, initialCluster: o.InitialCluster, token: o.Token}
-	s, failed := o.Programs.outline(ctx, databaseOf(dataDir), skeletonOf(dataDir), walDir, m, bump)
+	s, failed := p.outline(ctx, to, m, bump)
 	itself := failed != nil && ctx.Err() == nil
 	if itself {
 		stop()
@@ -116,11 +118,31 @@ func (o Options) make(ctx context.Context, to place, bump int64) (*archive.Conte
 	if failed != nil {
 		return nil, failed
 	}
-	return holds, s.into(dataDir)
+	listed, err := listsFreePages(to.database())
+	if err != nil {
+		return nil, failure(Failed, err, "the database can't be read")
+	}
+	if err := s.into(to); err != nil || !listed {
+		return holds, err
+	}
+	return holds, untouched(ctx, to.database(), holds, bump)
 }
 
-// skeletonOf is where the skeleton of a database is, in the directory that is being made.
-func skeletonOf(dataDir string) string { return filepath.Join(dataDir, "skeleton") }
+// untouched checks that a database holds what it did, and the record that raises its revision.
+func untouched(ctx context.Context, path string, was *archive.Contents, bump int64) error {
+	is, err := archive.Examine(ctx, path)
+	if err != nil {
+		return err
+	}
+	sum := was.Sum
+	if bump > 0 {
+		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(was.Last+bump))
+	}
+	if is.Sum != sum || is.Others != was.Others {
+		return failure(Damaged, nil, "the list of free pages in the database names some that are in use: use another snapshot or member")
+	}
+	return nil
+}
 
 // BeginGap is how far above all revisions that clients may have seen a member begins: see hooks/revisions.go.
 const BeginGap = 1_000_000_000
@@ -179,11 +201,11 @@ func (o Options) compatible(d *database) error {
 }
 
 // fromArtifact fetches a snapshot, and says what it must hold.
-func (o Options) fromArtifact(ctx context.Context, dataDir string) (*hooks.Artifact, error) {
-	if err := checkRoom(o.needs(o.Size)...); err != nil {
+func (o Options) fromArtifact(ctx context.Context, to place) (*hooks.Artifact, error) {
+	if err := checkRoom(to.needs(o.Size, 0)...); err != nil {
 		return nil, err
 	}
-	file := databaseOf(dataDir)
+	file := to.staged().database()
 	artifact, err := o.Fetch(ctx, file)
 	if err != nil {
 		return nil, err
@@ -209,7 +231,7 @@ func cutHash(file string) error {
 }
 
 // fromSurvivor brings a survivor's database and log together. What that must hold is not known.
-func (o Options) fromSurvivor(ctx context.Context, dataDir string) (*hooks.Artifact, error) {
+func (o Options) fromSurvivor(ctx context.Context, to place) (*hooks.Artifact, error) {
 	s, err := survive(o.FromData, o.FromWAL)
 	if err == nil {
 		err = o.compatible(s.db)
@@ -217,27 +239,24 @@ func (o Options) fromSurvivor(ctx context.Context, dataDir string) (*hooks.Artif
 	if err != nil {
 		return nil, err
 	}
-	tail, err := treeSize(s.walDir)
+	tail, err := s.tail()
 	if err != nil {
-		return nil, failure(Failed, err, "the size of the survivor's log can't be told")
-	}
-	room := append(o.needs(s.db.size+tail), needs{o.DataDir, tail + logSize, "a copy of the survivor's log"})
-	if err := checkRoom(room...); err != nil {
 		return nil, err
 	}
-	return &hooks.Artifact{}, s.together(ctx, o.Programs, dataDir)
+	// The entries come to the log of the cluster of one, and to the database.
+	if err := checkRoom(to.needs(s.db.size+tail, tail)...); err != nil {
+		return nil, err
+	}
+	return &hooks.Artifact{}, s.together(ctx, o.Programs, to.staged())
 }
 
 // fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, except for what etcdutl
 // writes in every database that it restores.
-func (o Options) fromNothing(_ context.Context, dataDir string) (*hooks.Artifact, error) {
-	return &hooks.Artifact{}, makeEmpty(databaseOf(dataDir))
+func (o Options) fromNothing(_ context.Context, to place) (*hooks.Artifact, error) {
+	return &hooks.Artifact{}, makeEmpty(to.staged().database())
 }
 
-// needs of the new data directory.
-func (o Options) needs(db int64) []needs {
-	if o.WALDir == "" {
-		return []needs{{o.DataDir, db + logSize, "the database and the first of the log"}}
-	}
-	return []needs{{o.DataDir, db, "the database"}, {o.WALDir, logSize, "the first of the log"}}
+// needs of the new data directory, with so much in the database, and in the log beside what that has anyhow.
+func (p place) needs(db, log int64) []needs {
+	return []needs{{p.dataDir, db, "the database"}, {p.logsOn(), log + logSize, "the first of the log"}}
 }

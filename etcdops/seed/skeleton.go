@@ -3,10 +3,13 @@ package seed
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,8 +25,8 @@ import (
 type skeleton struct {
 	// dir has the files before and made.
 	dir string
-	// raises: the revision is raised.
-	raises bool
+	// bump is by how much the revision is raised, above that of the last record of the keys; 0 for not.
+	bump int64
 }
 
 // before is the skeleton; made is the data directory that etcdutl made of it.
@@ -35,19 +38,21 @@ func (s *skeleton) made() string   { return filepath.Join(s.dir, "made") }
 const (
 	keysBucket   = "key"
 	leasesBucket = "lease"
+	metaBucket   = "meta"
+	// scheduledCompact is the name of a record there.
+	scheduledCompact = "scheduledCompactRev"
 )
 
-// outline takes the skeleton of a database, and has etcdutl make a data directory of it. The log comes
-// to walDir, unless that is empty. The bump raises the revision and marks all before as compacted.
-func (p Programs) outline(ctx context.Context, database, dir, walDir string, m member, bump int64) (*skeleton, error) {
-	s := &skeleton{dir: dir, raises: bump > 0}
-	if err := emptyDir(dir); err != nil {
-		return nil, written(err, dir)
+// outline takes the skeleton of a database that is being made, and has etcdutl make a data directory of it.
+func (p Programs) outline(ctx context.Context, to staged, m member, bump int64) (*skeleton, error) {
+	s := &skeleton{dir: filepath.Join(to.dataDir, "skeleton"), bump: bump}
+	if err := emptyDir(s.dir); err != nil {
+		return nil, written(err, s.dir)
 	}
-	if err := takeSkeleton(database, s.before()); err != nil {
+	if err := takeSkeleton(to.database(), s.before()); err != nil {
 		return nil, err
 	}
-	return s, p.restore(ctx, s.before(), s.made(), walDir, m, bump)
+	return s, p.restore(ctx, s.before(), s.made(), to.walDir, m, bump)
 }
 
 // takeSkeleton copies all buckets of a database but those of keys and leases. Of the keys it takes the
@@ -69,7 +74,8 @@ func takeSkeleton(from, to string) error {
 			})
 		})
 	})
-	if err = errors.Join(err, made.Close()); errors.Is(err, errNonsense) {
+	var file *fs.PathError
+	if err = errors.Join(err, made.Close()); err != nil && !full(err) && !errors.As(err, &file) {
 		return failure(Damaged, err, "the database %s is damaged", from)
 	}
 	return written(err, to)
@@ -89,32 +95,41 @@ func copyBucket(to *bolt.Tx, name []byte, from *bolt.Bucket) error {
 		}
 		return nil
 	}
-	return from.ForEach(bucket.Put)
+	return from.ForEach(func(name, value []byte) error {
+		if value == nil {
+			return errNested
+		}
+		return bucket.Put(name, value)
+	})
 }
 
-// into writes to a database what etcdutl has changed in its skeleton, moves the log and the snapshot of
-// raft beside it, and removes the skeleton. The database is member/snap/db in a directory that is being
-// made.
-func (s *skeleton) into(dataDir string) error {
-	database := databaseOf(dataDir)
-	if err := s.write(database); err != nil {
+// errNested: etcd has no buckets in buckets.
+var errNested = archive.OwnWords("it has a bucket in a bucket, which etcd does not make")
+
+// into writes to the database what etcdutl has changed in its skeleton, moves the log and the snapshot of
+// raft beside it, and removes the skeleton. The database was read before, record by record: bbolt walks
+// over all pages in a goroutine of its own when it opens one for writing, where a page that is none would
+// end the process.
+func (s *skeleton) into(to staged) error {
+	if err := s.write(to.database()); err != nil {
 		return err
 	}
 	snapshots, err := filepath.Glob(filepath.Join(s.made(), "member", "snap", "*.snap"))
-	if err != nil {
-		return err
+	if err == nil && len(snapshots) == 0 {
+		err = archive.OwnWords("there is no snapshot of raft in what etcdutl made")
 	}
-	moves := map[string]string{filepath.Join(s.made(), "member", "wal"): filepath.Join(dataDir, "member", "wal")}
+	moves := map[string]string{}
+	if to.walDir == "" {
+		moves[filepath.Join(s.made(), "member", "wal")] = to.log()
+	}
 	for _, file := range snapshots {
-		moves[file] = filepath.Join(filepath.Dir(database), filepath.Base(file))
+		moves[file] = filepath.Join(filepath.Dir(to.database()), filepath.Base(file))
 	}
 	for from, to := range moves {
-		if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) { // a log with a volume of its own is there already
-			return failure(Failed, err, "what etcdutl made can't be moved beside the database")
-		}
+		err = errors.Join(err, os.Rename(from, to))
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return failure(Failed, err, "what was needed once can't be removed")
+	if err = errors.Join(err, os.RemoveAll(s.dir)); err != nil {
+		return failure(Failed, err, "what etcdutl made can't be moved beside the database")
 	}
 	return nil
 }
@@ -175,8 +190,9 @@ func (s *skeleton) change(before, after, real *bolt.Tx) error {
 			return err
 		}
 		edits := differences(before.Bucket(name), made)
-		if most, counted := s.most(string(name)); counted && len(edits) > most || slices.ContainsFunc(edits, s.never(string(name))) {
-			return archive.OwnWords("etcdutl has made %d changes in the bucket %q, which it is known to leave alone", len(edits), name)
+		if !s.expected(string(name), edits, before) {
+			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: %s",
+				len(edits), name, "use a release of etcd that Quorate knows")
 		}
 		for _, e := range edits {
 			if err := e.in(bucket); err != nil {
@@ -187,21 +203,26 @@ func (s *skeleton) change(before, after, real *bolt.Tx) error {
 	})
 }
 
-// most is how many changes there may be in the buckets that a skeleton does not have whole.
-func (s *skeleton) most(bucket string) (n int, counted bool) {
+// expected reports whether etcdutl has changed a bucket as it is known to. Of the keys and leases a skeleton has
+// next to nothing, so these are exact: one more record raises the revision, and is there when it was asked for.
+func (s *skeleton) expected(bucket string, edits []edit, before *bolt.Tx) bool {
 	switch {
-	case bucket == keysBucket && s.raises:
-		return 1, true
-	case bucket == keysBucket, bucket == leasesBucket:
-		return 0, true
+	case bucket == leasesBucket, bucket == keysBucket && s.bump == 0:
+		return len(edits) == 0
+	case bucket == keysBucket:
+		return len(edits) == 1 && !edits[0].gone && len(edits[0].value) == 0 && bytes.Equal(edits[0].name, raised(lastRevision(before)+s.bump))
+	case bucket == metaBucket && s.bump > 0: // all before is marked as compacted
+		return slices.ContainsFunc(edits, func(e edit) bool {
+			return string(e.name) == scheduledCompact && len(e.value) >= 8 && int64(binary.BigEndian.Uint64(e.value)) == lastRevision(before)+s.bump
+		})
 	}
-	return 0, false
+	return true
 }
 
-// never reports what must not happen to a record: those of keys are not removed, and one without
-// content is added at most.
-func (s *skeleton) never(bucket string) func(edit) bool {
-	return func(e edit) bool { return bucket == keysBucket && (e.gone || len(e.value) > 0) }
+// raised is the name of the record, without content, with which etcdutl raises a revision (unsafeBumpBucketsRevision in its snapshot/v3_snapshot.go).
+func raised(revision int64) []byte {
+	name := binary.BigEndian.AppendUint64(nil, uint64(revision))
+	return binary.BigEndian.AppendUint64(append(name, '_'), 0)
 }
 
 // edit is one change of a record.
@@ -280,8 +301,16 @@ func written(err error, path string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case full(err):
 		return failure(NoSpace, nil, "%s has no room left; make the volume larger", path)
 	}
 	return failure(Failed, err, "%s can't be written", path)
+}
+
+// fullWords are those of the operating system; bbolt passes on its words alone (grow in its db.go).
+var fullWords = []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
+
+// full reports whether an error is about a volume without room.
+func full(err error) bool {
+	return err != nil && slices.ContainsFunc(fullWords, func(words string) bool { return strings.Contains(err.Error(), words) })
 }

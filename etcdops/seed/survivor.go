@@ -30,50 +30,57 @@ const soloBegins = 1
 // no voter left when the survivor is a learner. docs/decisions/0019-seeds.md has the whole story.
 //
 // The cluster of one runs in the directory that is being made. Only its database is left there.
-func (s *survivor) together(ctx context.Context, p Programs, dataDir string) error {
-	if err := copyFile(ctx, s.db.path, databaseOf(dataDir)); err != nil {
+func (s *survivor) together(ctx context.Context, p Programs, in staged) error {
+	if err := copyFile(ctx, s.db.path, in.database()); err != nil {
 		return err
 	}
-	outline, err := p.outline(ctx, databaseOf(dataDir), skeletonOf(dataDir), "", solo, 0)
-	if err == nil {
-		err = outline.into(dataDir)
-	}
-	if err != nil {
+	if _, err := p.make(ctx, in, solo, 0); err != nil {
 		return err
 	}
-	last, err := s.appendTo(filepath.Join(dataDir, "member", "wal"))
+	last, err := s.appendTo(in.log())
 	if err == nil && last > soloBegins {
-		err = applied(ctx, p, dataDir, last)
+		err = applied(ctx, p, in, last)
 	}
 	if err != nil {
 		return err
 	}
-	return keepDatabase(dataDir)
+	return keepDatabase(in)
 }
 
+// tail is how many bytes the entries have that are not in the database.
+func (s *survivor) tail() (bytes int64, err error) {
+	_, err = readLog(s.walDir, s.db.index, func(e *raftpb.Entry) error {
+		bytes += int64(len(e.GetData())) + entryOverhead
+		return nil
+	})
+	return bytes, err
+}
+
+// entryOverhead is what an entry takes in the log beside its data, rounded up: its term and index, a checksum, and padding (encode in wal/encoder.go).
+const entryOverhead = 64
+
 // applied has etcd apply the log until an entry.
-func applied(ctx context.Context, p Programs, dataDir string, last uint64) (err error) {
+func applied(ctx context.Context, p Programs, in staged, last uint64) (err error) {
 	sockets, err := os.MkdirTemp("", "quorate-") // a short name: see lone.Etcd
 	if err != nil {
 		return failure(Failed, err, "there is no directory for etcd's sockets")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
-	if err := p.replay(ctx, dataDir, sockets, solo, last); err != nil {
+	if err := p.replay(ctx, in, sockets, solo, last); err != nil {
 		return err
 	}
-	made, err := readDatabase(databaseOf(dataDir))
+	made, err := readDatabase(in.database())
 	if err == nil && made.index < last {
 		err = failure(Failed, nil, "etcd has applied entry %d of %d when it was told to end", made.index, last)
 	}
 	return err
 }
 
-// keepDatabase removes all but the database from a data directory.
-func keepDatabase(dataDir string) error {
-	database := databaseOf(dataDir)
-	others, err := filepath.Glob(filepath.Join(filepath.Dir(database), "*"))
-	for _, path := range append(others, filepath.Join(dataDir, "member", "wal")) {
-		if path != database {
+// keepDatabase removes all except for the database.
+func keepDatabase(in staged) error {
+	others, err := filepath.Glob(filepath.Join(filepath.Dir(in.database()), "*"))
+	for _, path := range append(others, in.log()) {
+		if path != in.database() {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
@@ -103,8 +110,10 @@ func copyFile(ctx context.Context, from, to string) error {
 		return failure(Failed, nil, "ended while the survivor's database was copied")
 	case errors.Is(err, io.EOF):
 		return written(closed, to)
+	case full(err):
+		return written(err, to)
 	}
-	return written(err, to)
+	return failure(Failed, err, "the survivor's database can't be copied to %s", to)
 }
 
 // appendTo gives the survivor's entries after those in its database to the log of a cluster of one, as committed, and returns the last one's
@@ -159,7 +168,7 @@ func (t *transcript) take(e *raftpb.Entry) error {
 
 func (t *transcript) write(state *raftpb.HardState) error {
 	if err := t.wal.Save(state, t.batch); err != nil {
-		return failure(Failed, err, "the survivor's log can't be copied")
+		return written(err, "the copy of the survivor's log")
 	}
 	t.batch, t.size = nil, 0
 	return nil

@@ -5,10 +5,12 @@ package conformance
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +22,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
@@ -219,6 +222,7 @@ func files(t *testing.T, dir string) map[string]string {
 			found[name] = sumOf(raw)
 			return err
 		}
+		require.Zero(t, info.Size()%512, "the hash is cut off")
 		db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: time.Second})
 		if err != nil {
 			return err
@@ -274,6 +278,7 @@ func TestRestoreIsAllOrNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("log of its own: %t", ownLog), func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700)) // an empty one is nothing to lose
 			o, flags := once(t, dir, file, ownLog), []string(nil)
 			log := filepath.Join(o.DataDir, "member", "wal")
 			if ownLog {
@@ -365,4 +370,116 @@ func etcdutlRestores(t *testing.T, version, file, dataDir string, flags ...strin
 		"--initial-advertise-peer-urls=http://127.0.0.1:2", "--initial-cluster-token=t"}, flags...)
 	said, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), args...).CombinedOutput()
 	require.NoError(t, err, string(said))
+}
+
+// keysLeaf is the page of the third leaf of the keys in a database, and the size of pages.
+func keysLeaf(t *testing.T, raw []byte, path string) (page, size int) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer db.Close()
+	size = db.Info().PageSize
+	require.NoError(t, db.View(func(tx *bolt.Tx) error {
+		root := raw[int(tx.Bucket([]byte("key")).Root())*size:]
+		require.EqualValues(t, 1, binary.LittleEndian.Uint16(root[8:]), "a branch")
+		page = int(binary.LittleEndian.Uint64(root[16+2*16+8:]))
+		return nil
+	}))
+	return page, size
+}
+
+// TestDamagedSurvivor: a page of the keys makes no sense. That is said, and leaves nothing behind: bbolt would end the process, in a goroutine of its own.
+func TestDamagedSurvivor(t *testing.T) {
+	t.Parallel()
+	const version = "3.6.16"
+	old := etcdproc.Start(t, version, "old", 1)
+	old.Members[0].Put(2000)
+	old.Members[0].Stop()
+	path := filepath.Join(old.Members[0].DataDir(), "member", "snap", "db")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page, size := keysLeaf(t, raw, path)
+	for name, damage := range map[string]func(page []byte){
+		"another number": func(page []byte) { copy(page, "password") },
+		"zeros":          func(page []byte) { clear(page) },
+		"a bucket":       func(page []byte) { page[16] = 1 }, // the flag of its first record
+	} {
+		t.Run(name, func(t *testing.T) {
+			damaged := slices.Clone(raw)
+			damage(damaged[page*size : (page+1)*size])
+			require.NoError(t, os.WriteFile(path, damaged, 0o600))
+			o := once(t, t.TempDir(), "", false)
+			o.Fetch, o.FromData = nil, old.Members[0].DataDir()
+			_, err := seed.Restore(t.Context(), o)
+			require.Error(t, err)
+			require.Contains(t, []string{seed.ReasonOf(err), archive.ReasonOf(err)}, seed.Damaged, "%v", err)
+			require.NotContains(t, err.Error(), "password")
+			require.NoDirExists(t, o.DataDir+".restoring")
+		})
+	}
+}
+
+// TestWrongListOfFreePages: etcd keeps such a list in a database that it has just defragmented. One that names a page of keys would have it written over.
+func TestWrongListOfFreePages(t *testing.T) {
+	t.Parallel()
+	const version = "3.6.16"
+	old := etcdproc.Start(t, version, "old", 1)
+	old.Members[0].Put(2000)
+	file := snapshotOf(t, version, old.Members[0])
+	old.Members[0].Kill()
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	plain := filepath.Join(t.TempDir(), "plain.db")
+	require.NoError(t, os.WriteFile(plain, raw[:len(raw)-sha256.Size], 0o600))
+	db, err := bolt.Open(plain, 0o600, nil) // it writes the list
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("x"), []byte("y")) }))
+	require.NoError(t, db.Close())
+	for _, wrong := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wrong: %t", wrong), func(t *testing.T) {
+			raw, err := os.ReadFile(plain)
+			require.NoError(t, err)
+			leaf, size := keysLeaf(t, raw, plain)
+			if meta := raw[16:]; wrong { // the newer of two: txid and freelist in internal/common/meta.go of bbolt
+				if second := raw[size+16:]; binary.LittleEndian.Uint64(second[48:]) > binary.LittleEndian.Uint64(meta[48:]) {
+					meta = second
+				}
+				list := raw[int(binary.LittleEndian.Uint64(meta[32:]))*size:]
+				binary.LittleEndian.PutUint16(list[10:], 1)
+				binary.LittleEndian.PutUint64(list[16:], uint64(leaf))
+			}
+			sum := sha256.Sum256(raw)
+			signed := filepath.Join(t.TempDir(), "snapshot.db")
+			require.NoError(t, os.WriteFile(signed, append(raw, sum[:]...), 0o600))
+			o := once(t, t.TempDir(), signed, false)
+			_, err = seed.Restore(t.Context(), o)
+			if !wrong {
+				require.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			require.Contains(t, []string{seed.ReasonOf(err), archive.ReasonOf(err)}, seed.Damaged, "%v", err)
+			require.NoDirExists(t, o.DataDir)
+		})
+	}
+}
+
+// TestRevisionThatIsNotRaised: an etcdutl of another release, that does not raise a revision when it is told to, is noticed.
+func TestRevisionThatIsNotRaised(t *testing.T) {
+	t.Parallel()
+	const version = "3.6.16"
+	old := etcdproc.Start(t, version, "old", 1)
+	old.Members[0].Put(20)
+	o := once(t, t.TempDir(), snapshotOf(t, version, old.Members[0]), false)
+	old.Members[0].Kill()
+	o.BumpRevision = 1000
+	deaf := filepath.Join(t.TempDir(), "etcdutl")
+	require.NoError(t, os.WriteFile(deaf, []byte(`#!/bin/sh
+for a; do shift; case "$a" in --bump-revision*|--mark-compacted) ;; *) set -- "$@" "$a" ;; esac; done
+exec `+o.Programs.Etcdutl+` "$@"
+`), 0o700))
+	o.Programs.Etcdutl = deaf
+	_, err := seed.Restore(t.Context(), o)
+	require.ErrorContains(t, err, `etcdutl has made 0 changes in the bucket "key"`)
+	require.NoDirExists(t, o.DataDir)
 }
