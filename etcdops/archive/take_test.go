@@ -344,6 +344,28 @@ func TestVerificationThatFails(t *testing.T) {
 	}
 }
 
+// TestKilledWhileOnTrial: who reads the error knows which limit of memory to set, also when the kernel kills the whole container with etcd:
+// then what was told before etcd was started is all that is left.
+func TestKilledWhileOnTrial(t *testing.T) {
+	for limit, want := range map[string]string{"": "320Mi", "603979776": "960Mi"} { // the latter is that of a limit of 640Mi
+		t.Run(want, func(t *testing.T) {
+			o := fakes(t, 3, 20).order(t, "etcd is killed")
+			t.Setenv("GOMEMLIMIT", limit)
+			var told []*hooks.SnapshotReport
+			o.Tell = func(r *hooks.SnapshotReport) { told = append(told, r) }
+			report, err := Take(soon(t), o)
+			require.Error(t, err)
+			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " + want
+			assert.Contains(t, report.Error, "it is stored, but not verified (etcd was killed while it starts on the restored snapshot, most likely "+words)
+			require.Len(t, told, 2)
+			assert.Equal(t, report.Artifact, told[0].Artifact)
+			assert.Contains(t, told[0].Error, "it is stored, but not verified (the pod was killed")
+			assert.Contains(t, told[0].Error, words)
+			assert.Nil(t, told[1], "etcd runs no longer")
+		})
+	}
+}
+
 // TestWitnesses: one member that says otherwise disproves nothing.
 func TestWitnesses(t *testing.T) {
 	for name, c := range map[string]struct {
