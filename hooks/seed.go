@@ -386,7 +386,7 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 		r.Store = snapshot.Spec.Store
 	}
 	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
-	if _, err := ParseStoreURL(r.URL); err != nil {
+	if _, err := ParseArtifactURL(r.URL); err != nil {
 		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
 	}
 	if err := validateStore("store", &r.Store); err != nil {

@@ -231,8 +231,8 @@ func (v *snapshotView) trialMemory() int64 {
 	return largest >> 22 << 20
 }
 
-// jobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, but for a trial.
-const jobMemory = 256 << 20
+// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, but for a trial.
+const JobMemory = 256 << 20
 
 // jobResources are those of the spec with defaults; more is memory in bytes.
 func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequirements {
@@ -249,7 +249,7 @@ func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequ
 		return all
 	}
 	parsed := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
-	limits := set(r.Limits, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(jobMemory+more, resource.BinarySI)})
+	limits := set(r.Limits, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(JobMemory+more, resource.BinarySI)})
 	requests := set(r.Requests, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: parsed("100m"), corev1.ResourceMemory: parsed("64Mi")})
 	for name, limit := range limits {
 		if request, asked := requests[name]; asked && limit.Cmp(request) < 0 {

@@ -38,10 +38,12 @@ var grammar = sync.OnceValue(func() (g struct {
 	parameters map[string]*regexp.Regexp
 }) {
 	const (
-		segment = `[.]*[-_0-9A-Za-z=+@~][-._0-9A-Za-z=+@~]*` // anything but dots alone
+		// Anything but dots alone; and it does not end in two, since gocloud.dev stores what comes
+		// after ../ under another name.
+		segment = `[.]*[-_0-9A-Za-z=+@~:,]+(?:[.]+[-_0-9A-Za-z=+@~:,]+)*[.]?`
 		colon   = `(:|%3[Aa])`
 		slash   = `(/|%2[Ff])`
-		host    = `([0-9A-Za-z][-.0-9A-Za-z]*|(\[|%5[Bb])([0-9A-Fa-f.]|` + colon + `)+(\]|%5[Dd]))`
+		host    = `([0-9A-Za-z][-._0-9A-Za-z]*|(\[|%5[Bb])([0-9A-Fa-f.]|` + colon + `)+(\]|%5[Dd]))`
 		address = `https?` + colon + slash + slash + host + `(` + colon + `[0-9]{1,5})?(` + slash + `[-._~0-9A-Za-z]*)*`
 	)
 	some := func(parameters ...string) *regexp.Regexp {
@@ -60,7 +62,7 @@ var grammar = sync.OnceValue(func() (g struct {
 })
 
 // storeURLWords is what somebody is told who wrote another URL. What they wrote is not repeated.
-const storeURLWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~ alone"
+const storeURLWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
 
 // ParseStoreURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
 // and repeats nothing of the URL: that may hold what somebody should not have written there.
@@ -77,6 +79,21 @@ func ParseStoreURL(text string) (StoreURL, error) {
 	}
 	return u, nil
 }
+
+// RecordSuffix makes the name of an artifact that of its record.
+const RecordSuffix = ".json"
+
+// ParseArtifactURL takes the URL of an artifact apart.
+func ParseArtifactURL(text string) (StoreURL, error) {
+	u, err := ParseStoreURL(text)
+	if err == nil && (u.Path == "" || strings.HasSuffix(u.Path, RecordSuffix)) {
+		err = errors.New(artifactWords)
+	}
+	return u, err
+}
+
+// artifactWords is what is said of a URL of something else in a store.
+const artifactWords = "it names no artifact: that has a name in the bucket or on the claim, and this does not end in .json, as that of its record does"
 
 // parameterWords say which parameters a store takes.
 var parameterWords = map[string]string{
@@ -205,7 +222,7 @@ func validateSource(field string, s *v1alpha1.SnapshotSource) error {
 		return nil
 	}
 	if s.URL != "" {
-		if _, err := ParseStoreURL(string(s.URL)); err != nil {
+		if _, err := ParseArtifactURL(string(s.URL)); err != nil {
 			return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
 		}
 	}

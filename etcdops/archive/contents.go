@@ -25,6 +25,8 @@ type Contents struct {
 	Revision, CompactRevision int64
 	// Last is the revision of the last record; 0 without any: what etcdutl raises a revision from.
 	Last int64
+	// Records are the versions of keys, deletions among them.
+	Records int64
 	// Keys that there are at Revision; -1 when the database does not tell, in the middle of a compaction.
 	Keys int64
 	// Hash is what HashKV answers for Revision while the compacted revision is CompactRevision, in hexadecimal; empty when the database alone
@@ -109,7 +111,7 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 		return nil, err
 	}
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
-	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
+	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Records: r.records, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
 	var err error
 	if c.Others, err = others(ctx, tx); err != nil {
 		return nil, err
@@ -196,6 +198,7 @@ func each(ctx context.Context, keys *bolt.Bucket, f func(name, value []byte) err
 type reading struct {
 	compacted int64
 	last      int64
+	records   int64
 	live      int64
 	// later has a hash of each key that was written or deleted after the compaction.
 	later map[uint64]struct{}
@@ -209,6 +212,7 @@ type reading struct {
 // a tombstone. (A tombstone that the compaction itself left has nothing before it any more.)
 func (r *reading) count(name, value []byte) error {
 	r.last = revisionOf(name)
+	r.records++
 	after := r.last > r.compacted
 	key, version, ok := keyAndVersion(value)
 	switch {

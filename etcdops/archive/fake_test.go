@@ -172,7 +172,8 @@ type fake struct {
 	past                      map[int64]said
 	applied                   uint64 // entry of the log, where it is not the revision
 	silent                    bool   // about hashes and keys
-	taken                     int    // snapshots
+	stop                      func()
+	taken                     int // snapshots
 }
 
 // said is what a member says of a revision.
@@ -192,6 +193,8 @@ func (f *fake) says(revision int64) (said, error) {
 		return said{}, rpctypes.ErrGRPCFutureRev
 	case has:
 		return past, nil
+	case revision == 1 && f.compacted <= 1:
+		return said{}, nil
 	}
 	return said{}, rpctypes.ErrGRPCCompacted
 }
@@ -205,7 +208,8 @@ func fakes(t *testing.T, n, keys int) *fakeCluster {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		f.url = "http://" + l.Addr().String()
-		t.Cleanup(f.serve(l))
+		f.stop = f.serve(l)
+		t.Cleanup(f.stop)
 		c.members = append(c.members, f)
 	}
 	c.holds(t, keys, c.members...)

@@ -73,7 +73,7 @@ func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error)
 
 // folder of the artifact, and what that is called in it.
 func (from Source) folder() (folder hooks.StoreURL, key string, err error) {
-	artifact, err := hooks.ParseStoreURL(from.URL)
+	artifact, err := hooks.ParseArtifactURL(from.URL)
 	if err != nil {
 		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
 	}
@@ -81,7 +81,7 @@ func (from Source) folder() (folder hooks.StoreURL, key string, err error) {
 		artifact.Parameters = folder.Parameters
 	}
 	folder, key = artifact.Split()
-	return folder, key, checkKey(key)
+	return folder, key, nil
 }
 
 // store opens the store of the artifact, and says what that is called in it.

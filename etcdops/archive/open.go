@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/azureblob"
 	"gocloud.dev/blob/gcsblob"
@@ -51,6 +52,9 @@ func openAzure(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 	if domain != "" {
 		options.StorageDomain = domain
 	}
+	if err := azureVariables(account, domain); err != nil {
+		return nil, err
+	}
 	service, err := azureblob.NewServiceURL(options)
 	if err != nil {
 		return nil, err
@@ -60,6 +64,26 @@ func openAzure(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 		return nil, err
 	}
 	return azureblob.OpenBucket(ctx, client, nil)
+}
+
+// azureVariables says to the packages that read credentials what the URL does: whose key
+// AZURE_STORAGE_KEY is (newCredInfoFromEnv in gocloud.dev's azureblob takes none without an
+// account), and where the store's cloud gives out tokens (setAuthorityHost in azidentity), unless
+// the platform says so.
+func azureVariables(account, domain string) error {
+	logins := map[string]string{
+		"blob.core.usgovcloudapi.net": cloud.AzureGovernment.ActiveDirectoryAuthorityHost,
+		"blob.core.chinacloudapi.cn":  cloud.AzureChina.ActiveDirectoryAuthorityHost,
+	}
+	for name, value := range map[string]string{"AZURE_STORAGE_ACCOUNT": account, "AZURE_AUTHORITY_HOST": logins[domain]} {
+		if value == "" || os.Getenv(name) != "" {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, nobody asks for

@@ -240,7 +240,8 @@ func TestFetchSaysWhy(t *testing.T) {
 		{"the folder is gone", NotFound, func(f *Source) { f.URL = "file:///elsewhere/" + key }},
 		{"the artifact is gone", NotFound, func(f *Source) { require.NoError(t, os.Remove(object)) }},
 		{"the volume is not mounted", NotFound, func(f *Source) { f.StoreDir = "/does/not/exist" }},
-		{"a name that is none", Failed, func(f *Source) { f.URL = "file:///folder/.hidden" }},
+		{"no name", Failed, func(f *Source) { f.URL = "file:///" }},
+		{"the name of a record", Failed, func(f *Source) { f.URL += ".json" }},
 		{"a URL that is none", Failed, func(f *Source) { f.URL = "s3:///folder/name" }},
 		{"credentials in the URL", Failed, func(f *Source) { f.URL = "s3://me:secret@bucket/name" }},
 	} {
@@ -261,6 +262,27 @@ func TestFetchSaysWhy(t *testing.T) {
 			_, err = os.Stat(to)
 			assert.ErrorIs(t, err, os.ErrNotExist)
 		})
+	}
+}
+
+// An artifact that was renamed or copied is fetched by any name that the API admits.
+func TestFetchByAnyName(t *testing.T) {
+	s, dir := newFolder(t)
+	stored := storeOne(t, s, identity(t), database(100))
+	text, err := json.Marshal(stored)
+	require.NoError(t, err)
+	object, err := os.ReadFile(filepath.Join(dir, "folder", key))
+	require.NoError(t, err)
+	for _, name := range []string{".hidden", "_x", "team:shop,prod=1+@~.db", "a/..b/x..y.", "-"} {
+		path := filepath.Join(dir, "folder", filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		put(t, path, object)
+		put(t, path+".json", text)
+		size, err := SizeOf(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir})
+		require.NoError(t, err, name)
+		assert.Equal(t, stored.Size, size)
+		_, err = Fetch(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir}, filepath.Join(t.TempDir(), "db"))
+		assert.Equal(t, WrongKey, ReasonOf(err), "it is found, and encrypted: %v", err)
 	}
 }
 

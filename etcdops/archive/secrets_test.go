@@ -398,6 +398,57 @@ func TestNoFailureOfAStoreTellsASecret(t *testing.T) {
 	}
 }
 
+// TestAccountOfTheURL: the key of a Secret that names no account is that of the account in the URL.
+func TestAccountOfTheURL(t *testing.T) {
+	a := newAuthorities(t)
+	for _, given := range []string{"", "inurl"} {
+		store := &trouble{mode: "403"}
+		place, env := azure(store.address(t, backends[1], a), a, "AZURE_STORAGE_KEY="+base64.StdEncoding.EncodeToString([]byte(mark+strings.Repeat("k", 40))))
+		place.URL += "?storage_account=inurl"
+		said := asked(t, use{Place: place, Timeout: time.Minute}, append(env, "AZURE_STORAGE_ACCOUNT="+given))
+		store.silent(t, said)
+		assert.Contains(t, said, "Denied ")
+		assert.Contains(t, strings.Join(store.told, "\n"), "SharedKey inurl:")
+	}
+}
+
+// TestLoginOfACloud: who asks for a token of Azure's asks the cloud that the store is in, and no other.
+func TestLoginOfACloud(t *testing.T) {
+	if testing.Short() {
+		t.Skip("Microsoft's SDK asks again for seconds")
+	}
+	identity := []string{"AZURE_TENANT_ID=00000000-0000-0000-0000-000000000001", "AZURE_CLIENT_ID=" + mark + "ID", "AZURE_CLIENT_SECRET=" + mark + "SECRET"}
+	var processes sync.WaitGroup
+	for _, c := range []struct{ query, given, want string }{
+		{"", "", "login.microsoftonline.com:443"},
+		{"&domain=blob.core.windows.net", "", "login.microsoftonline.com:443"},
+		{"&domain=blob.core.usgovcloudapi.net", "", "login.microsoftonline.us:443"},
+		{"&domain=blob.core.chinacloudapi.cn", "", "login.chinacloudapi.cn:443"},
+		{"&domain=blob.core.usgovcloudapi.net", "https://login.chinacloudapi.cn/", "login.chinacloudapi.cn:443"},
+	} {
+		var mu sync.Mutex
+		var wanted []string
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Contains(wanted, r.Host) {
+				wanted = append(wanted, r.Host)
+			}
+			w.WriteHeader(http.StatusForbidden)
+		}))
+		t.Cleanup(proxy.Close)
+		processes.Go(func() {
+			env := append(slices.Clone(identity), "HTTPS_PROXY="+proxy.URL, "AZURE_AUTHORITY_HOST="+c.given)
+			said := asked(t, use{Place: Place{URL: "azblob://bucket/" + mark + "?storage_account=inurl" + c.query}, Timeout: time.Minute}, env)
+			assert.NotContains(t, said, mark)
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Equal(t, []string{c.want}, wanted, "%s: %s", c.query, said)
+		})
+	}
+	processes.Wait()
+}
+
 // address of the store, or of the proxy before it.
 func (s *trouble) address(t *testing.T, b backend, a authorities) string {
 	t.Helper()

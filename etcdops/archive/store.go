@@ -117,4 +117,4 @@ func checkKey(key string) error {
 }
 
 // recordSuffix makes the name of an artifact that of what is known of it.
-const recordSuffix = ".json"
+const recordSuffix = hooks.RecordSuffix

@@ -28,7 +28,10 @@ type Order struct {
 	Etcd, Etcdutl, Scratch string
 	// Unless the cluster is as it was a snapshot is taken; nil takes one in any case.
 	Unless *Unless
-	Log    *slog.Logger
+	// Tell is told before etcd is started on trial what is to be reported if this process does not live to do so: a kernel that has no memory for
+	// etcd kills both. It is told nil when etcd has ended. May be nil.
+	Tell func(*hooks.SnapshotReport)
+	Log  *slog.Logger
 }
 
 // Unless is what a cluster was like when it was last stored.

@@ -386,6 +386,28 @@ func TestVerificationThatFails(t *testing.T) {
 	}
 }
 
+// TestKilledWhileOnTrial: who reads the error knows which limit of memory to set, also when the kernel kills the whole container with etcd:
+// then what was told before etcd was started is all that is left.
+func TestKilledWhileOnTrial(t *testing.T) {
+	for limit, want := range map[string]string{"": "320Mi", "603979776": "960Mi"} { // the latter is that of a limit of 640Mi
+		t.Run(want, func(t *testing.T) {
+			o := fakes(t, 3, 20).order(t, "etcd is killed")
+			t.Setenv("GOMEMLIMIT", limit)
+			var told []*hooks.SnapshotReport
+			o.Tell = func(r *hooks.SnapshotReport) { told = append(told, r) }
+			report, err := Take(soon(t), o)
+			require.Error(t, err)
+			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " + want
+			assert.Contains(t, report.Error, "it is stored, but not verified (etcd was killed while it starts on the restored snapshot, most likely "+words)
+			require.Len(t, told, 2)
+			assert.Equal(t, report.Artifact, told[0].Artifact)
+			assert.Contains(t, told[0].Error, "it is stored, but not verified (the pod was killed")
+			assert.Contains(t, told[0].Error, words)
+			assert.Nil(t, told[1], "etcd runs no longer")
+		})
+	}
+}
+
 // TestWitnesses: one member that says otherwise disproves nothing.
 func TestWitnesses(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -397,23 +419,36 @@ func TestWitnesses(t *testing.T) {
 		warning string
 	}{
 		"all agree":                              {3, func(*fakeCluster) {}, "", true, "demo-2", ""},
-		"one lags":                               {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true, "", ""},
+		"one lags: the leader is asked":          {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true, "demo-0", ""},
+		"one is down: the leader is asked":       {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0", ""},
+		"one lags, and the leader has another":   {3, func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, Failed, true, "", ""},
+		"the leader can't say either":            {3, func(c *fakeCluster) { c.members[2].silent, c.members[0].silent = true, true }, "", true, "", ""},
 		"one of five lags":                       {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true, "demo-3", ""},
-		"one has compacted since":                {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true, "", ""},
+		"one has compacted since":                {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true, "demo-0", ""},
+		"all have compacted since":               {3, func(c *fakeCluster) { c.members[0].compacted, c.members[2].compacted = 5, 5 }, "", true, "", ""},
 		"nobody else is there":                   {1, func(*fakeCluster) {}, "", true, "", ""},
-		"one has another hash":                   {3, func(c *fakeCluster) { c.members[2].hash++ }, "", true, "demo-0", "demo-2 has the hash"},
-		"one has another number of keys":         {3, func(c *fakeCluster) { c.members[2].keys++ }, "", true, "demo-0", "demo-2 has 21 keys instead of 20"},
-		"two of five":                            {5, func(c *fakeCluster) { c.members[4].hash++; c.members[3].hash++ }, "", true, "demo-0", "demo-3 has the hash"},
-		"most: the snapshot of another is taken": {3, func(c *fakeCluster) { c.hold(t, 20, 'x', c.members[0], c.members[2]) }, "", true, "demo-0", "demo-1 has the hash"},
+		"one has another hash":                   {3, func(c *fakeCluster) { c.members[2].hash++ }, "", true, "any", "demo-2 has the hash"},
+		"one has another number of keys":         {3, func(c *fakeCluster) { c.members[2].keys++ }, "", true, "any", "demo-2 has 21 keys instead of 20"},
+		"two of five":                            {5, func(c *fakeCluster) { c.members[4].hash++; c.members[3].hash++ }, "", true, "any", "demo-3 has the hash"},
+		"most: the snapshot of another is taken": {3, func(c *fakeCluster) { c.hold(t, 20, 'x', c.members[0], c.members[2]) }, "", true, "any", "demo-1 has the hash"},
 		"the source itself, and another":         {3, func(c *fakeCluster) { c.members[1].hash++; c.members[2].hash++ }, Damaged, false, "", ""},
-		"one of two":                             {2, func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "", ""},
+		"one of two":                             {2, func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
 		"one, and another can't say":             {3, func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, Failed, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := fakes(t, c.members, 20)
 			o := cluster.order(t, "well")
 			c.change(cluster)
+			scans := map[string]int{}
+			cluster.asked = func(f *fake, question string) {
+				if question == "hash" {
+					scans[f.name]++
+				}
+			}
 			report, err := Take(soon(t), o)
+			if c.hashOf == "demo-2" || c.hashOf == "demo-3" || name == "all have compacted since" {
+				assert.Zero(t, scans["demo-0"], "the leader is spared")
+			}
 			if c.reason == "" {
 				require.NoError(t, err)
 			} else {
@@ -422,7 +457,7 @@ func TestWitnesses(t *testing.T) {
 			}
 			assert.Equal(t, c.kept, recorded(t, o) != nil)
 			assert.Equal(t, c.reason == "", !report.VerifiedAt.IsZero())
-			if c.hashOf != "demo-0" {
+			if c.hashOf != "any" {
 				assert.Equal(t, c.hashOf, report.HashOf)
 			} else {
 				assert.NotEmpty(t, report.HashOf)

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/quorate-dev/quorate/etcdops/lone"
+	"github.com/quorate-dev/quorate/hooks"
 )
 
 // The cluster of one that a snapshot is restored for on trial. Nobody is at its peer URL.
@@ -63,6 +64,8 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 		return err
 	case errors.As(err, &ended) && answered:
 		return nil // how it ends says nothing of the data
+	case errors.As(err, &ended) && ended.Killed && ctx.Err() == nil:
+		return wantOfMemory("etcd was killed while it starts", holds)
 	case errors.As(err, &ended):
 		return o.failed(ctx, "etcd", "starts on the restored snapshot", ended.Said, ended.Killed, ended.Err)
 	}
@@ -131,6 +134,27 @@ func (o Order) memory() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("GOMEMLIMIT=%d", max(limit-ownMemory, limit/2))}
+}
+
+const (
+	// recordMemory is what an etcd on trial takes for each record at most, in bytes: its place in the index, and as much again as garbage.
+	recordMemory = 400
+	// memoryStep is what limits that are advised are multiples of.
+	memoryStep = 64 << 20
+)
+
+// wantOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again as it had at least.
+func wantOfMemory(what string, holds *Contents) error {
+	enough := hooks.JobMemory + recordMemory*holds.Records
+	if limit, err := strconv.ParseInt(os.Getenv("GOMEMLIMIT"), 10, 64); err == nil {
+		enough = max(enough, limit/6*10) // GOMEMLIMIT is nine tenths of the limit
+	}
+	records := fmt.Sprintf("%d records", holds.Records)
+	if holds.Keys >= 0 {
+		records = fmt.Sprintf("%d keys in %s", holds.Keys, records)
+	}
+	return failure(Failed, nil, "%s on the restored snapshot, most likely for want of memory: there are %s; set spec.job.resources.limits.memory to %dMi",
+		what, records, (enough+memoryStep-1)/memoryStep*memoryStep>>20)
 }
 
 // rootOnly makes a certificate by which a client is etcd's user root, where the data has users, and etcd a server that such clients trust. It

@@ -45,7 +45,7 @@ func (o Order) verify(ctx context.Context, store *Store, all []member, back age.
 		return err
 	}
 	debug.FreeOSMemory() // the programs that are run next share our limit
-	holds, err := o.tried(ctx, file, scratch)
+	holds, err := o.tried(ctx, file, scratch, report)
 	if err != nil {
 		return o.proven(ctx, file, found.SHA256, err)
 	}
@@ -61,8 +61,8 @@ func (o Order) verify(ctx context.Context, store *Store, all []member, back age.
 	return nil
 }
 
-// tried restores a snapshot on trial and starts etcd on it, and says what it holds.
-func (o Order) tried(ctx context.Context, file, scratch string) (*Contents, error) {
+// tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is stored.
+func (o Order) tried(ctx context.Context, file, scratch string, report *hooks.SnapshotReport) (*Contents, error) {
 	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
 	if err != nil {
@@ -87,6 +87,12 @@ func (o Order) tried(ctx context.Context, file, scratch string) (*Contents, erro
 			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
 	done("examined once more")
+	if o.Tell != nil {
+		last := *report
+		last.Error = Words(doubtful(report, wantOfMemory("the pod was killed while etcd started", fetched)))
+		o.Tell(&last)
+		defer o.Tell(nil)
+	}
 	if err := o.trial(ctx, dir, scratch, fetched); err != nil {
 		return nil, err
 	}

@@ -125,6 +125,7 @@ func TestTheTokenOfAnAccountGoesToNobodyElse(t *testing.T) {
 		{"shop", "?storage_account=evil", false}, {"shop", "?domain=blob.core.chinacloudapi.cn", false}, {"", "?storage_account=evil", false}, {"", "", false},
 	} {
 		t.Setenv("AZURE_STORAGE_ACCOUNT", c.account)
+		t.Setenv("AZURE_AUTHORITY_HOST", "")
 		folder, _, err := Source{URL: "azblob://bucket/folder/x.db" + c.parameters}.folder()
 		require.NoError(t, err)
 		bucket, err := openBucket(t.Context(), folder)

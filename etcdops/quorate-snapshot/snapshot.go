@@ -35,6 +35,13 @@ func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
+	order.Tell = func(report *hooks.SnapshotReport) {
+		if report == nil {
+			command.TerminationMessage("")
+			return
+		}
+		command.TerminationMessage(reportOf(*report))
+	}
 	report, err := archive.Take(ctx, order)
 	command.TerminationMessage(reportOf(report))
 	return exitCode(err, stderr)

@@ -24,7 +24,7 @@ func object(t *testing.T, kind, spec string) map[string]any {
 // TestStoreURLs: the rules of the API take the URLs that hooks.ParseStoreURL takes, wherever a URL
 // of a store is.
 func TestStoreURLs(t *testing.T) {
-	var urls struct{ Good, Bad []string }
+	var urls struct{ Good, Folders, Bad []string }
 	raw, err := os.ReadFile("../../hooks/testdata/storeurls.json")
 	if err != nil {
 		t.Fatal(err)
@@ -57,12 +57,16 @@ func TestStoreURLs(t *testing.T) {
 			}
 			return ""
 		}
-		for _, url := range urls.Good {
+		good, bad := slices.Concat(urls.Good, urls.Folders), urls.Bad
+		if strings.Contains(field.spec, "snapshot: {url: %s") {
+			good, bad = urls.Good, slices.Concat(urls.Folders, urls.Bad)
+		}
+		for _, url := range good {
 			if why := admitted(url); why != "" {
 				t.Errorf("%s: %s is refused: %s", field.spec, url, why)
 			}
 		}
-		for _, url := range urls.Bad {
+		for _, url := range bad {
 			if admitted(url) == "" {
 				t.Errorf("%s: %q is admitted", field.spec, url)
 			}

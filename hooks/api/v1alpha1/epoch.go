@@ -22,6 +22,7 @@ type Bootstrap struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.url)",message="a snapshot is named either by name, that of an EtcdSnapshot of the namespace, or by url, that of an artifact"
 // +kubebuilder:validation:XValidation:rule="!has(self.url) || has(self.store)",message="a snapshot that is named by url needs store, for how it is reached; store.url is the url of its folder"
+// +kubebuilder:validation:XValidation:rule="!has(self.url) || (self.url.matches('^[0-9a-z]+://[^/?]*/[^/?]') && !self.url.matches('^[^?]*[.]json/?([?]|$)'))",message="url names an artifact: that has a name in the bucket or on the claim, and this does not end in .json, as that of its record does"
 type SnapshotSource struct {
 	// Name of an EtcdSnapshot of the namespace.
 	// +optional
