@@ -371,13 +371,13 @@ func (v *view) withoutGivenUp(epoch int) string {
 	return ""
 }
 
-// left are the members of an epoch whose volumes are all there.
+// left are the members of an epoch whose volumes are all there. One whose volume was never bound has none.
 func (v *view) left(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		n, member := ordinal(v.Cluster.Name, name)
 		claim, wal := v.all.Claims[name], v.all.Claims[WALClaim(name)]
-		if !member || !v.ours(claim) || claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil {
+		if !member || !v.ours(claim) || neverBound(claim) || claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil {
 			continue
 		}
 		of := markIn(claim.Annotations[AnnotationEpoch])
@@ -389,6 +389,13 @@ func (v *view) left(epoch int) []string {
 		}
 	}
 	return list
+}
+
+// neverBound reports whether no pod has ever mounted the claim's volume: it has none, and none is meant for it. What is Lost was bound. An old
+// view can't hide that there is one: volumes are looked at when their claims are seen in quarantine, which comes after the last pod.
+func neverBound(claim *corev1.PersistentVolumeClaim) bool {
+	s := &claim.Spec
+	return claim.Status.Phase == corev1.ClaimPending && s.VolumeName == "" && s.DataSource == nil && s.DataSourceRef == nil
 }
 
 // surveySuffix makes the name of the pod that looks at a member's volumes.
