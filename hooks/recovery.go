@@ -90,7 +90,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	case from.survivorsOf == v.epoch.n && !v.ending():
 		return from, fmt.Sprintf("epoch %d is the one that runs", v.epoch.n)
 	case len(v.survivors(from.survivorsOf)) == 0:
-		return from, fmt.Sprintf("no volume of epoch %d is left", from.survivorsOf)
+		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.survivorsOf, v.withoutGivenUp(from.survivorsOf))
 	}
 	return from, ""
 }
@@ -381,7 +381,7 @@ func (v *view) left(epoch int) []string {
 			continue
 		}
 		of := markIn(claim.Annotations[AnnotationEpoch])
-		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) && !quarantined(claim) {
+		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) {
 			of = v.epoch.n
 		}
 		if of == epoch {
