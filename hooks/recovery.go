@@ -662,6 +662,9 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 	return s
 }
 
+// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has come after it.
+const answeredBefore = "Answered"
+
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore
@@ -681,7 +684,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	_, why := v.wished(r)
 	switch {
 	case v.answered()[r.ID] != 0:
-		return "Answered", fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+		return answeredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}

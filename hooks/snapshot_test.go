@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -285,6 +286,21 @@ func TestWhoUsesASnapshot(t *testing.T) {
 			assert.False(t, d.Finalized)
 			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
 		})
+	}
+}
+
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from being deleted. A new
+// one does, until the cluster has said that it is answered.
+func TestARevertedRestoreUsesNothing(t *testing.T) {
+	o := serve(3)
+	o.Children.Services["demo-peers"].Annotations = map[string]string{AnnotationAnswered: "monday=1,tuesday=1"}
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
+	for _, id := range []string{"monday", "new", "tuesday"} {
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Generation++
+		assert.True(t, uses(o.Cluster, s), "%s: nothing tells yet", id)
+		o.Cluster.Status = Decide(o).Status
+		assert.Equal(t, id == "new", uses(o.Cluster, s), "%s: %v", id, meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
 	}
 }
 

@@ -623,7 +623,7 @@ func stage(v *view) *verdict {
 	switch {
 	case v.heir != nil:
 		outlook = v.heirComes()
-	case reason == "Answered", reason == "Differing":
+	case reason == answeredBefore, reason == "Differing":
 		outlook = Waits
 	case reason == "Impossible":
 		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
