@@ -160,10 +160,12 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 			assert.Equal(t, "Unsupported", d.Because.Rule, "%s: %s", state, key)
 			assert.Contains(t, d.Because.Message, key)
 			for _, pod := range d.Children.Pods {
-				assert.Equal(t, o.Children.Pods[pod.Name].Labels[key]+o.Children.Pods[pod.Name].Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)
+				old := o.Children.Pods[pod.Name]
+				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)
 			}
 			for _, claim := range d.Children.Claims {
-				assert.NotEqual(t, metadata.Labels[key]+metadata.Annotations[key], claim.Labels[key]+claim.Annotations[key], "%s: %s", claim.Name, key)
+				given := metadata.Labels[key] + metadata.Annotations[key]
+				assert.NotEqual(t, given, claim.Labels[key]+claim.Annotations[key], "%s: %s", claim.Name, key)
 			}
 			for _, of := range []map[string]string{labels(o.Cluster, nil), annotations(o.Cluster, nil)} {
 				assert.NotContains(t, of, key)

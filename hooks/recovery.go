@@ -377,7 +377,8 @@ func (v *view) left(epoch int) []string {
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		n, member := ordinal(v.Cluster.Name, name)
 		claim, wal := v.all.Claims[name], v.all.Claims[WALClaim(name)]
-		if !member || !v.ours(claim) || neverBound(claim) || claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil {
+		going := claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil
+		if !member || !v.ours(claim) || neverBound(claim) || going {
 			continue
 		}
 		of := markIn(claim.Annotations[AnnotationEpoch])
@@ -391,8 +392,9 @@ func (v *view) left(epoch int) []string {
 	return list
 }
 
-// neverBound reports whether no pod has ever mounted the claim's volume: it has none, and none is meant for it. What is Lost was bound. An old
-// view can't hide that there is one: volumes are looked at when their claims are seen in quarantine, which comes after the last pod.
+// neverBound reports whether no pod has ever mounted the claim's volume: it has none, and none is meant for it. What is
+// Lost was bound. An old view can't hide that there is one: volumes are looked at when their claims are seen in
+// quarantine, which comes after the last pod.
 func neverBound(claim *corev1.PersistentVolumeClaim) bool {
 	s := &claim.Spec
 	return claim.Status.Phase == corev1.ClaimPending && s.VolumeName == "" && s.DataSource == nil && s.DataSourceRef == nil
@@ -662,7 +664,8 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 	return s
 }
 
-// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has come after it.
+// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has
+// come after it.
 const answeredBefore = "Answered"
 
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.

@@ -385,7 +385,8 @@ func (v *snapshotView) look() *batchv1.Job {
 	return look
 }
 
-// why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be gone.
+// why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
+// gone.
 func (v *snapshotView) why(now string) string { return or(v.Snapshot.Status.Failure, now) }
 
 func snapshotLook(v *snapshotView) *snapshotVerdict {
@@ -394,7 +395,10 @@ func snapshotLook(v *snapshotView) *snapshotVerdict {
 		return nil
 	}
 	why = v.why(why)
-	said := &snapshotVerdict{phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ", report: v.told(), jobs: v.all(), resync: patience}
+	said := &snapshotVerdict{
+		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
+		report: v.told(), jobs: v.all(), resync: patience,
+	}
 	look := v.look()
 	if look != nil && !over(look) {
 		_, said.progress, said.resync = v.progress(look)
@@ -482,8 +486,8 @@ func snapshotRead(v *snapshotView) *snapshotVerdict {
 	}
 	next := v.takingJob(jobNumber(job) + 1)
 	return &snapshotVerdict{
-		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is stored is read again", progress: isMade(next),
-		jobs: append(v.discarding, next), resync: patience,
+		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is stored is read again",
+		progress: isMade(next), jobs: append(v.discarding, next), resync: patience,
 	}
 }
 

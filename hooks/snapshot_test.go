@@ -289,8 +289,8 @@ func TestWhoUsesASnapshot(t *testing.T) {
 	}
 }
 
-// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from being deleted. A new
-// one does, until the cluster has said that it is answered.
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from
+// being deleted. A new one does, until the cluster has said that it is answered.
 func TestARevertedRestoreUsesNothing(t *testing.T) {
 	o := serve(3)
 	o.Children.Services["demo-peers"].Annotations = map[string]string{AnnotationAnswered: "monday=1,tuesday=1"}

@@ -653,8 +653,8 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	return list
 }
 
-// leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on that of a member which was
-// given up before.
+// leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on that
+// of a member which was given up before.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := standsOn(v.Cluster.Name, claim.Name)
 	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch, AnnotationCondemned)
