@@ -140,6 +140,18 @@ func kept[T any, P interface {
 	return p
 }
 
+// theirs are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as that a
+// member was told to join (S10).
+func theirs(all map[string]string) map[string]string {
+	some := map[string]string{}
+	for k, value := range all {
+		if !strings.HasPrefix(k, domain) {
+			some[k] = value
+		}
+	}
+	return some
+}
+
 // ours are the labels or annotations that Quorate sets: those of its own domain, and those of these names.
 func ours(all, names map[string]string) map[string]string {
 	some := map[string]string{}

@@ -366,6 +366,39 @@ func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
 	assert.Empty(t, newView(o).survivors(1), "its log is on another volume, and that is marked")
 }
 
+// TestWhatWasNeverBoundIsNoSurvivor: every other claim may have data, whatever its phase.
+func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
+	bare := serve(3)
+	cases := []struct {
+		what   string
+		change func(claim, wal *corev1.PersistentVolumeClaim)
+		counts bool
+	}{
+		{"waits for the first pod", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }, false},
+		{"bound", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }, true},
+		{"its volume is gone, or is not seen", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, true},
+		{"nothing tells", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }, true},
+		{"is about to be bound to a volume that somebody chose", func(c, _ *corev1.PersistentVolumeClaim) {
+			c.Status.Phase, c.Spec.VolumeName = corev1.ClaimPending, "pv-from-a-backup"
+		}, true},
+		{"is about to be filled", func(c, _ *corev1.PersistentVolumeClaim) {
+			c.Status.Phase, c.Spec.DataSource = corev1.ClaimPending, &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
+		}, true},
+		{"only its write-ahead log's waits", func(c, wal *corev1.PersistentVolumeClaim) {
+			c.Status.Phase, wal.Status.Phase = corev1.ClaimBound, corev1.ClaimPending
+		}, true},
+	}
+	for _, c := range cases {
+		o := bare
+		claim, wal := *bare.Children.Claims["demo-1"], *bare.Children.Claims["demo-1"]
+		wal.Name = WALClaim("demo-1")
+		c.change(&claim, &wal)
+		o.Children.Claims = maps.Clone(bare.Children.Claims)
+		o.Children.Claims[claim.Name], o.Children.Claims[wal.Name] = &claim, &wal
+		assert.Equal(t, c.counts, slices.Contains(newView(o).survivors(1), "demo-1"), c.what)
+	}
+}
+
 // TestAnotherEtcdIsNoSource: on Memory, what answers at a member's address may be somebody else.
 func TestAnotherEtcdIsNoSource(t *testing.T) {
 	o := serve(3)

@@ -318,8 +318,7 @@ func selector(c *v1alpha1.EtcdCluster) map[string]string {
 
 // labels of an object of the cluster: the user's, then ours.
 func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, c.Spec.AdditionalMetadata.Labels)
+	all := theirs(c.Spec.AdditionalMetadata.Labels)
 	maps.Copy(all, own)
 	all[LabelCluster] = c.Name
 	all["app.kubernetes.io/name"] = "etcd"
@@ -329,8 +328,7 @@ func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 }
 
 func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, c.Spec.AdditionalMetadata.Annotations)
+	all := theirs(c.Spec.AdditionalMetadata.Annotations)
 	maps.Copy(all, own)
 	return all
 }

@@ -72,7 +72,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
 		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule}}
-		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]string{"team": "db", LabelCluster: "stolen"}, Annotations: map[string]string{"note": "x"}}
+		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]string{"team": "db", "app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
 		s.Options = v1alpha1.Options{
 			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)), MaxTxnOps: new(int64(7)),
 			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn", AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
@@ -89,7 +89,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	assert.Equal(t, "rack", pod.Spec.TopologySpreadConstraints[0].TopologyKey)
 	assert.Equal(t, selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels, "a constraint without a selector gets ours")
 	assert.Equal(t, "db", pod.Labels["team"])
-	assert.Equal(t, "demo", pod.Labels[LabelCluster], "our own labels win")
+	assert.Equal(t, "demo", pod.Labels["app.kubernetes.io/instance"], "our own labels win")
 	assert.Equal(t, "x", pod.Annotations["note"])
 	for _, flag := range []string{
 		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7", "--heartbeat-interval=50",
@@ -141,4 +141,35 @@ func TestAllowedRepositories(t *testing.T) {
 	o.Cluster.Spec.Image.Repository = DefaultEtcdRepository
 	assert.Equal(t, "Unsupported", Decide(o).Because.Rule, "that of the installation is another one")
 	assert.Contains(t, Decide(o).Because.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
+}
+
+// TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told whom to
+// join (S10). A spec that gives such a key is refused, and it reaches no object either way.
+func TestOurOwnKeysAreNotForASpec(t *testing.T) {
+	for key, metadata := range map[string]v1alpha1.Metadata{
+		AnnotationInitialCluster: {Annotations: map[string]string{AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
+		AnnotationQuarantined:    {Annotations: map[string]string{AnnotationQuarantined: "x"}},
+		AnnotationEpoch:          {Annotations: map[string]string{AnnotationEpoch: "7"}},
+		domain + "unheard-of":    {Annotations: map[string]string{domain + "unheard-of": "x"}},
+		LabelMember:              {Labels: map[string]string{LabelMember: "stolen"}},
+		LabelSnapshot:            {Labels: map[string]string{LabelSnapshot: "nightly"}},
+	} {
+		for state, o := range map[string]Observation{"fresh": fresh(3), "serving": serve(3)} {
+			o.Cluster.Spec.AdditionalMetadata = metadata
+			d := Decide(o)
+			assert.Equal(t, "Unsupported", d.Because.Rule, "%s: %s", state, key)
+			assert.Contains(t, d.Because.Message, key)
+			for _, pod := range d.Children.Pods {
+				old := o.Children.Pods[pod.Name]
+				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)
+			}
+			for _, claim := range d.Children.Claims {
+				given := metadata.Labels[key] + metadata.Annotations[key]
+				assert.NotEqual(t, given, claim.Labels[key]+claim.Annotations[key], "%s: %s", claim.Name, key)
+			}
+			for _, of := range []map[string]string{labels(o.Cluster, nil), annotations(o.Cluster, nil)} {
+				assert.NotContains(t, of, key)
+			}
+		}
+	}
 }

@@ -90,7 +90,7 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	case from.survivorsOf == v.epoch.n && !v.ending():
 		return from, fmt.Sprintf("epoch %d is the one that runs", v.epoch.n)
 	case len(v.survivors(from.survivorsOf)) == 0:
-		return from, fmt.Sprintf("no volume of epoch %d is left", from.survivorsOf)
+		return from, fmt.Sprintf("no volume of epoch %d is left%s", from.survivorsOf, v.withoutGivenUp(from.survivorsOf))
 	}
 	return from, ""
 }
@@ -371,17 +371,18 @@ func (v *view) withoutGivenUp(epoch int) string {
 	return ""
 }
 
-// left are the members of an epoch whose volumes are all there.
+// left are the members of an epoch whose volumes are all there. One whose volume was never bound has none.
 func (v *view) left(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		n, member := ordinal(v.Cluster.Name, name)
 		claim, wal := v.all.Claims[name], v.all.Claims[WALClaim(name)]
-		if !member || !v.ours(claim) || claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil {
+		going := claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil
+		if !member || !v.ours(claim) || neverBound(claim) || going {
 			continue
 		}
 		of := markIn(claim.Annotations[AnnotationEpoch])
-		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) && !quarantined(claim) {
+		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) {
 			of = v.epoch.n
 		}
 		if of == epoch {
@@ -389,6 +390,14 @@ func (v *view) left(epoch int) []string {
 		}
 	}
 	return list
+}
+
+// neverBound reports whether no pod has ever mounted the claim's volume: it has none, and none is meant for it. What is
+// Lost was bound. An old view can't hide that there is one: volumes are looked at when their claims are seen in
+// quarantine, which comes after the last pod.
+func neverBound(claim *corev1.PersistentVolumeClaim) bool {
+	s := &claim.Spec
+	return claim.Status.Phase == corev1.ClaimPending && s.VolumeName == "" && s.DataSource == nil && s.DataSourceRef == nil
 }
 
 // surveySuffix makes the name of the pod that looks at a member's volumes.
@@ -655,6 +664,10 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 	return s
 }
 
+// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has
+// come after it.
+const answeredBefore = "Answered"
+
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore
@@ -674,7 +687,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	_, why := v.wished(r)
 	switch {
 	case v.answered()[r.ID] != 0:
-		return "Answered", fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+		return answeredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}

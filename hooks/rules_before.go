@@ -163,7 +163,7 @@ func quorumLost(v *view) *verdict {
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
 	if v.heir == nil {
-		message += "what is left is kept as it is, and nothing is created anew"
+		message += "what is left is kept as it is, and nothing is created anew" + v.withoutGivenUp(v.epoch.n)
 	} else {
 		message += fmt.Sprintf("epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
 	}

@@ -67,6 +67,8 @@ type SnapshotRule struct {
 type snapshotVerdict struct {
 	phase   v1alpha1.SnapshotPhase
 	message string
+	// progress and failure are remembered in the status, and forgotten by a verdict that has none.
+	progress, failure string
 	// jobs that should exist from now on.
 	jobs []*batchv1.Job
 	// report of the Job, when it has told what it did.
@@ -371,11 +373,8 @@ func (v *snapshotView) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 	return how.Reason != batchv1.JobReasonDeadlineExceeded || pods[len(pods)-1].DeletionTimestamp != nil
 }
 
-// Words of a snapshot that is given up: ours, and those with which quorate-snapshot begins (etcdops/archive/take.go).
-const (
-	looksUp     = "; whether anything is stored is looked up: "
-	notVerified = "it is stored, but not verified"
-)
+// notVerified are the words with which quorate-snapshot begins when it gives up on what is stored (etcdops/archive/take.go).
+const notVerified = "it is stored, but not verified"
 
 // look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
 func (v *snapshotView) look() *batchv1.Job {
@@ -386,25 +385,24 @@ func (v *snapshotView) look() *batchv1.Job {
 	return look
 }
 
-// why a snapshot is given up. While it is looked up what is stored, the message begins with it, and the last words of the Job may be gone.
-func (v *snapshotView) why(now string) string {
-	if why, _, looking := strings.Cut(v.Snapshot.Status.Message, looksUp); looking {
-		return why
-	}
-	return now
-}
+// why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
+// gone.
+func (v *snapshotView) why(now string) string { return or(v.Snapshot.Status.Failure, now) }
 
 func snapshotLook(v *snapshotView) *snapshotVerdict {
 	why, told := v.givenUp()
 	if why == "" || told {
 		return nil
 	}
-	said := &snapshotVerdict{phase: v1alpha1.SnapshotRunning, message: v.why(why) + looksUp, report: v.told(), jobs: v.all(), resync: patience}
+	why = v.why(why)
+	said := &snapshotVerdict{
+		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
+		report: v.told(), jobs: v.all(), resync: patience,
+	}
 	look := v.look()
 	if look != nil && !over(look) {
-		_, message, resync := v.progress(look)
-		message = afterLast(message, looksUp)
-		said.message, said.resync = said.message+message, resync
+		_, said.progress, said.resync = v.progress(look)
+		said.message += said.progress
 		return said
 	}
 	if look != nil {
@@ -420,9 +418,13 @@ func snapshotLook(v *snapshotView) *snapshotVerdict {
 		}
 	}
 	next := v.lookJob()
-	said.message, said.jobs = said.message+"Job "+next.Name+" is made", slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	said.progress, said.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	said.message += said.progress
 	return said
 }
+
+// isMade is what is known of a Job that has not been seen yet.
+func isMade(job *batchv1.Job) string { return "Job " + job.Name + " is made" }
 
 // hasLooked reports whether a Job has told what is stored.
 func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
@@ -430,14 +432,6 @@ func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
 		report := reportOf(pod)
 		return report != nil && report.Error == ""
 	})
-}
-
-// afterLast is what comes after the last of these words; all of a text that does not have them.
-func afterLast(text, words string) string {
-	if i := strings.LastIndex(text, words); i >= 0 {
-		return text[i+len(words):]
-	}
-	return text
 }
 
 func snapshotStored(v *snapshotView) *snapshotVerdict {
@@ -490,9 +484,10 @@ func snapshotRead(v *snapshotView) *snapshotVerdict {
 	case jobNumber(job) >= mostReads, v.blocked() != "", validateSnapshot(&v.Snapshot.Spec) != nil:
 		return nil
 	}
+	next := v.takingJob(jobNumber(job) + 1)
 	return &snapshotVerdict{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is stored is read again",
-		jobs: append(v.discarding, v.takingJob(jobNumber(job)+1)), resync: patience,
+		progress: isMade(next), jobs: append(v.discarding, next), resync: patience,
 	}
 }
 
@@ -502,7 +497,7 @@ func snapshotTaking(v *snapshotView) *snapshotVerdict {
 		return nil
 	}
 	phase, message, resync := v.progress(job)
-	return &snapshotVerdict{phase: phase, message: message, report: v.told(), jobs: v.all(), resync: resync}
+	return &snapshotVerdict{phase: phase, message: message, progress: message, report: v.told(), jobs: v.all(), resync: resync}
 }
 
 // blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
@@ -566,7 +561,7 @@ func snapshotPending(v *snapshotView) *snapshotVerdict {
 
 func snapshotTake(v *snapshotView) *snapshotVerdict {
 	job := v.takingJob(1)
-	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: "Job " + job.Name + " is made", jobs: append(v.discarding, job), resync: patience}
+	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job), jobs: append(v.discarding, job), resync: patience}
 }
 
 // ---- rules of one that is being deleted
@@ -679,10 +674,11 @@ func snapshotUndiscarded(v *snapshotView) *snapshotVerdict {
 	if left := again.Sub(v.Now); left > 0 {
 		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation %s=true leaves it",
 			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), AnnotationAbandon)
-		return v.deleting(message, v.discarding, left)
+		said := v.deleting(message, v.discarding, left)
+		said.progress = v.Snapshot.Status.Progress
+		return said
 	}
-	next := v.discardJob(n + 1)
-	return v.deleting("what is stored is deleted by Job "+next.Name, []*batchv1.Job{next}, patience)
+	return v.discards(v.discardJob(n + 1))
 }
 
 func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
@@ -690,14 +686,19 @@ func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
 	if job == nil {
 		return nil
 	}
-	const begins = "what is stored is being deleted: "
-	_, message, resync := v.progress(job)
-	return v.deleting(begins+strings.TrimPrefix(message, begins), v.discarding, resync)
+	_, progress, resync := v.progress(job)
+	said := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
+	said.progress = progress
+	return said
 }
 
-func snapshotDiscard(v *snapshotView) *snapshotVerdict {
-	job := v.discardJob(1)
-	return v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, patience)
+func snapshotDiscard(v *snapshotView) *snapshotVerdict { return v.discards(v.discardJob(1)) }
+
+// discards makes a Job that deletes.
+func (v *snapshotView) discards(job *batchv1.Job) *snapshotVerdict {
+	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, patience)
+	said.progress = isMade(job)
+	return said
 }
 
 // deleting is a verdict on the way to the end.

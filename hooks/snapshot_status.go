@@ -35,6 +35,7 @@ func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus
 		return s
 	}
 	s.Phase, s.Message = said.phase, clipped(said.message)
+	s.Progress, s.Failure = clipped(said.progress), clipped(said.failure)
 	if said.report != nil {
 		fill(&s, said.report)
 	}
@@ -213,8 +214,7 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 			seconds = *d
 		}
 		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
-		known := afterLast(v.Snapshot.Status.Message, looksUp)
-		if last := or(words, known); last != "" {
+		if last := or(words, v.Snapshot.Status.Progress); last != "" {
 			late += "; the last that was known: " + last
 		}
 		return late
@@ -227,8 +227,8 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 // progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already; what was known of it
 // stays.
 func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
-	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Message != "" && old.Phase != "" {
-		return old.Phase, old.Message, 0
+	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
+		return old.Phase, old.Progress, 0
 	}
 	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not made its pod yet", job.Name)
 	var current *corev1.Pod

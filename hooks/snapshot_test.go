@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -288,6 +289,21 @@ func TestWhoUsesASnapshot(t *testing.T) {
 	}
 }
 
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from
+// being deleted. A new one does, until the cluster has said that it is answered.
+func TestARevertedRestoreUsesNothing(t *testing.T) {
+	o := serve(3)
+	o.Children.Services["demo-peers"].Annotations = map[string]string{AnnotationAnswered: "monday=1,tuesday=1"}
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
+	for _, id := range []string{"monday", "new", "tuesday"} {
+		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+		o.Cluster.Generation++
+		assert.True(t, uses(o.Cluster, s), "%s: nothing tells yet", id)
+		o.Cluster.Status = Decide(o).Status
+		assert.Equal(t, id == "new", uses(o.Cluster, s), "%s: %v", id, meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
+	}
+}
+
 // TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
 func TestWhatIsRestoring(t *testing.T) {
 	from := func(url string) *epoch {
@@ -320,5 +336,75 @@ func TestRestorable(t *testing.T) {
 	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
 		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
 		assert.False(t, restorable(s), phase)
+	}
+}
+
+// late makes a Job that the decision asks for end at its deadline, with its pods gone.
+func late(o *SnapshotObservation, d SnapshotDecision) {
+	o.Jobs = map[string]*batchv1.Job{}
+	for _, job := range d.Jobs {
+		if !over(job) {
+			o.Now = o.Now.Add(time.Hour)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
+		}
+		o.Jobs[job.Name] = job
+	}
+	o.Snapshot.Status = d.Status
+}
+
+// TestWhatIsRememberedOfAJob: why it failed is found out once, and stays the same, however long it is and whatever words are in it.
+func TestWhatIsRememberedOfAJob(t *testing.T) {
+	for what, why := range map[string]string{
+		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100), "ours": "the store says; whether anything is stored is looked up: yes",
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := aSnapshot()
+			d := DecideSnapshot(o)
+			job := d.Jobs[0]
+			job.UID = "job"
+			o.Jobs = map[string]*batchv1.Job{job.Name: job}
+			o.Pods = map[string]*corev1.Pod{"pod": {
+				ObjectMeta: metav1.ObjectMeta{Name: "pod", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}}, Spec: job.Spec.Template.Spec,
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}},
+			}}
+			d = DecideSnapshot(o)
+			o.Pods = nil
+			late(&o, d)
+			words := "it was not done within 1h; the last that was known: no node takes pod pod: " + why
+			words = words[:min(len(words), mostWords)]
+			says := func(rule string) {
+				t.Helper()
+				d = DecideSnapshot(o)
+				require.Equal(t, rule, d.Because.Rule)
+				assert.Truef(t, strings.HasPrefix(d.Because.Message, words), "%s: %s", rule, d.Because.Message)
+				o.Snapshot.Status, o.Jobs = d.Status, map[string]*batchv1.Job{}
+				for _, job := range d.Jobs {
+					o.Jobs[job.Name] = job
+					if !over(job) {
+						job.CreationTimestamp = metav1.NewTime(o.Now)
+					}
+				}
+			}
+			says("Look")
+			says("Look")
+			late(&o, d)
+			says("Failed")
+			assert.Empty(t, o.Snapshot.Status.Failure+o.Snapshot.Status.Progress, "the message says it")
+		})
+	}
+}
+
+// TestADeletionThatFailsSaysTheSame: while it waits to be tried again nothing is written (S16).
+func TestADeletionThatFailsSaysTheSame(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Spec.DeletionPolicy, o.Snapshot.DeletionTimestamp = v1alpha1.DeletionDelete, &metav1.Time{Time: o.Now}
+	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
+	late(&o, DecideSnapshot(o))
+	first := DecideSnapshot(o)
+	require.Equal(t, "Undiscarded", first.Because.Rule)
+	for range 3 {
+		o.Snapshot.Status = DecideSnapshot(o).Status
+		assert.Equal(t, first.Because, DecideSnapshot(o).Because)
+		assert.Equal(t, first.Status, o.Snapshot.Status)
 	}
 }

@@ -71,13 +71,13 @@ func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
 	return b != nil && names(b.Snapshot) && c.Status.ClusterID == "" && c.Status.Epoch <= 1
 }
 
-// answered reports whether the cluster has what its spec.restore asks for.
+// answered reports whether the cluster has what its spec.restore asks for, or had it before: it answers no ID twice.
 func answered(c *v1alpha1.EtcdCluster) bool {
 	if o := c.Status.Origin; o != nil && o.Restore == c.Spec.Restore.ID {
 		return true
 	}
 	is := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	return is != nil && is.Status == metav1.ConditionTrue && is.ObservedGeneration == c.Generation
+	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue || is.Reason == answeredBefore)
 }
 
 // sameArtifact compares URLs without their queries, which say how a store is reached.

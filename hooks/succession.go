@@ -623,7 +623,7 @@ func stage(v *view) *verdict {
 	switch {
 	case v.heir != nil:
 		outlook = v.heirComes()
-	case reason == "Answered", reason == "Differing":
+	case reason == answeredBefore, reason == "Differing":
 		outlook = Waits
 	case reason == "Impossible":
 		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
@@ -653,13 +653,14 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	return list
 }
 
-// leaveBehind puts a claim in quarantine, of which an epoch has no more need.
+// leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on that
+// of a member which was given up before.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := standsOn(v.Cluster.Name, claim.Name)
 	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch, AnnotationCondemned)
+	own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
 	if own[AnnotationQuarantined] == "" {
 		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
-		own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
 		if own[AnnotationCondemned] == CondemnedSilent {
 			delete(own, AnnotationCondemned) // it was not removed
 		}

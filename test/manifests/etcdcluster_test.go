@@ -82,6 +82,9 @@ func TestRefused(t *testing.T) {
 		{"revision that goes back", "", `{version: 3.6.16, recovery: {bumpRevision: -1}}`, "greater than or equal to 0"},
 		{"the same of a snapshot", "", `{version: 3.6.16, bootstrap: {snapshot: {name: a, bumpRevision: -1}}}`, "greater than or equal to 0"},
 
+		{"annotation of ours", "", `{version: 3.6.16, additionalMetadata: {annotations: {note: x, etcd.quorate.dev/initial-cluster: x}}}`, "spec.additionalMetadata.annotations: Invalid value: keys of etcd.quorate.dev/ are Quorate's own"},
+		{"label of ours", "", `{version: 3.6.16, additionalMetadata: {labels: {etcd.quorate.dev/quarantined: "true"}}}`, "spec.additionalMetadata.labels: Invalid value: keys of etcd.quorate.dev/ are Quorate's own"},
+
 		{"name of 49", strings.Repeat("n", 49), `{version: 3.6.16}`, "the name is too long"},
 		{"name of another cluster's peer Service", "demo-peers", `{version: 3.6.16}`, "would collide with the peer Service"},
 		{"name that is no Service name: digit", "3etcd", `{version: 3.6.16}`, "the name becomes the name of a Service"},

@@ -214,10 +214,10 @@ func going(o metav1.Object) string {
 // size of a claim and of its volume, and the claim's class, as far as they are not the usual ones.
 func size(c *corev1.PersistentVolumeClaim) string {
 	var odd string
-	if asks, has := c.Spec.Resources.Requests.Storage().String(), c.Status.Capacity.Storage().String(); has != asks {
+	if asks, has := c.Spec.Resources.Requests.Storage().String(), c.Status.Capacity.Storage().String(); c.Status.Phase == corev1.ClaimBound && has != asks {
 		odd = " " + has + " to be " + asks
-	} else if has != "1Gi" {
-		odd = " " + has
+	} else if asks != "1Gi" {
+		odd = " " + asks
 	}
 	if class := world.ClassOf(c); class != "default" {
 		odd += " " + class

@@ -63,7 +63,7 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	o.SetNamespace("default")
 	o.SetCreationTimestamp(metav1.NewTime(w.Now))
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
-		bind(claim)
+		claim.Status.Phase = corev1.ClaimPending
 	}
 	w.put(kind, o)
 	return nil

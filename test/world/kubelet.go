@@ -53,6 +53,9 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 		})
 		return false
 	}
+	for _, claim := range claimsOf(pod) {
+		w.bind(claim)
+	}
 	ip := w.freeIP()
 	w.editPod(pod.Name, func(p *corev1.Pod) {
 		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = cmp.Or(pinnedTo(pod), "node-of-"+pod.Name), ip, nil

@@ -11,18 +11,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Volumes: what the API server lets become of claims, and how volumes grow. Each claim is bound as soon as it is made.
+// Volumes: what the API server lets become of claims, and how volumes grow. Each claim is bound when a node takes the
+// first pod that names it, as with volumeBindingMode: WaitForFirstConsumer.
 
 // ErrNotExpandable is the API server's, for claims whose class forbids it.
 var ErrNotExpandable = errors.New("forbidden: the storageclass that provisions the pvc must support resize")
 
-// bind gives a new claim its volume.
-func bind(c *corev1.PersistentVolumeClaim) {
-	c.Status.Phase = corev1.ClaimBound
-	c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()}
+// bind gives a claim its volume, unless it has one.
+func (w *World) bind(claim string) {
+	w.editClaim(claim, func(c *corev1.PersistentVolumeClaim) {
+		if c.Status.Phase == corev1.ClaimPending {
+			c.Status.Phase = corev1.ClaimBound
+			c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *c.Spec.Resources.Requests.Storage()}
+		}
+	})
 }
 
-// admitClaim lets a claim grow, where its class does, and nothing else.
+// admitClaim lets a claim grow that is bound, where its class does, and nothing else.
 func (w *World) admitClaim(old, now *corev1.PersistentVolumeClaim) error {
 	bare := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec {
 		s := c.Spec.DeepCopy()
@@ -31,7 +36,7 @@ func (w *World) admitClaim(old, now *corev1.PersistentVolumeClaim) error {
 	}
 	grown := now.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage())
 	switch {
-	case grown < 0 || !reflect.DeepEqual(bare(old), bare(now)):
+	case grown < 0 || grown > 0 && old.Status.Phase != corev1.ClaimBound || !reflect.DeepEqual(bare(old), bare(now)):
 		return ErrImmutable
 	case grown > 0 && w.FixedClasses[ClassOf(now)]:
 		return ErrNotExpandable
@@ -52,7 +57,7 @@ func ClassOf(c *corev1.PersistentVolumeClaim) string {
 func (w *World) GrowVolumes() {
 	for _, claim := range w.Claims() {
 		has, asks := claim.Status.Capacity.Storage(), claim.Spec.Resources.Requests.Storage()
-		if has.Cmp(*asks) >= 0 {
+		if claim.Status.Phase == corev1.ClaimPending || has.Cmp(*asks) >= 0 {
 			continue
 		}
 		w.editClaim(claim.Name, func(c *corev1.PersistentVolumeClaim) {

@@ -118,7 +118,7 @@ type EtcdClusterSpec struct {
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
 	// AdditionalMetadata is put on every object that Quorate makes for this cluster. Labels and annotations of
-	// Quorate's own win.
+	// Quorate's own win, and keys of etcd.quorate.dev/ are refused.
 	// +optional
 	AdditionalMetadata Metadata `json:"additionalMetadata,omitzero"`
 
@@ -329,11 +329,13 @@ const (
 	MigrateReplace StorageMigration = "Replace"
 )
 
-// Metadata is labels and annotations.
+// Metadata is labels and annotations. Keys of etcd.quorate.dev/ are Quorate's own.
 type Metadata struct {
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

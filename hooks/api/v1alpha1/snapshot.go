@@ -270,6 +270,14 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
+	// Progress is what its Job was last seen to do or to wait for. At the deadline the pod that told it is gone.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+
+	// Failure is why the Job that was to take it has failed, while another one looks whether anything is stored. After that the message has it.
+	// +optional
+	Failure string `json:"failure,omitempty"`
+
 	// URI of the artifact, without credentials, as spec.bootstrap.snapshot.url takes it. Beside it lies the same with .json: what it holds.
 	// +optional
 	URI string `json:"uri,omitempty"`
