@@ -260,7 +260,7 @@ func (s *takeover) begun() bool {
 
 // quiet reports whether nothing is left to do now.
 func (s *takeover) quiet() bool {
-	return len(s.w.Frozen)+len(s.w.Net.Isolated) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
+	return len(s.w.Frozen)+len(s.w.Net.Isolated)+len(s.w.Net.Unreachable) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
 }
 
 // done reports whether the cluster has what is asked for, or what it had when that was taken back.

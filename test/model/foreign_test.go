@@ -34,16 +34,15 @@ const newcomer = "old-9"
 func (j joined) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
 	w := world.New()
 	w.Etcd.LearnerPace = 2
-	var names, endpoints []string
+	var names []string
 	for i := range j.theirs {
 		names = append(names, fmt.Sprint("old-", i))
-		endpoints = append(endpoints, fmt.Sprintf("http://old-%d:2379", i))
 	}
 	w.ForeignCluster(versions[0], names...)
 	w.Write(5)
 	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(j.ours)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
-	spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: endpoints}}
+	spec.Bootstrap = existingAt(names)
 	w.CreateCluster(cluster, spec)
 	s := &takeover{w: w, troubles: troubles, just: just, ours: j.ours}
 	if j.voting {
@@ -97,9 +96,12 @@ func (s *takeover) others() map[string]hooks.Member {
 }
 
 // placed is the name in the member's peer URL.
-func placed(m hooks.Member) string {
-	name, _, _ := strings.Cut(strings.TrimPrefix(m.PeerURLs[0], "http://"), ":")
-	name, _, _ = strings.Cut(name, ".")
+func placed(m hooks.Member) string { return hostAt(m.PeerURLs[0]) }
+
+// hostAt is the first part of the host in a URL of plain text.
+func hostAt(at string) string {
+	host, _, _ := strings.Cut(strings.TrimPrefix(at, "http://"), ":")
+	name, _, _ := strings.Cut(host, ".")
 	return name
 }
 
@@ -115,14 +117,18 @@ func (s *takeover) besideOthers() (list []turn) {
 	if retires(c) == "beside" {
 		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = true })
 	}
-	if retires(c) == "none" && len(others) > 0 {
-		edit("existing=old-0", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt("http://old-0:2379") })
+	if e := joinedExisting(c); len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, func(at string) bool { return others[hostAt(at)].ID != 0 })) {
+		names := slices.Sorted(maps.Keys(others))
+		edit("existing="+strings.Join(names, ","), func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
 	}
 	if int(*c.Spec.Replicas) != s.ours {
 		edit(fmt.Sprint("replicas=", s.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours)) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Isolated)) {
 		add("network healed", func(w *world.World) { delete(w.Net.Isolated, name) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Unreachable)) {
+		add("network reached", func(w *world.World) { delete(w.Net.Unreachable, name) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		switch runs, ran := s.w.ForeignRuns(name); {
@@ -144,8 +150,13 @@ func (s *takeover) besideOthers() (list []turn) {
 	return list
 }
 
-func existingAt(endpoint string) *v1alpha1.Bootstrap {
-	return &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{endpoint}, RetireForeign: true}}
+// existingAt is what a spec says of a running etcd with these members.
+func existingAt(names []string) *v1alpha1.Bootstrap {
+	e := &v1alpha1.ExistingCluster{}
+	for _, name := range names {
+		e.Endpoints = append(e.Endpoints, "http://"+name+":2379")
+	}
+	return &v1alpha1.Bootstrap{Existing: e}
 }
 
 // byHand is what a person does to a member by etcdctl; nothing when etcd refuses it.
@@ -176,9 +187,12 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 			list = append(list, byHand("remove", name, false, (*world.World).RemoveByHand))
 		}
 	}
-	if _, ran := s.w.ForeignRuns(newcomer); len(others) > 0 && !ran && !slices.Contains(slices.Collect(maps.Keys(others)), newcomer) {
+	if len(others) > 0 && !s.w.Foreign[newcomer] {
 		for _, role := range []string{"learner", "voter"} {
-			add(fmt.Sprintf("foreign add-%s=%s", role, newcomer), func(w *world.World) { w.AddByHand("http://"+newcomer+":2380", role == "learner") })
+			add(fmt.Sprintf("foreign add-%s=%s", role, newcomer), func(w *world.World) {
+				w.Foreign[newcomer] = true
+				w.AddByHand("http://"+newcomer+":2380", role == "learner")
+			})
 		}
 	}
 	if *c.Spec.Replicas > 0 {
@@ -204,10 +218,13 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	for _, m := range s.now().Members {
 		name := placed(m)
 		if m.ID != s.now().Leader && !m.Learner {
-			add("leader="+name, func(w *world.World) { w.Lead(name) })
+			add("etcd leader="+name, func(w *world.World) { w.Lead(name) })
 		}
 		if !s.w.Net.Isolated[name] {
-			add("isolate "+name, func(w *world.World) { w.Net.Isolated[name] = true })
+			add("network isolated="+name, func(w *world.World) { w.Net.Isolated[name] = true })
+		}
+		if !s.w.Net.Unreachable[name] {
+			add("network unreachable="+name, func(w *world.World) { w.Net.Unreachable[name] = true })
 		}
 	}
 	for _, claim := range s.w.Claims() {
@@ -250,9 +267,12 @@ func (s *takeover) bereft() bool {
 // writeOthers writes down what a state has besides where there are foreign members.
 func (s *takeover) writeOthers(b *strings.Builder) {
 	w, c := s.w, s.w.Cluster()
-	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated)
+	if e := joinedExisting(c); e != nil {
+		fmt.Fprintln(b, e.Endpoints)
+	}
+	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, !m.Ready && w.Now.Sub(m.Since.Time) >= 5*time.Minute, w.Now.Sub(m.Joined.Time) >= 10*time.Minute)
+		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && w.Now.Sub(m.Since.Time) >= 5*time.Minute, w.Now.Sub(m.Joined.Time) >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {
 		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time))
@@ -282,8 +302,11 @@ func TestForeignMembers(t *testing.T) {
 	}{
 		{"one joins one, undisturbed", joined{1, 1, false}, 0, nil, false},
 		{"one joins one, one trouble", joined{1, 1, false}, 1, nil, false},
+		{"one joins one, a restore and a burst of writes", joined{1, 1, false}, 2, []string{"restore", "write"}, false},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
+		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2, []string{"foreign", "call", "look"}, true},
+		{"one beside two, two of foreign members and edits", joined{2, 1, true}, 2, []string{"foreign", "edit"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.deep && !*deep {
@@ -304,18 +327,20 @@ func TestForeignMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
 		joined   joined
 		troubles int
+		just     []string
 		decide   func(hooks.Observation) hooks.Decision
 		breaks   string
 	}{
-		"foreign members are removed unasked":                {joined{1, 1, true}, 0, retiresUnasked, "S6: old-0 is removed, which is not ours, and nobody"},
-		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, retiresEarly, "S6: old-0 is removed, which is not ours, and 1 of ours"},
-		"foreign members are strangers":                      {joined{1, 1, false}, 0, knowsNoOthers, "liveness:"},
-		"an etcd that does not answer is taken for none":     {joined{1, 1, false}, 0, beginsItsOwn, "S8: 2 etcd clusters"},
-		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, reusesNames, "S9: the name demo-0 is used again"},
+		"foreign members are removed unasked":                {joined{1, 1, true}, 0, nil, retiresUnasked, "S6: old-0 is removed, which is not ours, and nobody"},
+		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly, "S6: old-0 is removed, which is not ours, and 1 of ours"},
+		"foreign members are strangers":                      {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
+		"an etcd that does not answer is taken for none":     {joined{1, 1, false}, 0, nil, beginsItsOwn, "S8: 2 etcd clusters"},
+		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames, "S9: the name demo-0 is used again"},
+		"a revision is raised by the same each time":         {joined{1, 1, true}, 3, []string{"restore", "write"}, raisesByTheSame, "S21: epoch 2 begins at revision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := searchAll(mutant.joined.world(mutant.troubles, mutant.decide))
+			f := searchAll(mutant.joined.world(mutant.troubles, mutant.decide, mutant.just...))
 			require.NotEmpty(t, f.broken, "it was missed in %d states", f.states)
 			assert.Contains(t, f.broken[0], mutant.breaks)
 			t.Log(strings.Join(append(f.way, f.broken...), "\n"))

@@ -56,7 +56,6 @@ func (w *World) JoinForeign(name, version string) {
 				place := "disk of " + name
 				w.storeDir(place, Dir{Cluster: id, Member: m.ID, Behind: w.Etcd.LearnerPace})
 				w.Oracle.identities[m.ID] = place
-				w.Foreign[name] = true
 				w.StartForeign(name, version)
 			}
 		}
