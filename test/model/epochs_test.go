@@ -38,6 +38,8 @@ type takeover struct {
 	just []string
 	// least is what the data of the last epoch must hold.
 	least uint64
+	// ours is how many members of ours a foreign etcd is joined with; 0 for a cluster of its own.
+	ours int
 }
 
 // asked is a cluster of which something is asked that takes another epoch.
@@ -169,11 +171,18 @@ func (s *takeover) turns() []turn {
 	if again, waits := s.again(); waits {
 		list = append(list, again)
 	}
+	if s.ours > 0 {
+		list = append(list, s.besideOthers()...)
+	}
 	if s.troubles == 0 {
 		return list
 	}
 	known := func(m turn) bool { return s.just == nil || slices.Contains(s.just, strings.Fields(m.words)[0]) }
-	for _, m := range append(cutsIn(s.w, func(s *takeover) *world.World { return s.w }), s.mishaps()...) {
+	mishaps := s.mishaps()
+	if s.ours > 0 {
+		mishaps = append(mishaps, s.mishapsBesideOthers()...)
+	}
+	for _, m := range append(cutsIn(s.w, func(s *takeover) *world.World { return s.w }), mishaps...) {
 		if known(m) {
 			list = append(list, m)
 		}
@@ -251,12 +260,15 @@ func (s *takeover) begun() bool {
 
 // quiet reports whether nothing is left to do now.
 func (s *takeover) quiet() bool {
-	return len(s.w.Frozen) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
+	return len(s.w.Frozen)+len(s.w.Net.Isolated)+len(s.w.Net.Unreachable) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
 }
 
 // done reports whether the cluster has what is asked for, or what it had when that was taken back.
 func (s *takeover) done() bool {
 	c := s.w.Cluster()
+	if s.ours > 0 {
+		return s.movedIn()
+	}
 	if c.Status.Phase != "Converged" || !s.quiet() {
 		return false
 	}
@@ -279,6 +291,9 @@ func (s *takeover) identity() identity {
 	}
 	for _, m := range c.Status.Conditions {
 		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available && w.Now.Sub(m.LastTransitionTime.Time) >= 5*time.Minute)
+	}
+	if s.ours > 0 {
+		s.writeOthers(&b)
 	}
 	n.objects(&b, w, w.Objects, true)
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
@@ -341,6 +356,9 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 			for _, k := range slices.Sorted(maps.Keys(t.Annotations)) {
 				switch {
 				case strings.HasSuffix(k, "last-applied-configuration"):
+				case k == hooks.AnnotationForeignSince:
+					since, err := time.Parse(time.RFC3339, t.Annotations[k])
+					fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
 				case k == hooks.AnnotationStartsOn:
 					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
 						member, uid, _ := strings.Cut(pair, ":")
@@ -352,7 +370,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 			}
 		case *v1alpha1.EtcdCluster:
 			if !live {
-				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Phase, t.Status.Epoch)
+				fmt.Fprintln(b, t.Spec.Restore != nil, t.Status.Phase, t.Status.Epoch, *t.Spec.Replicas, retires(t))
 			}
 		}
 	}

@@ -209,6 +209,7 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 	}
 	err := c.carryOut(cluster, step)
 	c.w.Oracle.afterStep(c.w, cluster, step)
+	c.w.Oracle.afterRemoval(c.w, c.spec, cluster, step)
 	c.w.Oracle.afterMaintenance(c.w, cluster, step)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -160,6 +161,33 @@ func (w *World) AddByHand(peerURL string, learner bool) {
 		w.Oracle.learned[added.ID] = true
 		w.store(c)
 	}
+}
+
+// RemoveByHand is what etcdctl member remove does for the member of this name. It says why etcd refuses that.
+func (w *World) RemoveByHand(name string) error { return w.byHand(name, (*World).removeMember) }
+
+// PromoteByHand is what etcdctl member promote does for it.
+func (w *World) PromoteByHand(name string) error { return w.byHand(name, (*World).promote) }
+
+func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluster, error)) error {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		c := w.Etcd.Clusters[id]
+		i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return nameAt(m) == name })
+		if i < 0 || !w.leads(c) {
+			continue
+		}
+		changed, err := change(w, c, c.Members[i].ID)
+		if err != nil {
+			return err
+		}
+		c.Commit++ // by those who were members, of whom one may be the leader that goes
+		w.Etcd.Clusters[id] = c
+		w.replicate(id, false)
+		changed.Commit = c.Commit
+		w.store(changed)
+		return nil
+	}
+	return etcdops.ErrMemberGone
 }
 
 // Reboot restarts the node under a pod: what was in memory is gone, the pod object stays.

@@ -2,6 +2,8 @@ package world
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,3 +47,24 @@ func (w *World) StartForeign(name, version string) {
 
 // StopForeign stops a foreign member.
 func (w *World) StopForeign(name string) { w.stop(foreignUID(name)) }
+
+// JoinForeign starts a foreign member that a person has added.
+func (w *World) JoinForeign(name, version string) {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		for _, m := range w.Etcd.Clusters[id].Members {
+			if nameAt(m) == name {
+				place := "disk of " + name
+				w.storeDir(place, Dir{Cluster: id, Member: m.ID, Behind: w.Etcd.LearnerPace})
+				w.Oracle.identities[m.ID] = place
+				w.StartForeign(name, version)
+			}
+		}
+	}
+}
+
+// ForeignRuns reports whether a foreign member runs, and whether it has ever run.
+func (w *World) ForeignRuns(name string) (runs, ran bool) {
+	_, runs = w.Procs[foreignUID(name)]
+	_, ran = w.Dirs["disk of "+name]
+	return runs, ran
+}

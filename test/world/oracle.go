@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S21).
@@ -195,6 +196,29 @@ func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	if w.quorate(before) && !w.quorate(w.Etcd.Clusters[before.ID]) {
 		w.violate("S1", "%s took the quorum away", step)
 	}
+}
+
+// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as many of ours vote as it wants
+// (S6).
+func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before Cluster, step hooks.Step) {
+	s, removes := step.(hooks.Remove)
+	m, _ := before.member(s.ID)
+	if _, stays := w.Etcd.Clusters[before.ID].member(s.ID); !removes || m.ID == 0 || stays || w.named(m) {
+		return
+	}
+	ours := slices.DeleteFunc(before.voters(), func(m hooks.Member) bool { return !w.named(m) })
+	wanted := max(1, hooks.Replicas(&v1alpha1.EtcdCluster{Spec: *spec}))
+	switch {
+	case m.Learner, spec.Bootstrap == nil, spec.Bootstrap.Existing == nil, !spec.Bootstrap.Existing.RetireForeign:
+		w.violate("S6", "%s is removed, which is not ours, and nobody has said that it is to go", nameAt(m))
+	case len(ours) < wanted:
+		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours), wanted)
+	}
+}
+
+// named reports whether the member has a name of ours.
+func (w *World) named(m hooks.Member) bool {
+	return w.Cluster() == nil || strings.HasPrefix(nameAt(m), w.Cluster().Name+"-")
 }
 
 // afterFiles looks at what certificates that have just arrived in a pod do to its member: whoever took the ones before must take
