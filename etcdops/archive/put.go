@@ -12,11 +12,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -53,23 +55,33 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 	return all, nil
 }
 
+// Two runs may write under one name: a pod that was given up with its node may write on. No store has locks, so a run looks before each step
+// whether what is there is still its own, and gives way to another one's: it removes and describes nothing that is not its own. What was found
+// missing is not replaced when another run is done first (IfNotExist). What is left open is the moment between a look and the write that follows
+// it, where S3 is another's than Amazon's also the time of the upload, and on a claim a database of the same size. Then a record may describe another
+// run's object. That never passes for whole: whoever reads it compares hashes, and the next run, or the one that verifies, takes another.
+
+// errReplaced is about what is another run's.
+var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
+
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
-// what comes of a failure. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
+// what comes of a failure, unless another run is done. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
 // identity reads the artifact back, in this process: see witness.
 func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *hooks.Artifact, back age.Identity, err error) {
+	s.tag = ""
 	if !keep {
 		if err := s.clear(ctx, key); err != nil {
 			return nil, nil, err
 		}
 		defer func() {
 			if err != nil {
-				err = s.cleared(ctx, key, err)
+				err = s.abandoned(ctx, key, err)
 			}
 		}()
 	}
 	whole := &witness{}
 	database, object := newSeal(), &counted{hash: sha256.New()}
-	err = s.write(ctx, key, func(w io.Writer) error {
+	err = s.write(ctx, key, !keep && s.conditional(), func(w io.Writer) error {
 		object.w = w
 		layers, err := form.layers(object, whole)
 		if err != nil {
@@ -91,7 +103,38 @@ func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 		Size: database.size, StoredSize: object.n,
 		SHA256: database.sum(), StoredSHA256: hex.EncodeToString(object.hash.Sum(nil)),
 	}
-	return stored, whole.identity(), s.settle(ctx, key, stored.StoredSize)
+	s.tag, err = s.settle(ctx, key, stored.StoredSize)
+	return stored, whole.identity(), err
+}
+
+// conditional reports whether the store is known to write an object on the condition that there is none. Another's S3 may refuse such a
+// request, and an upload can't be repeated.
+func (s *Store) conditional() bool {
+	return s.url.Scheme != hooks.StoreS3 || s.url.Parameter("endpoint") == ""
+}
+
+// replaced reports whether another run has stored something in the place of what the tag is of, or has removed that.
+func (s *Store) replaced(ctx context.Context, key string) (bool, error) {
+	if s.tag == "" {
+		return false, nil
+	}
+	found, err := s.bucket.Attributes(ctx, key)
+	switch {
+	case err == nil:
+		return s.tagOf(found) != s.tag, nil
+	case s.reason(err) == NotFound:
+		return true, nil
+	case s.reason(err) == Denied: // who may only write can't look
+		return false, nil
+	}
+	return false, s.storeFailure(err, s.about("looking at", key))
+}
+
+func (s *Store) tagOf(object *blob.Attributes) string {
+	if s.dir != "" {
+		return strconv.FormatInt(object.Size, 10)
+	}
+	return object.ETag
 }
 
 // pump copies until the end. Reading and writing take turns no longer than one buffer: the next one is read while the last is written.
@@ -236,7 +279,9 @@ var errUploadEnded = errors.New("the upload has ended")
 //
 // The upload reads from a pipe, and is not written to: in gocloud.dev v0.47 a writer of azureblob panics in Close when its upload has
 // failed (the reader of its own pipe is nil by then).
-func (s *Store) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+//
+// With fresh, an object that is there by then stays, and the error is errReplaced.
+func (s *Store) write(ctx context.Context, key string, fresh bool, fill func(io.Writer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	reader, feed := io.Pipe()
@@ -250,36 +295,38 @@ func (s *Store) write(ctx context.Context, key string, fill func(io.Writer) erro
 		filled <- err
 	}()
 	err := s.bucket.Upload(ctx, key, reader, &blob.WriterOptions{
-		BufferSize: partSize, MaxConcurrency: partsAtOnce,
+		BufferSize: partSize, MaxConcurrency: partsAtOnce, IfNotExist: fresh,
 		ContentType: "application/octet-stream", DisableContentTypeDetection: true,
 	})
 	_ = reader.CloseWithError(errUploadEnded) // always nil
 	switch wrong := <-filled; {
 	case wrong != nil && !errors.Is(wrong, errUploadEnded):
 		return wrong
+	case fresh && gcerrors.Code(err) == gcerrors.FailedPrecondition:
+		return errReplaced
 	default:
 		return s.storeFailure(err, s.about("writing", key))
 	}
 }
 
-// settle makes sure that the store has the object, and has it for good.
-func (s *Store) settle(ctx context.Context, key string, size int64) error {
+// settle makes sure that the store has the object, and has it for good. It returns its tag.
+func (s *Store) settle(ctx context.Context, key string, size int64) (string, error) {
 	doing := s.about("looking at what was written to", key)
 	found, err := s.bucket.Attributes(ctx, key)
 	if err != nil {
 		// Who may only write can't look; every store has confirmed the upload with a checksum of its own.
 		if err = s.storeFailure(err, doing); ReasonOf(err) == Denied {
-			return nil
+			return "", nil
 		}
-		return err
+		return "", err
 	}
 	if found.Size != size {
-		return failure(Damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
+		return "", failure(Damaged, nil, "%s: it has %d bytes, and %d were written", doing, found.Size, size)
 	}
 	if s.dir == "" {
-		return nil
+		return s.tagOf(found), nil
 	}
-	return s.storeFailure(syncFile(filepath.Join(s.dir, filepath.FromSlash(key))), doing)
+	return s.tagOf(found), s.storeFailure(syncFile(filepath.Join(s.dir, filepath.FromSlash(key))), doing)
 }
 
 // syncFile has a file and its name on the disk when it returns.
@@ -298,22 +345,30 @@ func syncFile(path string) error {
 
 // finish writes the first record of an artifact: from now on it is whole. Without one it never will be, and is removed.
 func (s *Store) finish(ctx context.Context, key string, record any) error {
-	if err := s.note(ctx, key, record); err != nil {
+	err := s.note(ctx, key, record)
+	if err != nil && !errors.Is(err, errReplaced) {
 		return s.cleared(ctx, key, err)
 	}
-	return nil
+	return err
 }
 
-// note writes the record, a hooks.Artifact or the report that holds it, in the place of an earlier one.
+// note writes the record, a hooks.Artifact or the report that holds it, in the place of an earlier one. What another run has stored meanwhile
+// has a record of its own, or will.
 func (s *Store) note(ctx context.Context, key string, record any) error {
+	switch replaced, err := s.replaced(ctx, key); {
+	case err != nil:
+		return err
+	case replaced:
+		return errReplaced
+	}
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return failure(Failed, err, "the record of %s can't be written", s.named(key))
 	}
 	text = append(text, '\n')
-	err = s.write(ctx, key+recordSuffix, func(w io.Writer) error { _, err := w.Write(text); return err })
+	err = s.write(ctx, key+recordSuffix, false, func(w io.Writer) error { _, err := w.Write(text); return err })
 	if err == nil {
-		err = s.settle(ctx, key+recordSuffix, int64(len(text)))
+		_, err = s.settle(ctx, key+recordSuffix, int64(len(text)))
 	}
 	return err
 }
@@ -325,6 +380,16 @@ func (s *Store) clear(ctx context.Context, key string) error {
 		return err
 	}
 	return nil
+}
+
+// abandoned removes what a failure has left of an upload before which there was nothing: what is whole by now is another run's.
+func (s *Store) abandoned(ctx context.Context, key string, cause error) error {
+	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
+	defer stop()
+	if now, _, err := s.kept(looking, key); now != nil || err != nil && ReasonOf(err) != Denied || errors.Is(cause, errReplaced) {
+		return cause
+	}
+	return s.cleared(ctx, key, cause)
 }
 
 // cleared removes what a failure has left, though the context may have ended.

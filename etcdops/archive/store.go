@@ -37,6 +37,9 @@ type Store struct {
 	url hooks.StoreURL
 	// dir is the folder itself where it is one of this machine, else empty.
 	dir string
+	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on a claim, where times may
+	// be cut short later, the size. Empty when it is not known.
+	tag string
 }
 
 // Open opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must be there.

@@ -77,7 +77,7 @@ func Look(ctx context.Context, place Place, key string) (hooks.SnapshotReport, e
 		return hooks.SnapshotReport{}, err
 	}
 	defer store.Close()
-	switch report, err := store.kept(ctx, key); {
+	switch report, _, err := store.kept(ctx, key); {
 	case err != nil:
 		return hooks.SnapshotReport{}, err
 	case report == nil:
@@ -96,7 +96,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		return err
 	}
 	defer store.Close()
-	earlier, err := store.kept(ctx, o.Key)
+	earlier, tag, err := store.kept(ctx, o.Key)
 	switch {
 	case err != nil && (ReasonOf(err) != Denied || stranger(err)): // who may only write takes it again
 		return err
@@ -104,7 +104,7 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 		report.Absent = err == nil
 		return o.fresh(ctx, store, report)
 	}
-	*report = *earlier
+	*report, store.tag = *earlier, tag
 	if !o.Verify || !earlier.VerifiedAt.IsZero() {
 		o.Log.Info("an earlier run has stored it", "key", o.Key, "completed", earlier.Completed)
 		return nil
@@ -121,28 +121,28 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	return err
 }
 
-// kept is what an earlier run has left whole under a name, as its record tells, which is written last; nil for nothing. A Job runs again when
-// its pod or its report is lost.
-func (s *Store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, error) {
+// kept is what an earlier run has left whole under a name, as its record tells, which is written last, and its tag; nil for nothing. A Job runs
+// again when its pod or its report is lost.
+func (s *Store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, string, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	if err != nil {
 		if s.reason(err) == NotFound {
-			return nil, nil
+			return nil, "", nil
 		}
-		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
+		return nil, "", s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
 	report := &hooks.SnapshotReport{}
 	if err := json.Unmarshal(text, report); err != nil || report.SHA256 == "" {
-		return nil, nil //nolint:nilerr // what can't be read is no record
+		return nil, "", nil //nolint:nilerr // what can't be read is no record
 	}
 	there, err := s.bucket.Attributes(ctx, key)
 	switch {
 	case err != nil && s.reason(err) == NotFound, err == nil && there.Size != report.StoredSize:
-		return nil, nil
+		return nil, "", nil
 	case err != nil:
-		return nil, s.storeFailure(err, s.about("looking at", key))
+		return nil, "", s.storeFailure(err, s.about("looking at", key))
 	}
-	return report, nil
+	return report, s.tagOf(there), nil
 }
 
 // fresh takes a snapshot from the first member whose snapshot holds. The report may have what an earlier run has left: it stays until there is
@@ -186,9 +186,20 @@ func another(err error) bool {
 
 // from takes the snapshot of one member.
 func (o Order) from(ctx context.Context, store *Store, m member, all []member, asked bound, report *hooks.SnapshotReport) error {
+	if report.Absent { // it was looked some time ago
+		switch now, _, err := store.kept(ctx, o.Key); {
+		case err != nil:
+			return err
+		case now != nil:
+			return o.givesWay(ctx, store, report)
+		}
+	}
 	started := time.Now().UTC()
 	o.Log.Info("taking a snapshot", "member", m.name, "leader", m.leader, "revision", asked.revision, "key", o.Key)
 	stored, back, err := o.store(ctx, store, m, !report.Absent)
+	if errors.Is(err, errReplaced) {
+		return o.givesWay(ctx, store, report)
+	}
 	if err != nil {
 		return doubtful(report, err)
 	}
@@ -202,7 +213,9 @@ func (o Order) from(ctx context.Context, store *Store, m member, all []member, a
 	// Without its record what is stored is not whole: that is written also when the Job is told to end.
 	finishing, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
-	if err := store.finish(finishing, o.Key, report); err != nil {
+	if err := store.finish(finishing, o.Key, report); errors.Is(err, errReplaced) {
+		return o.givesWay(finishing, store, report)
+	} else if err != nil {
 		*report = hooks.SnapshotReport{Absent: true}
 		return err
 	}
@@ -221,8 +234,14 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 		return o.disproved(ctx, store, report, err)
 	}
 	if err == nil {
+		err = o.stillThere(ctx, store, report)
+	}
+	if err == nil {
 		verified.VerifiedAt = time.Now().UTC().Truncate(time.Second)
 		err = store.note(ctx, o.Key, &verified)
+	}
+	if errors.Is(err, errReplaced) {
+		return o.givesWay(ctx, store, report)
 	}
 	if err != nil {
 		return doubtful(report, err)
@@ -232,15 +251,38 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 	return nil
 }
 
+// stillThere fails when what is stored is not what was looked at: errReplaced when another run has stored it.
+func (o Order) stillThere(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+	now, _, err := store.kept(ctx, o.Key)
+	var replaced bool
+	if err == nil {
+		replaced, err = store.replaced(ctx, o.Key)
+	}
+	switch {
+	case err != nil && ReasonOf(err) != Denied:
+		return failure(Failed, err, "whether it is still what was looked at is not known")
+	case replaced, now != nil && now.StoredSHA256 != report.StoredSHA256:
+		return errReplaced
+	}
+	return nil
+}
+
+// givesWay reports what another run has stored meanwhile, or nothing while that has no record yet.
+func (o Order) givesWay(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+	now, _, err := store.kept(ctx, o.Key)
+	if *report = (hooks.SnapshotReport{}); err == nil && now != nil {
+		*report = *now
+	}
+	return doubtful(report, errReplaced)
+}
+
 // disproved removes what is stored, unless it is not what was looked at: then another run has stored it.
 func (o Order) disproved(ctx context.Context, store *Store, report *hooks.SnapshotReport, why error) error {
-	now, err := store.kept(ctx, o.Key)
-	switch {
+	switch err := o.stillThere(ctx, store, report); {
+	case errors.Is(err, errReplaced):
+		return o.givesWay(ctx, store, report)
 	case err != nil:
-		return doubtful(report, failure(Failed, err, "whether it is still what was looked at is not known"))
-	case now != nil && now.StoredSHA256 != report.StoredSHA256:
-		*report = *now
-		return doubtful(report, failure(Failed, nil, "another run has stored it meanwhile"))
+		return doubtful(report, err)
 	}
 	*report = hooks.SnapshotReport{Absent: true}
 	return store.cleared(ctx, o.Key, why)
