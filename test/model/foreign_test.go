@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -27,6 +28,9 @@ type joined struct {
 	theirs, ours int
 	voting       bool
 }
+
+// firstRecord is the record of the epoch that joins.
+var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}
 
 // newcomer is a foreign member that a person adds.
 const newcomer = "old-9"
@@ -121,6 +125,9 @@ func (s *takeover) besideOthers() (list []turn) {
 		names := slices.Sorted(maps.Keys(others))
 		edit("existing="+strings.Join(names, ","), func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
 	}
+	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
+		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+	}
 	if int(*c.Spec.Replicas) != s.ours {
 		edit(fmt.Sprint("replicas=", s.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours)) })
 	}
@@ -204,9 +211,12 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	if retires(c) == "retire" {
 		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = false })
 	}
-	recorded := s.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}] != nil // before, it would be a cluster of its own
+	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
 	if recorded && retires(c) != "none" {
 		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+	}
+	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
+		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
 	}
 	if recorded && c.Spec.Restore == nil {
 		add("restore id=one", func(w *world.World) {
@@ -233,6 +243,23 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 		}
 	}
 	return list
+}
+
+// gone reports whether the EtcdCluster has been deleted: with that it ends.
+func (s *takeover) gone() bool { return s.w.Cluster() == nil }
+
+// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17), unless a person did not want
+// to wait for that.
+func (s *takeover) hasLeft(before *world.World) {
+	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
+	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[hooks.AnnotationForeign] == "" {
+		return
+	}
+	for _, m := range s.now().Members {
+		if _, other := s.others()[placed(m)]; !other {
+			s.w.Oracle.Broken = append(s.w.Oracle.Broken, fmt.Sprintf("S17: the EtcdCluster is gone, and %s is left beside foreign members", placed(m)))
+		}
+	}
 }
 
 // movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost that nobody but a person
@@ -270,6 +297,7 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	if e := joinedExisting(c); e != nil {
 		fmt.Fprintln(b, e.Endpoints)
 	}
+	fmt.Fprintln(b, c.DeletionTimestamp != nil)
 	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && w.Now.Sub(m.Since.Time) >= 5*time.Minute, w.Now.Sub(m.Joined.Time) >= 10*time.Minute)
@@ -303,6 +331,8 @@ func TestForeignMembers(t *testing.T) {
 		{"one joins one, undisturbed", joined{1, 1, false}, 0, nil, false},
 		{"one joins one, one trouble", joined{1, 1, false}, 1, nil, false},
 		{"one joins one, a restore and a burst of writes", joined{1, 1, false}, 2, []string{"restore", "write"}, false},
+		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
+		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2, []string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
 		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2, []string{"foreign", "call", "look"}, true},
