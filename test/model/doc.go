@@ -8,6 +8,6 @@
 // decide is remembered by what was seen (hooks.go). What may happen is a list of actions (actions.go), carried out by kubernetes.go and etcd.go. search.go goes
 // everywhere; walk.go goes far. The way to a broken rule is told as a story for test/scenario (story.go).
 //
-// Three things are searched in package world itself, which is slower and knows more: certificates (succession_test.go), how one epoch takes over
-// from another (epochs_test.go), and how our members take over from foreign ones (foreign_test.go).
+// Three things are searched in package world itself, which is slower and knows more: certificates (succession_test.go), how one
+// epoch takes over from another (epochs_test.go), and how our members take over from foreign ones (foreign_test.go).
 package model
