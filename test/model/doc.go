@@ -7,4 +7,7 @@
 // names: states that differ in no more are one (canon.go). The hooks are shown a state as Kubernetes' objects (shown.go), and what they
 // decide is remembered by what was seen (hooks.go). What may happen is a list of actions (actions.go), carried out by kubernetes.go and etcd.go. search.go goes
 // everywhere; walk.go goes far. The way to a broken rule is told as a story for test/scenario (story.go).
+//
+// Three things are searched in package world itself, which is slower and knows more: certificates (succession_test.go), how one
+// epoch takes over from another (epochs_test.go), and how our members take over from foreign ones (foreign_test.go).
 package model

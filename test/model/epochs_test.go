@@ -135,10 +135,16 @@ func (s *takeover) after(m turn) *takeover {
 	next.w.Collect()
 	next.w.TickEtcd()
 	next.w.TakeLog()
+	if next.gone() && !s.gone() {
+		next.hasLeft(s.w)
+	}
 	return next
 }
 
 func (s *takeover) ways() (list []oneWay[*takeover]) {
+	if s.gone() {
+		return nil
+	}
 	for _, m := range s.turns() {
 		list = append(list, oneWay[*takeover]{m.words, m.free, s.after(m)})
 	}
@@ -265,10 +271,10 @@ func (s *takeover) quiet() bool {
 
 // done reports whether the cluster has what is asked for, or what it had when that was taken back.
 func (s *takeover) done() bool {
-	c := s.w.Cluster()
 	if s.ours > 0 {
-		return s.movedIn()
+		return s.gone() || s.movedIn()
 	}
+	c := s.w.Cluster()
 	if c.Status.Phase != "Converged" || !s.quiet() {
 		return false
 	}
@@ -284,6 +290,9 @@ func (s *takeover) done() bool {
 func (s *takeover) identity() identity {
 	w, n := s.w, numbers{}
 	var b strings.Builder
+	if s.gone() {
+		return identity{}
+	}
 	c := w.Cluster()
 	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
 	for _, m := range c.Status.Members {

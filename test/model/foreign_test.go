@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks"
@@ -17,16 +18,20 @@ import (
 	"github.com/quorate-dev/quorate/test/world"
 )
 
-// How our members take over from those of an etcd outside of Kubernetes is searched in the world of the stories as well. It begins when the
-// cluster that joins it has been created, or when all of ours vote there, and ends when no foreign member is left. The person who is asked for
-// has them removed at any moment. What may go wrong: a foreign member stops, is removed or added by hand; ours are killed, cut off or lose their
-// data; somebody changes the spec; and all that may befall calls and caches.
+// How our members take over from those of an etcd outside of Kubernetes is searched in the world of the stories as well. It
+// begins when the cluster that joins it has been created, or when all of ours vote there. It ends when no foreign member is
+// left, or when the EtcdCluster has been deleted. A person has the foreign members removed, at any moment. What may go wrong:
+// a foreign member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
+// and all that may befall calls and caches.
 
 // joined is such a cluster: with how many members of theirs and of ours, and whether ours vote already.
 type joined struct {
 	theirs, ours int
 	voting       bool
 }
+
+// firstRecord is the record of the epoch that joins.
+var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}
 
 // newcomer is a foreign member that a person adds.
 const newcomer = "old-9"
@@ -117,9 +122,14 @@ func (s *takeover) besideOthers() (list []turn) {
 	if retires(c) == "beside" {
 		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = true })
 	}
-	if e := joinedExisting(c); len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, func(at string) bool { return others[hostAt(at)].ID != 0 })) {
+	e := joinedExisting(c)
+	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
+	if len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, listed)) {
 		names := slices.Sorted(maps.Keys(others))
 		edit("existing="+strings.Join(names, ","), func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
+	}
+	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
+		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
 	}
 	if int(*c.Spec.Replicas) != s.ours {
 		edit(fmt.Sprint("replicas=", s.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours)) })
@@ -204,9 +214,12 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	if retires(c) == "retire" {
 		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = false })
 	}
-	recorded := s.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}] != nil // before, it would be a cluster of its own
+	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
 	if recorded && retires(c) != "none" {
 		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+	}
+	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
+		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
 	}
 	if recorded && c.Spec.Restore == nil {
 		add("restore id=one", func(w *world.World) {
@@ -235,8 +248,26 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 	return list
 }
 
-// movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost that nobody but a person
-// can help.
+// gone reports whether the EtcdCluster has been deleted: with that it ends.
+func (s *takeover) gone() bool { return s.w.Cluster() == nil }
+
+// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17), unless a
+// person did not want to wait for that.
+func (s *takeover) hasLeft(before *world.World) {
+	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
+	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[hooks.AnnotationForeign] == "" {
+		return
+	}
+	for _, m := range s.now().Members {
+		if _, other := s.others()[placed(m)]; !other {
+			left := fmt.Sprintf("S17: the EtcdCluster is gone, and %s is left beside foreign members", placed(m))
+			s.w.Oracle.Broken = append(s.w.Oracle.Broken, left)
+		}
+	}
+}
+
+// movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost that only
+// a person can help.
 func (s *takeover) movedIn() bool {
 	c := s.w.Cluster()
 	if !s.quiet() {
@@ -256,7 +287,9 @@ func (s *takeover) bereft() bool {
 			continue
 		}
 		voters++
-		holds := slices.ContainsFunc(slices.Collect(maps.Values(s.w.Dirs)), func(d world.Dir) bool { return d.Cluster == now.ID && d.Member == m.ID })
+		holds := slices.ContainsFunc(slices.Collect(maps.Values(s.w.Dirs)), func(d world.Dir) bool {
+			return d.Cluster == now.ID && d.Member == m.ID
+		})
 		if _, ran := s.w.ForeignRuns(placed(m)); holds || !ran && placed(m) == newcomer {
 			have++
 		}
@@ -270,9 +303,11 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	if e := joinedExisting(c); e != nil {
 		fmt.Fprintln(b, e.Endpoints)
 	}
+	fmt.Fprintln(b, c.DeletionTimestamp != nil)
 	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
 	for _, m := range c.Status.Members {
-		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && w.Now.Sub(m.Since.Time) >= 5*time.Minute, w.Now.Sub(m.Joined.Time) >= 10*time.Minute)
+		silent, joined := w.Now.Sub(m.Since.Time), w.Now.Sub(m.Joined.Time)
+		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute, joined >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {
 		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time))
@@ -302,7 +337,9 @@ func TestForeignMembers(t *testing.T) {
 	}{
 		{"one joins one, undisturbed", joined{1, 1, false}, 0, nil, false},
 		{"one joins one, one trouble", joined{1, 1, false}, 1, nil, false},
-		{"one joins one, a restore and a burst of writes", joined{1, 1, false}, 2, []string{"restore", "write"}, false},
+		{"one beside one, a restore and two bursts of writes", joined{1, 1, true}, 3, []string{"restore", "write"}, false},
+		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
+		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2, []string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
 		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2, []string{"foreign", "call", "look"}, true},
@@ -322,7 +359,8 @@ func TestForeignMembers(t *testing.T) {
 	}
 }
 
-// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens alone.
+// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens alone, and
+// the shipped rules live through the same in TestForeignMembers.
 func TestForeignMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
 		joined   joined
@@ -331,10 +369,10 @@ func TestForeignMutants(t *testing.T) {
 		decide   func(hooks.Observation) hooks.Decision
 		breaks   string
 	}{
-		"foreign members are removed unasked":                {joined{1, 1, true}, 0, nil, retiresUnasked, "S6: old-0 is removed, which is not ours, and nobody"},
+		"foreign members are removed unasked":                {joined{1, 1, true}, 0, nil, retiresUnasked, "S6: old-0 is removed, which is not ours, and the spec"},
 		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly, "S6: old-0 is removed, which is not ours, and 1 of ours"},
 		"foreign members are strangers":                      {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
-		"an etcd that does not answer is taken for none":     {joined{1, 1, false}, 0, nil, beginsItsOwn, "S8: 2 etcd clusters"},
+		"the first record says nothing of the other etcd":    {joined{1, 1, false}, 0, nil, beginsItsOwn, "S8: 2 etcd clusters"},
 		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames, "S9: the name demo-0 is used again"},
 		"a revision is raised by the same each time":         {joined{1, 1, true}, 3, []string{"restore", "write"}, raisesByTheSame, "S21: epoch 2 begins at revision"},
 	} {
@@ -348,7 +386,7 @@ func TestForeignMutants(t *testing.T) {
 	}
 }
 
-// retiresUnasked takes everybody for one who has said that the foreign members are to go.
+// retiresUnasked takes every spec for one which says that the foreign members go.
 func retiresUnasked(o hooks.Observation) hooks.Decision {
 	o.Cluster = o.Cluster.DeepCopy()
 	if e := joinedExisting(o.Cluster); e != nil {
@@ -378,9 +416,10 @@ func knowsNoOthers(o hooks.Observation) hooks.Decision {
 	return d
 }
 
-// beginsItsOwn makes a cluster of its own where none answers.
+// beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
 func beginsItsOwn(o hooks.Observation) hooks.Decision {
-	if record := o.Children.ConfigMaps[hooks.EpochName(cluster, 1)]; o.Etcd == nil && record == nil || record != nil && record.Data[hooks.EpochKeySource] != hooks.SourceExisting {
+	record := o.Children.ConfigMaps[firstRecord.Name]
+	if record == nil || record.Data[hooks.EpochKeySource] != hooks.SourceExisting {
 		o.Cluster = o.Cluster.DeepCopy()
 		o.Cluster.Spec.Bootstrap = nil
 	}

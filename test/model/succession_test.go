@@ -135,6 +135,9 @@ func cutsIn[S any](w *world.World, of func(S) *world.World) []possible[S] {
 	}
 	for _, line := range try.TakeLog() {
 		words := strings.Fields(strings.TrimPrefix(line, "! "))
+		if len(words) < 3 {
+			continue // that the finalizer was removed
+		}
 		for _, backwards := range []bool{false, true} {
 			told := fmt.Sprintf("before %s=%s", words[1], words[2])
 			if backwards {

@@ -281,10 +281,19 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 	if err != nil {
 		return err
 	}
-	cluster.Commit++
-	c.w.store(cluster)
-	c.w.replicate(cluster.ID, false)
+	c.w.agreeOn(cluster)
 	return nil
+}
+
+// agreeOn is the change that those agree on who are members before it: one of them may be the leader that goes.
+func (w *World) agreeOn(changed Cluster) {
+	before := w.Etcd.Clusters[changed.ID]
+	before.Commit++
+	w.Etcd.Clusters[changed.ID] = before
+	w.replicate(changed.ID, false)
+	changed.Commit = before.Commit
+	w.store(changed)
+	w.replicate(changed.ID, false)
 }
 
 func (w *World) add(c Cluster, peerURL string) (Cluster, error) {

@@ -180,11 +180,7 @@ func (w *World) byHand(name string, change func(*World, Cluster, uint64) (Cluste
 		if err != nil {
 			return err
 		}
-		c.Commit++ // by those who were members, of whom one may be the leader that goes
-		w.Etcd.Clusters[id] = c
-		w.replicate(id, false)
-		changed.Commit = c.Commit
-		w.store(changed)
+		w.agreeOn(changed)
 		return nil
 	}
 	return etcdops.ErrMemberGone

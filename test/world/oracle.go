@@ -198,8 +198,8 @@ func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	}
 }
 
-// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as many of ours vote as it wants
-// (S6).
+// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as many of
+// ours vote as it wants (S6).
 func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before Cluster, step hooks.Step) {
 	s, removes := step.(hooks.Remove)
 	m, _ := before.member(s.ID)
@@ -210,7 +210,7 @@ func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before C
 	wanted := max(1, hooks.Replicas(&v1alpha1.EtcdCluster{Spec: *spec}))
 	switch {
 	case m.Learner, spec.Bootstrap == nil, spec.Bootstrap.Existing == nil, !spec.Bootstrap.Existing.RetireForeign:
-		w.violate("S6", "%s is removed, which is not ours, and nobody has said that it is to go", nameAt(m))
+		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))
 	case len(ours) < wanted:
 		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours), wanted)
 	}
