@@ -199,7 +199,15 @@ func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity
 	found := &hooks.Artifact{URI: s.URI(key), Compression: string(v1alpha1.CompressNone)}
 	stored := sha256.New()
 	source := &watched{r: reader}
-	plain, end, err := open(io.TeeReader(source, stored), identities, found)
+	artifact, begins, err := peek(source, len(ageMagic))
+	if err != nil {
+		return nil, s.fetchFailure(key, source, err)
+	}
+	asItIs := !bytes.HasPrefix(begins, ageMagic) && !bytes.HasPrefix(begins, zstdMagic)
+	if !asItIs { // else what is stored is the database, and its hash is that of the database
+		artifact = io.TeeReader(artifact, stored)
+	}
+	plain, end, err := open(artifact, identities, found)
 	if err != nil {
 		return nil, s.fetchFailure(key, source, err)
 	}
@@ -217,6 +225,9 @@ func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity
 	}
 	found.Size, found.SHA256 = database.size, database.sum()
 	found.StoredSize, found.StoredSHA256 = source.n, hex.EncodeToString(stored.Sum(nil))
+	if asItIs {
+		found.StoredSHA256 = found.SHA256
+	}
 	return found, nil
 }
 
