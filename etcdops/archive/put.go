@@ -59,7 +59,7 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 // whether what is there is still its own, and gives way to another one's: it removes and describes nothing that is not its own. What was found
 // missing is not replaced when another run is done first (IfNotExist). What is left open is the moment between a look and the write that follows
 // it, where S3 is another's than Amazon's also the time of the upload, and on a claim a database of the same size. Then a record may describe another
-// run's object. That never passes for whole: whoever reads it compares hashes, and the next run, or the one that verifies, takes another.
+// run's object. That never passes for whole: who reads it compares hashes, and the next run, or the one that verifies, takes another.
 
 // errReplaced is about what is another run's.
 var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
