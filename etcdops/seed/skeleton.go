@@ -69,8 +69,8 @@ func takeSkeleton(from, to string) error {
 		}
 		defer source.Close()
 		return source.View(func(have *bolt.Tx) error {
-			return made.Update(func(make *bolt.Tx) error {
-				return have.ForEach(func(name []byte, bucket *bolt.Bucket) error { return copyBucket(make, name, bucket) })
+			return made.Update(func(tx *bolt.Tx) error {
+				return have.ForEach(func(name []byte, bucket *bolt.Bucket) error { return copyBucket(tx, name, bucket) })
 			})
 		})
 	})
@@ -143,11 +143,11 @@ func (s *skeleton) write(database string) error {
 				if err != nil {
 					return err
 				}
-				err = db.Update(func(real *bolt.Tx) error {
-					if err := s.change(before, after, real); err != nil {
+				err = db.Update(func(tx *bolt.Tx) error {
+					if err := s.change(before, after, tx); err != nil {
 						return err
 					}
-					return same(after, real)
+					return same(after, tx)
 				})
 				return errors.Join(err, db.Close())
 			})
@@ -175,7 +175,7 @@ func asEtcdOpens() *bolt.Options {
 }
 
 // change makes in the real database the changes between two skeletons. What no restore does is refused.
-func (s *skeleton) change(before, after, real *bolt.Tx) error {
+func (s *skeleton) change(before, after, database *bolt.Tx) error {
 	if err := before.ForEach(func(name []byte, _ *bolt.Bucket) error {
 		if after.Bucket(name) == nil {
 			return archive.OwnWords("etcdutl has removed the bucket %q", name)
@@ -185,7 +185,7 @@ func (s *skeleton) change(before, after, real *bolt.Tx) error {
 		return err
 	}
 	return after.ForEach(func(name []byte, made *bolt.Bucket) error {
-		bucket, err := real.CreateBucketIfNotExists(name)
+		bucket, err := database.CreateBucketIfNotExists(name)
 		if err != nil {
 			return err
 		}
@@ -270,8 +270,8 @@ func differences(before, after *bolt.Bucket) (edits []edit) {
 }
 
 // same checks that a database has become what etcdutl made of its skeleton.
-func same(made, real *bolt.Tx) error {
-	return real.ForEach(func(name []byte, bucket *bolt.Bucket) error {
+func same(made, database *bolt.Tx) error {
+	return database.ForEach(func(name []byte, bucket *bolt.Bucket) error {
 		wanted := made.Bucket(name)
 		if wanted == nil {
 			return archive.OwnWords("the bucket %q is not in its skeleton", name)

@@ -86,10 +86,10 @@ func TestSkeleton(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			in := staged{dataDir: dir}
-			real, s := in.database(), &skeleton{dir: filepath.Join(dir, "skeleton"), bump: c.bump}
-			database().store(t, real)
+			path, s := in.database(), &skeleton{dir: filepath.Join(dir, "skeleton"), bump: c.bump}
+			database().store(t, path)
 			require.NoError(t, emptyDir(s.dir))
-			require.NoError(t, takeSkeleton(real, s.before()))
+			require.NoError(t, takeSkeleton(path, s.before()))
 			made := load(t, s.before())
 			require.Equal(t, map[string]string{last: "last"}, made["key"])
 			require.Empty(t, made["lease"])
@@ -100,21 +100,21 @@ func TestSkeleton(t *testing.T) {
 			want := database()
 			if c.want != nil { // the database is another one by now
 				c.want(want)
-				require.NoError(t, os.Remove(real))
-				want.store(t, real)
+				require.NoError(t, os.Remove(path))
+				want.store(t, path)
 			}
 			err := s.into(in)
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
-				require.Equal(t, want, load(t, real), "nothing was changed")
+				require.Equal(t, want, load(t, path), "nothing was changed")
 				return
 			}
 			require.NoError(t, err)
 			c.change(want)
-			require.Equal(t, want, load(t, real))
+			require.Equal(t, want, load(t, path))
 			require.NoDirExists(t, s.dir)
 			require.DirExists(t, in.log())
-			require.FileExists(t, filepath.Join(filepath.Dir(real), "1-1.snap"))
+			require.FileExists(t, filepath.Join(filepath.Dir(path), "1-1.snap"))
 		})
 	}
 }
