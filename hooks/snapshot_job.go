@@ -231,7 +231,7 @@ func (v *snapshotView) trialMemory() int64 {
 	return largest >> 22 << 20
 }
 
-// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, but for a trial.
+// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, except for a trial.
 const JobMemory = 256 << 20
 
 // jobResources are those of the spec with defaults; more is memory in bytes.

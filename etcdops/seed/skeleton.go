@@ -55,7 +55,7 @@ func (p Programs) outline(ctx context.Context, to staged, m member, bump int64) 
 	return s, p.restore(ctx, s.before(), s.made(), to.walDir, m, bump)
 }
 
-// takeSkeleton copies all buckets of a database but those of keys and leases. Of the keys it takes the
+// takeSkeleton copies all buckets of a database except for those of keys and leases. Of the keys it takes the
 // last record, from which etcdutl counts.
 func takeSkeleton(from, to string) error {
 	made, err := bolt.Open(to, 0o600, &bolt.Options{NoSync: true})
@@ -191,8 +191,8 @@ func (s *skeleton) change(before, after, database *bolt.Tx) error {
 		}
 		edits := differences(before.Bucket(name), made)
 		if !s.expected(string(name), edits, before) {
-			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: %s",
-				len(edits), name, "use a release of etcd that Quorate knows")
+			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: use a release of etcd that Quorate knows",
+				len(edits), name)
 		}
 		for _, e := range edits {
 			if err := e.in(bucket); err != nil {

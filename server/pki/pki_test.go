@@ -281,8 +281,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// TestWhatIsReadIsBounded: a tenant's Secret costs all others, so one that nobody needs is refused before it is read. Each was measured without
-// the bounds: 60,000 keys take a megabyte for each time that they change, 130 KB of authorities half a minute.
+// TestWhatIsReadIsBounded: a tenant's Secret costs all others, so one that no etcd needs is refused before it is read.
 func TestWhatIsReadIsBounded(t *testing.T) {
 	s := made(t)
 	fits := s["leaf"]
