@@ -77,8 +77,10 @@ var verbs = map[string]func(*story, args) string{
 	"image":          (*story).image,                                                                                 // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" }, // metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
 	"installation":   (*story).installation,                                                                          // installation etcd-repository=mirror.example/etcd [new]: Quorate is installed with another setting, and has begun to answer now
-	"volumes":        (*story).volumes,                                                                               // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline
+	"volumes":        (*story).volumes,                                                                               // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast: which storage class does not exist
 	"node":           (*story).node,                                                                                  // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
+	"refuse":         (*story).refuse,                                                                                // refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
+	"accept":         (*story).accept,                                                                                // accept, with the same words: it does again
 	"foreign":        (*story).foreign,                                                                               // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
 	"etcd":           (*story).etcd,                                                                                  // etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
 	"corrupt":        (*story).corrupt,                                                                               // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
@@ -339,6 +341,10 @@ func (s *story) volumes(a args) string {
 			delete(s.w.BrokenVolumes, name)
 		case "offline":
 			s.w.OfflineVolumes = true
+		case "no-class":
+			s.w.NoStorage[name] = true
+		case "class":
+			delete(s.w.NoStorage, name)
 		}
 	}
 	return ""
@@ -453,6 +459,24 @@ func (s *story) add(a args) string {
 				url = hooks.PeerURL(s.w.Cluster(), name)
 			}
 			s.w.AddByHand(url, role == "learner")
+		}
+	}
+	return ""
+}
+
+func (s *story) refuse(a args) string { return refusals(a, s.w.RefuseClass, s.w.Refuse) }
+
+func (s *story) accept(a args) string { return refusals(a, s.w.AcceptClass, s.w.Accept) }
+
+func refusals(a args, class func(string), object func(world.Kind, string)) string {
+	for what, name := range a {
+		switch what {
+		case "kind":
+			object(world.Kind(name), "")
+		case "priority-class":
+			class(name)
+		default:
+			object(world.Kind(what), name)
 		}
 	}
 	return ""

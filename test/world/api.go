@@ -58,6 +58,9 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	if _, taken := w.Objects[Key{kind, o.GetName()}]; taken {
 		return ErrExists
 	}
+	if w.refuses(kind, o) {
+		return ErrForbidden
+	}
 	w.UIDs++
 	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.UIDs)))
 	o.SetNamespace("default")

@@ -47,9 +47,9 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(claimsOf(pod), held) || len(pod.Spec.SchedulingGates) > 0 || w.Lost[pod.Name] {
 		return false
 	}
-	if w.Full[pod.Name] || w.Unplaced[pod.Spec.PriorityClassName] || w.Lost[pinnedTo(pod)] {
+	if why := w.unplaced(pod); why != "" {
 		w.editPod(pod.Name, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why}}
 		})
 		return false
 	}
@@ -61,6 +61,22 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 		p.Spec.NodeName, p.Status.PodIP, p.Status.Conditions = cmp.Or(pinnedTo(pod), "node-of-"+pod.Name), ip, nil
 	})
 	return true
+}
+
+// unplaced is why no node takes the pod, in the scheduler's words; empty when one does.
+func (w *World) unplaced(pod *corev1.Pod) string {
+	const noUse = " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+	switch {
+	case w.Full[pod.Name], w.Unplaced[pod.Spec.PriorityClassName]:
+		return "0/3 nodes are available: 3 Insufficient memory." + noUse
+	case w.Lost[pinnedTo(pod)]:
+		return "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector." + noUse
+	case slices.ContainsFunc(claimsOf(pod), func(claim string) bool {
+		return w.NoStorage[ClassOf(w.Claim(claim))] && w.Claim(claim).Status.Phase == corev1.ClaimPending
+	}):
+		return "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims." + noUse
+	}
+	return ""
 }
 
 // freeIP is the lowest address that no pod has: addresses are reused soon.
@@ -158,7 +174,10 @@ func (w *World) setStatus(name string, s state) {
 		case "":
 			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
 			next.ContainerID = w.Procs[p.UID].container()
-		case "ErrImagePull", "PodInitializing":
+		case "ErrImagePull":
+			image := p.Spec.Containers[0].Image
+			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting, Message: fmt.Sprintf("failed to resolve image: %s: not found", image)}
+		case "PodInitializing":
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
 		default:
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -382,7 +383,12 @@ func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 			continue
 		}
 		if !exists {
-			w.written("+ %s %s", key, w.create(key.Kind, created(c.parent, desired[key])))
+			err := w.create(key.Kind, created(c.parent, desired[key]))
+			if errors.Is(err, ErrForbidden) {
+				w.refused(key, desired)
+				continue
+			}
+			w.written("+ %s %s", key, err)
 			writes++
 			continue
 		}

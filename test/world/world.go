@@ -43,6 +43,11 @@ type World struct {
 	Full map[string]bool
 	// Unplaced are the priority classes of which no node takes a pod.
 	Unplaced map[string]bool
+	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and NoStorage the priority
+	// and storage classes that do not exist. Tried are the refusals that were told.
+	Refused               map[Key]bool
+	NoPriority, NoStorage map[string]bool
+	Tried                 []Key
 	// Markers are the pods in which prepare has once let etcd start.
 	Markers map[types.UID]bool
 	// Prepared are the pods whose init container is done; it runs again only after a reboot.
@@ -105,6 +110,7 @@ func New() *World {
 		SlowFiles: map[string]bool{},
 		BadImages: map[string]bool{},
 
+		Refused: map[Key]bool{}, NoPriority: map[string]bool{}, NoStorage: map[string]bool{},
 		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{}, Crashing: map[string]bool{},
 		Etcd:   Etcd{Clusters: map[uint64]Cluster{}},
 		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}, Twins: map[string]bool{}},
@@ -117,6 +123,7 @@ func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
 	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
+	c.Refused, c.NoPriority, c.NoStorage = maps.Clone(w.Refused), maps.Clone(w.NoPriority), maps.Clone(w.NoStorage)
 	c.Foreign = maps.Clone(w.Foreign)
 	c.Crashing = maps.Clone(w.Crashing)
 	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
