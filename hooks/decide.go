@@ -19,13 +19,16 @@ func Decide(o Observation) Decision {
 		if said == nil {
 			continue
 		}
-		because := Because{Rule: r.Name, Message: said.message}
 		v.run = or(said.run, v.run)
+		answer := children(v, said)
+		v.expect(answer)
+		said.message = v.andUnmade(said.message)
+		because := Because{Rule: r.Name, Message: said.message}
 		return Decision{
 			Step:        said.step,
-			Children:    children(v, said),
+			Children:    answer,
 			Status:      status(v, because, v.prospectOf(i, said)),
-			ResyncAfter: v.wake(said.resync),
+			ResyncAfter: v.wakeForUnmade(v.wake(said.resync)),
 			Because:     because,
 		}
 	}

@@ -163,7 +163,10 @@ func (v *view) ails(m *member) string {
 	if m.pod == nil || m.serving() {
 		return ""
 	}
-	for _, shows := range []func(*member) string{v.lostNode, unscheduled, unpulled, v.crashes} {
+	if prepareRefused(m.pod) {
+		return "its data directory was found empty"
+	}
+	for _, shows := range []func(*member) string{v.lostNode, v.unscheduled, unpulled, v.crashes} {
 		if what := shows(m); what != "" {
 			return what
 		}
@@ -186,10 +189,10 @@ func nodeGone(pod *corev1.Pod, now time.Time) bool {
 	return pod.Spec.NodeName != "" && (graceOver(pod, now) || pod.Status.Reason == "NodeLost")
 }
 
-func unscheduled(m *member) string {
+func (v *view) unscheduled(m *member) string {
 	for _, c := range m.pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return "no node takes its pod"
+			return "no node takes its pod" + colon(schedulersWords(c.Message)) + v.withoutVolume(m.pod, c.Message)
 		}
 	}
 	return ""
@@ -203,9 +206,9 @@ func unpulled(m *member) string {
 		}
 		switch why := s.State.Waiting.Reason; why {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-			return "its image can't be pulled"
+			return "its image can't be pulled" + colon(kubeletsWords(s.State.Waiting.Message))
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return "its container can't be made: " + why
+			return "its container can't be made: " + why + colon(kubeletsWords(s.State.Waiting.Message))
 		}
 	}
 	return ""
@@ -218,7 +221,7 @@ func (v *view) crashes(m *member) string {
 	}
 	for _, t := range failures(m.pod) {
 		if r := v.remembered(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
-			return fmt.Sprintf("it crashes: exit %d", t.ExitCode)
+			return "it crashes: " + endOf(m.pod, t)
 		}
 	}
 	return ""
@@ -428,6 +431,8 @@ func (v *view) strange(m *member) string {
 // troubleWord is the reason of the condition Degraded.
 func (v *view) troubleWord() string {
 	switch {
+	case v.Etcd == nil && v.longUnmade() && (v.epoch == nil || !v.neverBegins()):
+		return failedCreate
 	case v.Etcd == nil && !v.epoch.quorate():
 		return "BootstrapStalled"
 	case v.Etcd == nil:
@@ -435,6 +440,8 @@ func (v *view) troubleWord() string {
 		return "MemberMismatch"
 	case slices.ContainsFunc(v.voters, func(m *member) bool { return v.overdue(m) && v.reprieve(m) != "" }):
 		return "PersonDecides"
+	case v.longUnmade():
+		return failedCreate
 	}
 	return "MembersInTrouble"
 }

@@ -104,10 +104,10 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 		}
 		return p
 	}
-	if p.Outlook != Rests || v.Etcd == nil || v.beside() {
-		return p
+	if p.Outlook == Rests && v.Etcd != nil && !v.beside() {
+		p = or(v.unauthorized(), or(v.unreachable(), p))
 	}
-	return or(v.unauthorized(), or(v.unreachable(), p))
+	return v.withUnmade(p)
 }
 
 // unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours stays as it is.

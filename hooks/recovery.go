@@ -452,7 +452,7 @@ func (v *view) survey(of []string) survey {
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
-			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), unheard(v.all.Pods[name+surveySuffix])))
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), v.unheard(v.all.Pods[name+surveySuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != hex(known):
@@ -560,9 +560,9 @@ func (v *view) surveyedSince() time.Time {
 }
 
 // unheard is why a pod has not told anything of its volume, in brackets; empty for nothing known.
-func unheard(pod *corev1.Pod) string {
+func (v *view) unheard(pod *corev1.Pod) string {
 	if pod == nil || !finished(pod) {
-		return held(pod)
+		return v.heldUp(pod)
 	}
 	why := pod.Status.Reason
 	if t := surveyEnd(pod); t != nil {

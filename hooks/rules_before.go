@@ -150,7 +150,8 @@ func start(v *view) *verdict {
 	if why := v.stalled(); why != "" {
 		return &verdict{message: why, outlook: v.starts(), resync: patience}
 	}
-	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(v.epoch.initialNames(), ", ")), resync: soon}
+	initial := v.epoch.initialNames()
+	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.ailingPods(initial), resync: soon}
 }
 
 func quorumLost(v *view) *verdict {
@@ -207,7 +208,7 @@ func blind(v *view) *verdict {
 		return nil
 	}
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
-	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", "))
+	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")) + v.ailingPods(silent)
 	if v.heir != nil {
 		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
 	}

@@ -287,15 +287,16 @@ func (v *view) retire(m *member, why string) *verdict {
 	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
 	restarting := filter(others, (*member).restarting)
 	stay := filter(others, func(o *member) bool { return o.serving() && !o.restarting() })
+	silent := filter(others, func(o *member) bool { return !o.serving() })
 	switch {
 	case m.called() == "":
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: patience}
 	case serving(others) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve", why, m.called(), serving(others), len(others)), outlook: v.byPerson(filter(others, func(o *member) bool { return !o.serving() })), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.called(), serving(others), len(others), v.complaintsOf(silent)), outlook: v.byPerson(silent), resync: patience}
 	case len(restarting) > 0 && (m.serving() || len(stay) < quorum(len(others))): // who does not serve may only not be reached
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart", why, strings.Join(names(restarting), ", ")), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: patience}
 	case m.serving() && serving(others) < len(others):
-		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not", why, m.called()), outlook: v.byPerson(filter(others, func(o *member) bool { return !o.serving() })), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.called(), v.complaintsOf(silent)), outlook: v.byPerson(silent), resync: patience}
 	case m.ID == v.Etcd.Leader:
 		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
 	}
@@ -334,7 +335,7 @@ func grow(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: patience}
 	}
 	if silent := filter(v.voters, func(m *member) bool { return !m.serving() }); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.foreignSilent()), outlook: v.byPerson(silent), resync: soon}
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.complaintsOf(silent)+v.foreignSilent()), outlook: v.byPerson(silent), resync: soon}
 	}
 	if unfit := v.unfit(); unfit != "" {
 		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: patience}

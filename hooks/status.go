@@ -55,6 +55,7 @@ func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus 
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
 	s.Replacement, s.Connection = v.attempts(), v.connection()
+	s.Running, s.Awaited = v.runningVersion(s.Members), v.awaited
 	s.History = history(v, because, s.Auth)
 	s.Conditions = conditions(v, because, next, s.Auth)
 	return s
@@ -251,7 +252,7 @@ func security(v *view) (reason, message string, secured bool) {
 func troubles(v *view, because Because) []string {
 	var list []string
 	if v.Etcd == nil {
-		if v.replicas > 0 && v.epoch != nil && (v.epoch.quorate() || v.neverBegins()) {
+		if v.replicas > 0 && v.epoch != nil && (v.epoch.quorate() || v.neverBegins()) || v.longUnmade() {
 			list = append(list, because.Message)
 		}
 		return list
@@ -264,6 +265,9 @@ func troubles(v *view, because Because) []string {
 		if len(m.health.Alarms) > 0 {
 			list = append(list, fmt.Sprintf("%s has the alarm %s", who, strings.Join(m.health.Alarms, " and ")))
 		}
+	}
+	if v.longUnmade() {
+		list = append(list, v.unmade())
 	}
 	return append(list, v.alarmsOfOthers()...)
 }

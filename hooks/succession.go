@@ -558,12 +558,12 @@ func (v *view) unstaged() string {
 		return why
 	}
 	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, held(v.Children.Pods[first]))
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, v.heldUp(v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.epoch.initialNames() {
 		if pod := v.Children.Pods[name]; !seeded(pod) {
-			waits = append(waits, name+held(pod))
+			waits = append(waits, name+v.heldUp(pod))
 		}
 	}
 	if len(waits) > 0 {
@@ -589,12 +589,12 @@ func (v *view) unfilled() string {
 	return ""
 }
 
-// held is why a pod does not begin, in brackets; empty for nothing known.
-func held(pod *corev1.Pod) string {
+// heldUp is why a pod does not begin, in brackets; empty for nothing known.
+func (v *view) heldUp(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	if why := or(unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
+	if why := or(v.unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
 		return " (" + why + ")"
 	}
 	return ""

@@ -250,14 +250,14 @@ func (c *cluster) inEpoch(n int64) {
 func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: {after: 30s}\n")
-	c.decides("Start", "within 30s (demo-0: its image can't be pulled)")
+	c.decides("Start", "within 30s (demo-0: its image can't be pulled: ")
 	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
 	require.Equal(t, "BootstrapStalled", degraded.Reason)
 
 	_, command, _ := strings.Cut(degraded.Message, "by beginning anew: kubectl ")
 	command, _, _ = strings.Cut(command, ";")
 	kube(t, strings.Fields(command)...)
-	c.decides("Start", "epoch 2 is being made ready: filling the volumes of demo-1 (its image can't be pulled)")
+	c.decides("Start", "epoch 2 is being made ready: filling the volumes of demo-1 (its image can't be pulled: ")
 
 	// Whichever of the two comes first is the one that is kept: it is one of them, and not both.
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)

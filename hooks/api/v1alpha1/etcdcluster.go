@@ -15,7 +15,7 @@ import (
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=qetcd,categories=all;quorate
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
-// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.running`
 // +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -489,9 +489,14 @@ type EtcdClusterStatus struct {
 	// +listType=set
 	Restoring []string `json:"restoring,omitempty"`
 
-	// Version of etcd that the members run.
+	// Version of etcd that members are started with: that of spec.version, or one on the way to it.
 	// +optional
 	Version string `json:"version,omitempty"`
+
+	// Running is the version of etcd that the members run, as they have answered last. While one of them runs another version than
+	// spec.version, it is that member's and spec.version, such as `3.6.16 -> 3.6.17`.
+	// +optional
+	Running string `json:"running,omitempty"`
 
 	// Leader is the name of the member that leads.
 	// +optional
@@ -523,6 +528,12 @@ type EtcdClusterStatus struct {
 	// +optional
 	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
 
+	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some seconds was refused,
+	// by a quota or an admission policy, say.
+	// +optional
+	// +listType=atomic
+	Awaited []AwaitedStatus `json:"awaited,omitempty"`
+
 	// Replacement is what Quorate remembers about learners that did not catch up.
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
@@ -543,6 +554,21 @@ type EtcdClusterStatus struct {
 	// Connection is what an application needs to reach etcd.
 	// +optional
 	Connection *ConnectionStatus `json:"connection,omitempty"`
+}
+
+// AwaitedStatus is an object that Quorate has asked Kubernetes for, in the namespace of the EtcdCluster.
+type AwaitedStatus struct {
+	// Kind of the object, such as Pod.
+	// +required
+	Kind string `json:"kind"`
+
+	// Name of the object.
+	// +required
+	Name string `json:"name"`
+
+	// Since is when it was asked for first.
+	// +required
+	Since metav1.Time `json:"since"`
 }
 
 // ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster. One is named once it is there.

@@ -1,0 +1,140 @@
+package hooks
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line, bounded, without what a URL may
+// hold in secret, and without what differs from one try to the next (S16). What ails a member is said by ails, in healing.go, in every rule that
+// waits for one.
+
+// complaintsOf is what is to be said of members that do not serve, to follow a sentence that names them; empty for nothing.
+func (v *view) complaintsOf(silent []*member) string {
+	var all complaints
+	for _, m := range silent {
+		if what := v.complaint(m); what != "" {
+			all.add(m.called(), what)
+		}
+	}
+	return following(all)
+}
+
+// ailingPods is what is to be said of the pods of these members while etcd's list is not known.
+func (v *view) ailingPods(names []string) string {
+	var all complaints
+	for _, name := range names {
+		m := &member{name: name, pod: v.Children.Pods[name], health: v.Health[name]}
+		for _, s := range v.Cluster.Status.Members {
+			if id, err := strconv.ParseUint(s.ID, 16, 64); err == nil && s.Name == name {
+				m.ID = id
+			}
+		}
+		if what := v.ails(m); what != "" && !v.deaf(m.health) {
+			all.add(name, what)
+		}
+	}
+	return following(all)
+}
+
+func following(all complaints) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return "; " + all.String()
+}
+
+// withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when that is not what it waits for.
+func (v *view) withoutVolume(pod *corev1.Pod, scheduler string) string {
+	if !strings.Contains(strings.ToLower(strings.ReplaceAll(scheduler, " ", "")), "persistentvolume") {
+		return ""
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim := v.all.Claims[volume.PersistentVolumeClaim.ClaimName]
+		if claim == nil || claim.Status.Phase != corev1.ClaimPending {
+			continue
+		}
+		class := "the default storage class"
+		if name := claim.Spec.StorageClassName; name != nil {
+			class = "storage class " + *name
+		}
+		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why", class, v.Cluster.Namespace, LabelCluster, v.Cluster.Name)
+	}
+	return ""
+}
+
+// endOf is how a container of the pod ended, and which, unless it is etcd's.
+func endOf(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
+	words := fmt.Sprintf("exit %d", t.ExitCode)
+	if t.Reason != "" && t.Reason != "Error" { // such as OOMKilled
+		words += ", " + t.Reason
+	}
+	for _, s := range pod.Status.InitContainerStatuses {
+		if s.LastTerminationState.Terminated == t || s.State.Terminated == t {
+			words += " of its init container " + s.Name
+		}
+	}
+	return words
+}
+
+// longestQuote is how many characters of another's words are said again.
+const longestQuote = 200
+
+// schedulersWords are why no node takes a pod. What preemption could do about it is left out.
+func schedulersWords(message string) string {
+	message, _, _ = strings.Cut(message, " preemption: ")
+	message, _, _ = strings.Cut(message, " no new claims to deallocate")
+	words := []rune(strings.TrimRight(plain(message), ". ,"))
+	if len(words) > longestQuote {
+		return string(words[:longestQuote]) + "..."
+	}
+	return string(words)
+}
+
+// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and from 1.33 or so on what the last one said. The
+// cause is at the end.
+func kubeletsWords(message string) string {
+	if strings.HasPrefix(message, "Back-off ") {
+		_, message, _ = strings.Cut(message, `": `)
+	}
+	_, after, tried := strings.Cut(message, "ErrImagePull: ")
+	if tried {
+		message = after
+	}
+	words := []rune(plain(message))
+	if len(words) > longestQuote {
+		return "..." + string(words[len(words)-longestQuote:])
+	}
+	return string(words)
+}
+
+// changing are parts of errors that hold what is secret, or differ from try to try, with what takes their place.
+var changing = sync.OnceValue(func() []replacement {
+	return []replacement{
+		{regexp.MustCompile(`://[^\s/"'@]*@`), "://"},                                     // user and password of a URL
+		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},                            // its query, where tokens are
+		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},                    // an address with a port of the moment
+		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."}, // the ID of a request
+		{regexp.MustCompile(`\s+`), " "},
+	}
+})
+
+type replacement struct {
+	what *regexp.Regexp
+	by   string
+}
+
+func plain(message string) string {
+	for _, r := range changing() {
+		message = r.what.ReplaceAllString(message, r.by)
+	}
+	return strings.TrimSpace(message)
+}

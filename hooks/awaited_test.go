@@ -1,0 +1,57 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestWhatIsNotThereIsSpokenOf: not at once, in the same words from then on, and louder after a minute.
+func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
+	o := serve(3)
+	delete(o.Children.Budgets, "demo")
+	first := Decide(o)
+	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo", Since: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
+	assert.NotContains(t, first.Because.Message, "has not made")
+	assert.Equal(t, missedAfter, first.ResyncAfter.Round(time.Second))
+
+	o.Cluster.Status = first.Status
+	after := func(d time.Duration) Decision {
+		o.Now = now.Truncate(time.Second).Add(d)
+		return Decide(o)
+	}
+	const words = "Kubernetes has not made PodDisruptionBudget demo: `kubectl quorate status -n default demo` shows why"
+	said := after(missedAfter)
+	assert.Contains(t, said.Because.Message, words)
+	assert.Equal(t, first.Status.Awaited, said.Status.Awaited)
+	assert.True(t, meta.IsStatusConditionTrue(said.Status.Conditions, v1alpha1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(said.Status.Conditions, v1alpha1.Degraded))
+	assert.Equal(t, missedForLong-missedAfter, said.ResyncAfter)
+
+	long := after(missedForLong)
+	assert.Equal(t, said.Because, long.Because)
+	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
+	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
+	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})
+	o.Cluster.Status = long.Status
+	assert.Equal(t, long, after(time.Hour), "nothing more is written")
+
+	assert.Empty(t, Decide(serve(3)).Status.Awaited, "nor is anything at rest")
+}
+
+// TestATimeAheadIsNotBelieved: as of a status that another clock has written.
+func TestATimeAheadIsNotBelieved(t *testing.T) {
+	o := given(func(o *Observation) {
+		delete(o.Children.Budgets, "demo")
+		o.Cluster.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo", Since: metav1.NewTime(now.Add(time.Hour))}, {Kind: "Pod", Name: "demo-1", Since: metav1.NewTime(now.Add(-time.Hour))}}
+	})
+	d := Decide(o)
+	require.Len(t, d.Status.Awaited, 1, "the pod is there")
+	assert.Equal(t, now.Truncate(time.Second), d.Status.Awaited[0].Since.Time)
+}
