@@ -28,7 +28,7 @@ func TestKubeletsWords(t *testing.T) {
 func TestSchedulersWords(t *testing.T) {
 	for message, want := range map[string]string{
 		"": "",
-		"0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.":                       "0/1 nodes are available: 1 Insufficient cpu",
+		"0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.":                          "0/1 nodes are available: 1 Insufficient cpu",
 		"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.": "0/1 nodes are available: 1 Insufficient cpu",
 	} {
 		assert.Equal(t, want, schedulersWords(message))

@@ -115,7 +115,7 @@ func (a *ask) secrets(ctx context.Context, namespaces ...string) (all []corev1.S
 // words are what status and explain print.
 func (a *ask) words(ctx context.Context, b *bundle, c *found) {
 	var text bytes.Buffer
-	printStatus(&text, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.now())
+	printStatus(&text, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.syncFailure(ctx, c.EtcdCluster), a.now())
 	b.add("status.txt", text.Bytes())
 	e, err := a.explanation(ctx, c)
 	if err != nil {

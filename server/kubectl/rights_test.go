@@ -74,6 +74,7 @@ func everything(t *testing.T) []*kube {
 	within(certified.cluster, "spec")["tls"] = map[string]any{"mode": "CertManager", "certManager": map[string]any{"issuerRef": map[string]any{"name": "theirs"}}}
 	certified.says["get compositecontrollers"] = strings.Replace(plain.says["get compositecontrollers"],
 		`{"apiVersion":"v1","resource":"pods"}`, `{"apiVersion":"v1","resource":"pods"},{"apiVersion":"cert-manager.io/v1","resource":"certificates"}`, 1)
+	within(certified.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2", "since": "2026-03-01T11:59:00Z"}}
 	return []*kube{plain, certified}
 }
 

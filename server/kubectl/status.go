@@ -21,13 +21,13 @@ func (a *ask) status(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printStatus(a.Out, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.now())
+	printStatus(a.Out, c.EtcdCluster, a.look(ctx, c.EtcdCluster), a.syncFailure(ctx, c.EtcdCluster), a.now())
 	return nil
 }
 
 // printStatus is one screen about a cluster.
-func printStatus(w io.Writer, c *v1alpha1.EtcdCluster, l *live, now time.Time) {
-	s := screen{page{w}, c, l, now}
+func printStatus(w io.Writer, c *v1alpha1.EtcdCluster, l *live, r *syncFailure, now time.Time) {
+	s := screen{page{w}, c, l, r, now}
 	s.head()
 	s.members()
 	s.doing()
@@ -41,9 +41,10 @@ func printStatus(w io.Writer, c *v1alpha1.EtcdCluster, l *live, now time.Time) {
 
 type screen struct {
 	page
-	c   *v1alpha1.EtcdCluster
-	l   *live
-	now time.Time
+	c       *v1alpha1.EtcdCluster
+	l       *live
+	failure *syncFailure
+	now     time.Time
 }
 
 func replicas(c *v1alpha1.EtcdCluster) int32 {
@@ -65,7 +66,7 @@ func (s screen) head() {
 		}
 	}
 	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace, ready, replicas(s.c),
-		cmp.Or(s.c.Status.Version, s.c.Spec.Version), leader, lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
+		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader, lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
 }
 
 func (s screen) members() {
@@ -137,6 +138,7 @@ func (s screen) obstacles() []string {
 			list = append(list, r.Why)
 		}
 	}
+	list = append(list, s.refusals()...)
 	if r := s.c.Status.Replacement; r != nil && r.NotBefore.After(s.now) {
 		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s", count(int(r.Failures), "learner"), moment(r.NotBefore.Time, s.now)))
 	}

@@ -2,6 +2,8 @@ package kubectl
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +58,7 @@ func TestStatusScreens(t *testing.T) {
 			*l = live{trouble: "no member has a pod with an address"}
 		}},
 		{"status-troubled", troubled},
+		{"status-refused", refusedPod},
 		{"status-plain", func(c *v1alpha1.EtcdCluster, _ *live) {
 			c.Spec.TLS.Mode, c.Status.TLS = v1alpha1.TLSDisabled, v1alpha1.TLSStatus{}
 			meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled", Message: "everybody who can reach the members may read and write everything, in plain text"})
@@ -64,8 +67,12 @@ func TestStatusScreens(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cluster, l := orders(t), answering(t, healthy())
 			c.edit(cluster, l)
+			var r *syncFailure
+			if len(cluster.Status.Awaited) > 0 {
+				r = &syncFailure{message: `can't create Pod shop/orders-2: pods "orders-2" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2`, at: noon.Add(-7 * time.Second)}
+			}
 			var out bytes.Buffer
-			printStatus(&out, cluster, l, noon)
+			printStatus(&out, cluster, l, r, noon)
 			golden(t, c.name, out.String())
 		})
 	}
@@ -86,6 +93,39 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	for i := range c.Status.Members {
 		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false, ago(90*time.Second)
 	}
+}
+
+func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
+	const message = "waiting for orders-2 to serve again; Kubernetes has not made Pod orders-2: `kubectl quorate status -n shop orders` shows why"
+	l.health["orders-2"] = hooks.Health{Err: "it has no pod with an address"}
+	c.Status.Phase, c.Status.Running = "Heal", "3.6.16 -> 3.6.17"
+	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", Since: ago(40 * time.Second)}}
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "Heal", Message: message})
+}
+
+// TestTheEventThatSaysWhy: the newest of Metacontroller's about this very cluster, without what the screen says already.
+func TestTheEventThatSaysWhy(t *testing.T) {
+	const get = "get events -n shop --field-selector=involvedObject.uid="
+	k := steady(t)
+	code, out, errs := k.runs(healthy(), "status", "-n", "shop")
+	require.Zero(t, code, errs)
+	assert.NotContains(t, out, "Metacontroller")
+	assert.False(t, slices.ContainsFunc(k.calls, func(call string) bool { return strings.HasPrefix(call, get) }), "nothing is awaited, so events tell of what is over")
+
+	within(k.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2", "since": "2026-03-01T11:59:00Z"}}
+	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
+	assert.Contains(t, out, "Pod orders-2 is not there, asked for 60s ago")
+	assert.Contains(t, out, "Metacontroller has no event that says why.")
+
+	k.says[get] = `{"items":[{"lastTimestamp":"2026-03-01T11:50:00Z","message":"old"},
+		{"lastTimestamp":"2026-03-01T11:59:50Z","message":"Sync error: can't reconcile children for EtcdCluster shop/orders: no quota"}]}`
+	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
+	assert.Contains(t, out, "- Metacontroller said 10s ago (2026-03-01 11:59 UTC): no quota\n")
+
+	k.fails[get] = "Error from server (Forbidden): events is forbidden"
+	code, out, _ = k.runs(healthy(), "status", "-n", "shop")
+	assert.Zero(t, code)
+	assert.Contains(t, out, "can't be read")
 }
 
 func growing(c *v1alpha1.EtcdCluster, l *live) {
