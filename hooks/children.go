@@ -142,11 +142,11 @@ func kept[T any, P interface {
 
 // theirs are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as that a
 // member was told to join (S10).
-func theirs(all map[string]string) map[string]string {
+func theirs[V ~string](all map[string]V) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
 		if !strings.HasPrefix(k, domain) {
-			some[k] = value
+			some[k] = string(value)
 		}
 	}
 	return some

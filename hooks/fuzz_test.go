@@ -166,7 +166,7 @@ var mishaps = []func(o *Observation, n int){
 		o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Theirs"}, metav1.Condition{Type: fmt.Sprint(n)})
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]string{[]string{LabelMember, "app.kubernetes.io/name"}[n%2]: "x", "": "", "app.kubernetes.io/instance": "x"}
+		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{LabelMember, "app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
 	},
 	func(o *Observation, n int) {
 		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]

@@ -72,7 +72,7 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
 		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
 		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule}}
-		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]string{"team": "db", "app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
+		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db", "app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
 		s.Options = v1alpha1.Options{
 			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)), MaxTxnOps: new(int64(7)),
 			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn", AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
@@ -151,8 +151,8 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 		AnnotationQuarantined:    {Annotations: map[string]string{AnnotationQuarantined: "x"}},
 		AnnotationEpoch:          {Annotations: map[string]string{AnnotationEpoch: "7"}},
 		domain + "unheard-of":    {Annotations: map[string]string{domain + "unheard-of": "x"}},
-		LabelMember:              {Labels: map[string]string{LabelMember: "stolen"}},
-		LabelSnapshot:            {Labels: map[string]string{LabelSnapshot: "nightly"}},
+		LabelMember:              {Labels: map[string]v1alpha1.LabelValue{LabelMember: "stolen"}},
+		LabelSnapshot:            {Labels: map[string]v1alpha1.LabelValue{LabelSnapshot: "nightly"}},
 	} {
 		for state, o := range map[string]Observation{"fresh": fresh(3), "serving": serve(3)} {
 			o.Cluster.Spec.AdditionalMetadata = metadata
@@ -164,7 +164,7 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)
 			}
 			for _, claim := range d.Children.Claims {
-				given := metadata.Labels[key] + metadata.Annotations[key]
+				given := string(metadata.Labels[key]) + metadata.Annotations[key]
 				assert.NotEqual(t, given, claim.Labels[key]+claim.Annotations[key], "%s: %s", claim.Name, key)
 			}
 			for _, of := range []map[string]string{labels(o.Cluster, nil), annotations(o.Cluster, nil)} {

@@ -3,8 +3,6 @@ package hooks
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,21 +59,7 @@ func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata))
-}
-
-func validateMetadata(m *v1alpha1.Metadata) error {
-	for _, given := range []struct {
-		what string
-		keys map[string]string
-	}{{"labels", m.Labels}, {"annotations", m.Annotations}} {
-		for _, key := range slices.Sorted(maps.Keys(given.keys)) {
-			if strings.HasPrefix(key, domain) {
-				return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", given.what, key, domain)
-			}
-		}
-	}
-	return nil
+	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
 
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {

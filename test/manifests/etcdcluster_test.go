@@ -85,6 +85,15 @@ func TestRefused(t *testing.T) {
 		{"annotation of ours", "", `{version: 3.6.16, additionalMetadata: {annotations: {note: x, etcd.quorate.dev/initial-cluster: x}}}`, "spec.additionalMetadata.annotations: Invalid value: keys of etcd.quorate.dev/ are Quorate's own"},
 		{"label of ours", "", `{version: 3.6.16, additionalMetadata: {labels: {etcd.quorate.dev/quarantined: "true"}}}`, "spec.additionalMetadata.labels: Invalid value: keys of etcd.quorate.dev/ are Quorate's own"},
 
+		{"label's key that no object may have", "", `{version: 3.6.16, additionalMetadata: {labels: {"two words": x}}}`, "spec.additionalMetadata.labels: Invalid value: an object's label has a key of"},
+		{"label's key with two slashes", "", `{version: 3.6.16, additionalMetadata: {labels: {a/b/c: x}}}`, "an object's label has a key of"},
+		{"label's key of 64", "", `{version: 3.6.16, additionalMetadata: {labels: {` + strings.Repeat("n", 64) + `: x}}}`, "an object's label has a key of"},
+		{"label's value that no object may have", "", `{version: 3.6.16, additionalMetadata: {labels: {team: two words}}}`, "spec.additionalMetadata.labels.team"},
+		{"label's value of 64", "", `{version: 3.6.16, additionalMetadata: {labels: {team: ` + strings.Repeat("n", 64) + `}}}`, "may not be more than 63"},
+		{"annotation's key that no object may have", "", `{version: 3.6.16, additionalMetadata: {annotations: {"-x": note}}}`, "an object's annotation has a key of"},
+		{"memory that etcd can't live with", "", `{version: 3.6.16, resources: {limits: {memory: 10Mi}}}`, "resources.limits.memory must be at least 32Mi"},
+		{"memory in milli", "", `{version: 3.6.16, resources: {limits: {memory: 1000m}}}`, "resources.limits.memory must be at least 32Mi"},
+
 		{"name of 49", strings.Repeat("n", 49), `{version: 3.6.16}`, "the name is too long"},
 		{"name of another cluster's peer Service", "demo-peers", `{version: 3.6.16}`, "would collide with the peer Service"},
 		{"name that is no Service name: digit", "3etcd", `{version: 3.6.16}`, "the name becomes the name of a Service"},

@@ -90,6 +90,7 @@ type EtcdClusterSpec struct {
 	// Resources of the etcd container. Unset requests default to 100m of CPU and 256Mi of memory. On the medium
 	// Memory the size of the tmpfs is added to the memory request and limit.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('32Mi')) >= 0",message="resources.limits.memory must be at least 32Mi: etcd does not start with less, or does not come to work; raise it, or take the limit out"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
 	// Affinity of the pods. Unset, members prefer to be on different nodes.
@@ -332,12 +333,21 @@ const (
 // Metadata is labels and annotations. Keys of etcd.quorate.dev/ are Quorate's own.
 type Metadata struct {
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
-	Labels map[string]string `json:"labels,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="an object's label has a key of at most 63 letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct the key"
+	Labels map[string]LabelValue `json:"labels,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('etcd.quorate.dev/'))",message="keys of etcd.quorate.dev/ are Quorate's own; take them out"
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="an object's annotation has a key of at most 63 letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct the key"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
+
+// LabelValue is the value of a label: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit.
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+type LabelValue string
 
 // Options are etcd's own settings. Each is one flag of etcd; what is unset has the default named here.
 //
