@@ -1,0 +1,45 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestWhatKubernetesRefusesIsSaid: the status names the object, and the plugin says why.
+func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
+	t.Parallel()
+	t.Run("AStorageClassThatDoesNotExist", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  storage: {storageClassName: nowhere}\n")
+		c.decides("Start", "demo-0: no node takes its pod: 0/")
+		c.decides("Start", "its claim has no volume of storage class nowhere: ")
+	})
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  priorityClassName: nowhere\n")
+	quorate := plugin(t)
+	refuses := func(rule string, words ...string) {
+		t.Helper()
+		_, command, _ := strings.Cut(c.decides(rule, "Kubernetes has not made Pod demo-0: `kubectl quorate status -n "), "`kubectl quorate ")
+		command, _, _ = strings.Cut(command, "`")
+		screen, errs, code := quorate(strings.Fields(command)...)
+		assert.Zero(t, code, errs)
+		screen = strings.Join(strings.Fields(screen), " ")
+		for _, want := range append(words, "Pod demo-0 is not there, asked for ", "Metacontroller said ") {
+			assert.Contains(t, screen, want)
+		}
+	}
+	refuses("Start", "no PriorityClass with name nowhere was found")
+	c.edit(`{"priorityClassName":null}`)
+	c.converges(1)
+
+	kube(t, "create", "quota", "none", "--hard=pods=0", "-n", c.ns)
+	c.deletes("pods", "demo-0")
+	refuses("Blind", `pods "demo-0" is forbidden`)
+	kube(t, "delete", "quota", "none", "-n", c.ns)
+	c.converges(1)
+	assert.Empty(t, c.object().Status.Awaited)
+	assert.Equal(t, "3.6.16", c.object().Status.Running)
+}
