@@ -91,6 +91,13 @@ func (v *view) andUnmade(message string) string {
 	return message + "; " + words
 }
 
+// refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is no fault of the member's.
+func (v *view) refusesPod(m *member) bool {
+	return m.pod == nil && slices.ContainsFunc(v.Cluster.Status.Awaited, func(a v1alpha1.AwaitedStatus) bool {
+		return a.Kind == "Pod" && a.Name == m.name && !v.Now.Before(a.Since.Add(missedAfter))
+	})
+}
+
 func (v *view) longUnmade() bool { return len(v.unmadeFor(missedForLong)) > 0 }
 
 // withUnmade is a prospect while Kubernetes does not make something: then nothing is as the spec wants it, and after a while it is a person's turn.

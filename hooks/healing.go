@@ -135,6 +135,8 @@ func (v *view) reprieve(m *member) string {
 		return "a person decides"
 	case v.changeAtFault(m):
 		return "it was restarted into the last change of the spec, which others that serve have not had yet: the change is at fault, and taking it back mends the member; or " + v.toHaveReplaced() + " to have it replaced"
+	case v.refusesPod(m):
+		return "it stays a member, as Kubernetes would not make its successor's pod either; or " + v.toHaveReplaced() + " to have it replaced"
 	case manual(&v.Cluster.Spec):
 		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s to have it replaced", v.toHaveReplaced())
 	case v.crowded() && v.crashes(m) == "":
