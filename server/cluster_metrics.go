@@ -2,6 +2,7 @@ package server
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,8 +162,9 @@ func (g *clusterGauges) sweep(now time.Time) {
 
 // tell is what there is to tell of a cluster, by its status.
 func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus) *clusterTold {
+	running, _, _ := strings.Cut(status.Running, " ") // without the version that is wanted
 	told := &clusterTold{
-		namespace: c.Namespace, name: c.Name, version: status.Version, medium: string(c.Spec.Storage.Medium), rule: rule,
+		namespace: c.Namespace, name: c.Name, version: running, medium: string(c.Spec.Storage.Medium), rule: rule,
 		wanted: hooks.Replicas(c), epoch: status.Epoch, certificates: status.TLS.Certificates, alarms: map[string]int{},
 	}
 	if told.medium == "" {
