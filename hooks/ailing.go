@@ -99,16 +99,9 @@ func schedulersWords(message string) string {
 	return string(words)
 }
 
-// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and from 1.33 or so on what the last one said. The
-// cause is at the end.
+// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and after that, but in older releases, what the last
+// one said: so the words stay. The cause is at the end.
 func kubeletsWords(message string) string {
-	if strings.HasPrefix(message, "Back-off ") {
-		_, message, _ = strings.Cut(message, `": `)
-	}
-	_, after, tried := strings.Cut(message, "ErrImagePull: ")
-	if tried {
-		message = after
-	}
 	words := []rune(plain(message))
 	if len(words) > longestQuote {
 		return "..." + string(words[len(words)-longestQuote:])
@@ -123,6 +116,7 @@ var changing = sync.OnceValue(func() []replacement {
 		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},                            // its query, where tokens are
 		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},                    // an address with a port of the moment
 		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."}, // the ID of a request
+		{regexp.MustCompile(`^Back-off pulling image "[^"]*": [A-Za-z]+: `), ""},          // while the kubelet waits to try again
 		{regexp.MustCompile(`\s+`), " "},
 	}
 })

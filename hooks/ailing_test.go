@@ -14,11 +14,12 @@ func TestKubeletsWords(t *testing.T) {
 		"":    "",
 		cause: cause,
 		`Back-off pulling image "registry/etcd:v3.6.99": ErrImagePull: ` + cause: cause,
-		`Back-off pulling image "registry/etcd:v3.6.99"`:                         "",
-		"dial https://robot:secret@registry/v2?token=secret:\n no":               "dial https://registry/v2 no",
-		"read tcp 10.0.0.1:41234->10.0.0.2:443: connection reset by peer":        "read tcp 10.0.0.2:443: connection reset by peer",
-		"denied, request 01234567-89ab-cdef-0123-456789abcdef":                   "denied, request ...",
-		`couldn't find key x in Secret shop/y`:                                   `couldn't find key x in Secret shop/y`,
+		`Back-off pulling image "registry/etcd:v3.6.99"`:                         `Back-off pulling image "registry/etcd:v3.6.99"`,
+		`Back-off pulling image "registry/etcd:v3.6.99": RegistryUnavailable: image pull failed for registry/etcd:v3.6.99 because the registry is unavailable: x`: "image pull failed for registry/etcd:v3.6.99 because the registry is unavailable: x",
+		"dial https://robot:secret@registry/v2?token=secret:\n no":        "dial https://registry/v2 no",
+		"read tcp 10.0.0.1:41234->10.0.0.2:443: connection reset by peer": "read tcp 10.0.0.2:443: connection reset by peer",
+		"denied, request 01234567-89ab-cdef-0123-456789abcdef":            "denied, request ...",
+		`couldn't find key x in Secret shop/y`:                            `couldn't find key x in Secret shop/y`,
 	} {
 		assert.Equal(t, want, kubeletsWords(message), message)
 	}

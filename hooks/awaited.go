@@ -50,6 +50,9 @@ func (v *view) unseen(d Desired) []v1alpha1.AwaitedStatus {
 
 func unseen[D metav1.Object, O any](kind string, desired []D, observed map[string]O) []v1alpha1.AwaitedStatus {
 	var list []v1alpha1.AwaitedStatus
+	if observed == nil { // this kind was not looked at
+		return nil
+	}
 	for _, o := range desired {
 		if _, seen := observed[o.GetName()]; !seen {
 			list = append(list, v1alpha1.AwaitedStatus{Kind: kind, Name: o.GetName()})

@@ -207,7 +207,7 @@ func unpulled(m *member) string {
 			continue
 		}
 		switch why := s.State.Waiting.Reason; why {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
 			return "its image can't be pulled" + colon(kubeletsWords(s.State.Waiting.Message))
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 			return "its container can't be made: " + why + colon(kubeletsWords(s.State.Waiting.Message))

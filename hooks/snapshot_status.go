@@ -254,7 +254,7 @@ func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase,
 func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
 	for _, s := range statuses(pod) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name, strings.TrimSpace(w.Reason+": "+w.Message)), 0
+			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name, w.Reason+colon(kubeletsWords(w.Message))), 0
 		}
 		if s.Name == purpose(&pod.Spec) && s.State.Running != nil {
 			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is at work", pod.Name), 0
@@ -262,7 +262,7 @@ func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhas
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s: %s", pod.Name, c.Message), 0
+			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s%s", pod.Name, colon(schedulersWords(c.Message))), 0
 		}
 	}
 	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
