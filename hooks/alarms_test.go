@@ -138,7 +138,7 @@ func TestNoSpace(t *testing.T) {
 	off := func(o Observation) Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {
-			p.Annotations[AnnotationTemplate] = templateHash(&o.Cluster.Spec)
+			p.Annotations[AnnotationTemplate] = newView(o).templateNow("3.6.16")
 		}
 		return o
 	}

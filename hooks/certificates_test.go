@@ -223,7 +223,7 @@ func TestRotationsOfOneOrTwoAndOnMemoryGoThroughANewMember(t *testing.T) {
 			o.Health[name] = h
 		}
 		for _, pod := range o.Children.Pods {
-			pod.Annotations[AnnotationTemplate] = newView(o).template
+			pod.Annotations[AnnotationTemplate] = newView(o).templateNow("3.6.16")
 		}
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))

@@ -135,8 +135,8 @@ func FuzzFlags(f *testing.F) {
 			return
 		}
 		volume := storageSize(&c.Spec)
-		list := flags(c, "demo-0", version, volume, true)
-		if again := flags(c, "demo-0", version, volume, true); !slices.Equal(list, again) {
+		list := flags(c, templateOf(c, version), "demo-0", version, volume, true)
+		if again := flags(c, templateOf(c, version), "demo-0", version, volume, true); !slices.Equal(list, again) {
 			t.Errorf("rendered %v, and the second time %v", list, again)
 		}
 		readableByEtcd(t, list)

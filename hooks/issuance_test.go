@@ -46,7 +46,7 @@ func provide(o *Observation, from v1alpha1.TLSMode) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[AnnotationTemplate] = newView(*o).template
+		pod.Annotations[AnnotationTemplate] = newView(*o).templateNow("3.6.16")
 		if newView(*o).secret("demo-server-tls") != nil && o.Health[name].Err == "" {
 			begin(o, name)
 		}

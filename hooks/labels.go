@@ -13,8 +13,8 @@ const (
 
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
 	AnnotationStart = domain + "start"
-	// AnnotationTemplate is a hash of the template that a pod was made from.
-	AnnotationTemplate = domain + "template"
+	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see template.go.
+	AnnotationTemplate = domain + "pod-template-hash"
 	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
 	AnnotationImage = domain + "image"
 	// AnnotationInitialCluster is the membership that a joining pod was made for; on HostPath also that which a bootstrapping one is to begin.

@@ -81,7 +81,7 @@ func newPod(o Observation, name, version, start string, volume resource.Quantity
 				AnnotationStart: start,
 			}),
 		},
-		Spec: podSpec(o, name, version, volume, peersTLS),
+		Spec: podSpec(o, templateOf(c, version), name, version, volume, peersTLS),
 	}
 	etcd, prepare := &pod.Spec.Containers[0], &pod.Spec.InitContainers[0]
 	etcd.Env = append(etcd.Env, env...)
@@ -89,9 +89,12 @@ func newPod(o Observation, name, version, start string, volume resource.Quantity
 	return pod
 }
 
-// podSpec is the template that every member of the cluster is made from.
-func podSpec(o Observation, name, version string, volume resource.Quantity, peersTLS bool) corev1.PodSpec {
-	s := &o.Cluster.Spec
+// podSpec is how the pod of every member looks that is made from this template.
+func podSpec(o Observation, t *template, name, version string, volume resource.Quantity, peersTLS bool) corev1.PodSpec {
+	constraints := t.Spread
+	if constraints == nil {
+		constraints = overZones(o.Cluster)
+	}
 	return corev1.PodSpec{
 		Hostname:                      name,
 		Subdomain:                     PeerService(o.Cluster.Name),
@@ -100,19 +103,19 @@ func podSpec(o Observation, name, version string, volume resource.Quantity, peer
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
 		SecurityContext:               podSecurity(),
-		ImagePullSecrets:              s.Image.PullSecrets,
-		Affinity:                      affinity(o.Cluster),
-		NodeSelector:                  s.NodeSelector,
-		Tolerations:                   s.Tolerations,
-		TopologySpreadConstraints:     spread(o.Cluster),
-		PriorityClassName:             s.PriorityClassName,
+		ImagePullSecrets:              t.PullSecrets,
+		Affinity:                      or(t.Affinity, apart(o.Cluster)),
+		NodeSelector:                  t.NodeSelector,
+		Tolerations:                   t.Tolerations,
+		TopologySpreadConstraints:     constraints,
+		PriorityClassName:             t.PriorityClass,
 		InitContainers:                []corev1.Container{prepareContainer(o)},
-		Containers:                    []corev1.Container{etcdContainer(o, name, version, volume, peersTLS)},
+		Containers:                    []corev1.Container{etcdContainer(o, t, name, version, volume, peersTLS)},
 		Volumes: append([]corev1.Volume{
-			dataVolume(s, name),
+			dataVolume(t, name),
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		}, certificateVolume(o.Cluster)...),
+		}, certificateVolume(o.Cluster.Name, t)...),
 	}
 }
 
@@ -129,8 +132,8 @@ func podSecurity() *corev1.PodSecurityContext {
 }
 
 // certificateVolume holds what the member shows and whom it trusts; none when it speaks plain text.
-func certificateVolume(c *v1alpha1.EtcdCluster) []corev1.Volume {
-	if !encrypted(c) {
+func certificateVolume(cluster string, t *template) []corev1.Volume {
+	if t.Server == "" {
 		return nil
 	}
 	from := func(secret, dir string, keys ...string) corev1.VolumeProjection {
@@ -143,18 +146,17 @@ func certificateVolume(c *v1alpha1.EtcdCluster) []corev1.Volume {
 	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o440)),
 		Sources: []corev1.VolumeProjection{
-			from(serverSecret(c), "server", KeyCertificate, KeyPrivate, KeyTrust),
-			from(peerSecret(c), "peer", KeyCertificate, KeyPrivate, KeyTrust),
-			from(TokenSecret(c.Name), "token", KeyTokenPrivate, KeyTokenPublic),
+			from(t.Server, "server", KeyCertificate, KeyPrivate, KeyTrust),
+			from(t.Peer, "peer", KeyCertificate, KeyPrivate, KeyTrust),
+			from(TokenSecret(cluster), "token", KeyTokenPrivate, KeyTokenPublic),
 		},
 	}}}}
 }
 
-func dataVolume(s *v1alpha1.EtcdClusterSpec, name string) corev1.Volume {
-	if s.Storage.Medium == v1alpha1.Memory {
-		size := canonical(storageSize(s))
+func dataVolume(t *template, name string) corev1.Volume {
+	if t.Tmpfs != nil {
 		return corev1.Volume{Name: volumeData, VolumeSource: corev1.VolumeSource{
-			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size},
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: t.Tmpfs},
 		}}
 	}
 	return corev1.Volume{Name: volumeData, VolumeSource: corev1.VolumeSource{
@@ -179,23 +181,22 @@ func prepareContainer(o Observation) corev1.Container {
 	}
 }
 
-func etcdContainer(o Observation, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
+func etcdContainer(o Observation, t *template, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
 	c := o.Cluster
-	s := &c.Spec
 	return corev1.Container{
 		Name:            ContainerEtcd,
-		Image:           o.Settings.image(s, version),
-		ImagePullPolicy: s.Image.PullPolicy,
-		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, name, version, volume, peersTLS)...),
+		Image:           o.Settings.image(&c.Spec, version),
+		ImagePullPolicy: t.PullPolicy,
+		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, t, name, version, volume, peersTLS)...),
 		Env:             environment(c),
 		Ports: []corev1.ContainerPort{
 			{Name: "client", ContainerPort: ClientPort},
 			{Name: "peer", ContainerPort: PeerPort},
 			{Name: "metrics", ContainerPort: MetricsPort},
 		},
-		Resources:       containerResources(s),
+		Resources:       t.Resources,
 		SecurityContext: restricted(),
-		VolumeMounts:    etcdMounts(c),
+		VolumeMounts:    etcdMounts(t),
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{
@@ -206,9 +207,9 @@ func etcdContainer(o Observation, name, version string, volume resource.Quantity
 	}
 }
 
-func etcdMounts(c *v1alpha1.EtcdCluster) []corev1.VolumeMount {
+func etcdMounts(t *template) []corev1.VolumeMount {
 	list := []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}}
-	if encrypted(c) {
+	if t.Server != "" {
 		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: CertificateDir, ReadOnly: true})
 	}
 	return list
@@ -242,80 +243,6 @@ func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	return env
 }
 
-// containerResources are the spec's with defaults for requests. On Memory the tmpfs counts against the container's memory, so
-// its size is added.
-func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
-	r := corev1.ResourceRequirements{Requests: maps.Clone(s.Resources.Requests), Limits: maps.Clone(s.Resources.Limits), Claims: s.Resources.Claims}
-	if r.Requests == nil {
-		r.Requests = corev1.ResourceList{}
-	}
-	for name, fallback := range map[corev1.ResourceName]string{corev1.ResourceCPU: "100m", corev1.ResourceMemory: "256Mi"} {
-		if _, set := r.Requests[name]; set {
-			continue
-		}
-		r.Requests[name] = resource.MustParse(fallback)
-		if limit, limited := r.Limits[name]; limited && limit.Cmp(resource.MustParse(fallback)) < 0 {
-			r.Requests[name] = limit
-		}
-	}
-	if s.Storage.Medium == v1alpha1.Memory {
-		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-			if memory, set := list[corev1.ResourceMemory]; set {
-				memory.Add(storageSize(s))
-				list[corev1.ResourceMemory] = memory
-			}
-		}
-	}
-	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-		for name, q := range list {
-			list[name] = canonical(q)
-		}
-	}
-	return r
-}
-
-// canonical is the quantity as the API server writes it, so that our answer never differs from what is stored.
-func canonical(q resource.Quantity) resource.Quantity {
-	return resource.MustParse(q.String())
-}
-
-func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
-	if c.Spec.Affinity != nil {
-		return c.Spec.Affinity
-	}
-	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
-			Weight: 100,
-			PodAffinityTerm: corev1.PodAffinityTerm{
-				TopologyKey:   corev1.LabelHostname,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: selector(c)},
-			},
-		}},
-	}}
-}
-
-func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
-	if len(c.Spec.TopologySpreadConstraints) == 0 {
-		return []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: selector(c)},
-		}}
-	}
-	var list []corev1.TopologySpreadConstraint
-	for _, t := range c.Spec.TopologySpreadConstraints {
-		if t.LabelSelector == nil {
-			t.LabelSelector = &metav1.LabelSelector{MatchLabels: selector(c)}
-		}
-		list = append(list, t)
-	}
-	return list
-}
-
-// selector matches the cluster's pods.
-func selector(c *v1alpha1.EtcdCluster) map[string]string {
-	return map[string]string{LabelCluster: c.Name}
-}
-
 // labels of an object of the cluster: the user's, then ours.
 func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 	all := theirs(c.Spec.AdditionalMetadata.Labels)
@@ -331,35 +258,6 @@ func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]stri
 	all := theirs(c.Spec.AdditionalMetadata.Annotations)
 	maps.Copy(all, own)
 	return all
-}
-
-// tmpfsSize is the size of the data volume where that is part of the pod; empty on claims.
-func tmpfsSize(s *v1alpha1.EtcdClusterSpec) string {
-	if s.Storage.Medium != v1alpha1.Memory {
-		return ""
-	}
-	size := storageSize(s)
-	return size.String()
-}
-
-// templateRevision is raised by a change of podSpec that running members should get. It stays when only new pods need it, so
-// that a new Quorate does not mean new pods.
-const templateRevision = 1
-
-// templateHash changes when the spec asks for another pod. The image is left out: it is changed in place.
-func templateHash(s *v1alpha1.EtcdClusterSpec) string {
-	return fingerprint([]any{
-		templateRevision, or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, tmpfsSize(s), s.Resources, s.Affinity, s.NodeSelector,
-		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, defaulted(s.Options),
-		or(s.TLS.Mode, v1alpha1.TLSAuto), s.TLS.Secrets, or(s.TLS.MinVersion, minTLS), s.TLS.CipherSuites, s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
-	})
-}
-
-// defaulted are the options with their defaults, so that saying one of them does not make another template.
-func defaulted(o v1alpha1.Options) v1alpha1.Options {
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), or(o.LogLevel, "info")
-	o.AutoCompaction.Mode = or(o.AutoCompaction.Mode, v1alpha1.CompactPeriodic)
-	return o
 }
 
 // fingerprint is a short hash of plain data.

@@ -66,7 +66,7 @@ func TestEtcdsRepository(t *testing.T) {
 }
 
 func TestEveryFieldReachesThePod(t *testing.T) {
-	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
 	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {
 		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways, PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"

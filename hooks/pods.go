@@ -168,7 +168,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	if v.beside() {
 		openWide(pod)
 	}
-	pod.Annotations[AnnotationTemplate] = v.template
+	v.noteTemplate(pod, v.versionNow())
 	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
 	if provided(v.Cluster) {
@@ -204,8 +204,11 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged, AnnotationSHA256))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, annotationFormerTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged, AnnotationSHA256))
 	v.noteServed(&pod)
+	if !v.aged(old) {
+		v.noteTemplate(&pod, madeForVersion(old))
+	}
 	if v.epoch == nil {
 		return &pod
 	}

@@ -136,7 +136,7 @@ func reschedule(v *view) *verdict {
 	}
 	for _, name := range v.names {
 		pod := v.Children.Pods[name]
-		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Annotations[AnnotationTemplate] != v.template {
+		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && v.aged(pod) {
 			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: soon}
 		}
 	}

@@ -171,7 +171,7 @@ func (v *view) outdated(m *member) (string, bool) {
 
 // agedTemplate reports whether the member's pod was made from another template than the spec asks for now.
 func (v *view) agedTemplate(m *member) bool {
-	return m.pod != nil && m.pod.Annotations[AnnotationTemplate] != v.template
+	return m.pod != nil && v.aged(m.pod)
 }
 
 func learnerCatchesUp(v *view) *verdict {

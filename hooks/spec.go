@@ -16,15 +16,15 @@ import (
 type release struct{ major, minor, patch int }
 
 func parseRelease(s string) (release, error) {
-	parts := strings.Split(s, ".")
-	if len(parts) != 3 {
-		return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
-	}
 	var n [3]int
-	for i, p := range parts {
-		v, err := strconv.ParseUint(p, 10, 16)
-		if err != nil || strconv.FormatUint(v, 10) != p { // 3.6.016 names no image
-
+	rest, more := s, true
+	for i := range n {
+		var part string
+		if part, rest, more = strings.Cut(rest, "."); more == (i == 2) {
+			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
+		}
+		v, err := strconv.ParseUint(part, 10, 16)
+		if err != nil || len(part) > 1 && part[0] == '0' { // 3.6.016 names no image
 			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
 		}
 		n[i] = int(v)
@@ -155,7 +155,7 @@ func electionMillis(o v1alpha1.Options) int32  { return or(o.ElectionTimeout, 10
 // storageSize of each member.
 func storageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
 	if s.Storage.Size.IsZero() {
-		return resource.MustParse("1Gi")
+		return defaultSize
 	}
 	return s.Storage.Size
 }
@@ -171,9 +171,12 @@ func quotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	return min(volume.Value()/4*3, maxDefaultQuota)
 }
 
-// flags are etcd's flags for one member, for the member's own version and volume, and for how its peers dial it.
-func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quantity, peersTLS bool) []string {
-	o := c.Spec.Options
+// flags are etcd's flags for one member: those of its template, and those for its own version and volume, and for how it is dialled.
+func flags(c *v1alpha1.EtcdCluster, t *template, member, version string, volume resource.Quantity, peersTLS bool) []string {
+	quota := quotaBytes(c.Spec.Options, volume)
+	if t.Options.QuotaBackendBytes != nil {
+		quota = *t.Options.QuotaBackendBytes
+	}
 	peers, clients := "http", urlOn(scheme(c), "0.0.0.0", ClientPort)
 	if peersTLS {
 		peers = "https"
@@ -189,14 +192,27 @@ func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quan
 		"--listen-peer-urls=" + urlOn(peers, "0.0.0.0", PeerPort),
 		"--initial-advertise-peer-urls=" + peerURLOf(c, member, peersTLS),
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", MetricsPort),
-		fmt.Sprintf("--quota-backend-bytes=%d", quotaBytes(o, volume)),
-		fmt.Sprintf("--heartbeat-interval=%d", heartbeatMillis(o)),
-		fmt.Sprintf("--election-timeout=%d", electionMillis(o)),
-		"--log-level=" + or(o.LogLevel, "info"),
+		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
-	list = append(list, compactionFlags(o.AutoCompaction)...)
+	list = append(list, optionFlags(t)...)
 	list = append(list, corruptionFlags(version)...)
-	list = append(list, certificateFlags(c, version)...)
+	if t.Server != "" {
+		list = append(list, certificateFlags(c.Name, version)...)
+	}
+	return list
+}
+
+// optionFlags are those of the template.
+func optionFlags(t *template) []string {
+	o := t.Options
+	list := []string{
+		fmt.Sprintf("--heartbeat-interval=%d", o.HeartbeatInterval),
+		fmt.Sprintf("--election-timeout=%d", o.ElectionTimeout),
+		"--log-level=" + o.LogLevel,
+	}
+	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
+		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+c.Retention)
+	}
 	for _, optional := range []struct {
 		flag  string
 		value *int64
@@ -205,18 +221,13 @@ func flags(c *v1alpha1.EtcdCluster, member, version string, volume resource.Quan
 			list = append(list, fmt.Sprintf("--%s=%d", optional.flag, *optional.value))
 		}
 	}
-	return list
-}
-
-func compactionFlags(c v1alpha1.AutoCompaction) []string {
-	switch c.Mode {
-	case v1alpha1.CompactOff:
-		return nil
-	case v1alpha1.CompactRevision:
-		return []string{"--auto-compaction-mode=revision", "--auto-compaction-retention=" + or(c.Retention, "10000")}
-	default:
-		return []string{"--auto-compaction-mode=periodic", "--auto-compaction-retention=" + or(c.Retention, "1h")}
+	if t.Server != "" {
+		list = append(list, "--tls-min-version="+t.MinTLS, "--auth-token="+token(t.SimpleToken))
 	}
+	if len(t.CipherSuites) > 0 {
+		list = append(list, "--cipher-suites="+strings.Join(t.CipherSuites, ","))
+	}
+	return list
 }
 
 // experimental reports whether a version has the experimental flags that newer ones have as flags and feature gates.
@@ -242,15 +253,12 @@ const minTLS = "TLS1.2"
 // certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by the address
 // that they come from: etcd would look every name of theirs up, at every connection. The flag that switches that off has lost its
 // experimental in 3.6.
-func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
-	if !encrypted(c) {
-		return nil
-	}
+func certificateFlags(cluster, version string) []string {
 	skip := "--peer-skip-client-san-verification=true"
 	if experimental(version) {
 		skip = "--experimental-peer-skip-client-san-verification=true"
 	}
-	list := []string{
+	return []string{
 		"--cert-file=" + CertificateDir + "/server/" + KeyCertificate,
 		"--key-file=" + CertificateDir + "/server/" + KeyPrivate,
 		"--trusted-ca-file=" + CertificateDir + "/server/" + KeyTrust,
@@ -259,20 +267,14 @@ func certificateFlags(c *v1alpha1.EtcdCluster, version string) []string {
 		"--peer-key-file=" + CertificateDir + "/peer/" + KeyPrivate,
 		"--peer-trusted-ca-file=" + CertificateDir + "/peer/" + KeyTrust,
 		"--peer-client-cert-auth=true",
-		"--peer-cert-allowed-cn=" + peerName(c.Name),
+		"--peer-cert-allowed-cn=" + peerName(cluster),
 		skip,
-		"--tls-min-version=" + or(c.Spec.TLS.MinVersion, minTLS),
-		"--auth-token=" + token(c.Spec.Auth),
 	}
-	if suites := c.Spec.TLS.CipherSuites; len(suites) > 0 {
-		list = append(list, "--cipher-suites="+strings.Join(suites, ","))
-	}
-	return list
 }
 
 // token is what etcd gives to whoever logs in. It is set before there are users, so that these need no restart.
-func token(s *v1alpha1.AuthSpec) string {
-	if s != nil && s.Token == v1alpha1.TokenSimple {
+func token(simple bool) string {
+	if simple {
 		return "simple"
 	}
 	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate)

@@ -380,7 +380,13 @@ func (v *view) quotaDiffers(m *member) (string, bool) {
 		size = volumeSize(m.claim)
 	}
 	wanted := quotaBytes(v.Cluster.Spec.Options, size)
-	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", mebibytes(wanted), mebibytes(has)), has != wanted
+	switch {
+	case has == wanted:
+		return "", false
+	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
+		return fmt.Sprintf("its quota is to be %s instead of %s", mebibytes(wanted), mebibytes(has)), true
+	}
+	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", mebibytes(wanted), mebibytes(has)), true
 }
 
 // quotaOf is the quota by the flags that the pod was made with; false without one that can be read.

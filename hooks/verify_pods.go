@@ -144,7 +144,7 @@ func (j *judgement) unlike(m *member) bool {
 	if m.pod == nil {
 		return false
 	}
-	return j.outTrusted(m) || j.speaksWrong(m) || speaks(m.pod).anyPeer && !j.beside() || j.volumeUnlike(m) || m.pod.Annotations[AnnotationTemplate] != templateHash(&j.o.Cluster.Spec) ||
+	return j.outTrusted(m) || j.speaksWrong(m) || speaks(m.pod).anyPeer && !j.beside() || j.volumeUnlike(m) || j.v.aged(m.pod) ||
 		m.pod.Annotations[AnnotationImage] != j.o.Settings.image(&j.o.Cluster.Spec, j.v.epoch.version)
 }
 

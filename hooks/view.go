@@ -32,10 +32,12 @@ type view struct {
 	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of nodes.
 	names []string
 	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
-	foreign  bool
-	template string // hash of the pod template that the spec asks for
-	leaves   []leaf
-	lacking  []string // which certificates are not in order, and why
+	foreign bool
+	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see templateNow.
+	templates [2]string
+	former    string // see template_before.go
+	leaves    []leaf
+	lacking   []string // which certificates are not in order, and why
 	// estranged says which certificate from others running members don't take, and what to do; empty for none
 	estranged string
 	serves    string                          // identifies the certificates that members are to show
@@ -112,7 +114,6 @@ func viewOf(o Observation, e *epoch, below int) *view {
 		return cmp.Or(byOrdinal(a.alias, b.alias), strings.Compare(hex(a.ID), hex(b.ID)))
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
-	v.template = templateHash(&o.Cluster.Spec)
 	v.leaves = leaves(o.Cluster)
 	v.lacking, v.serves = v.findLacking(), v.served()
 	v.estranged = v.findEstranged()
