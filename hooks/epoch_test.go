@@ -257,6 +257,7 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) Observa
 	}
 	o.Etcd = nil
 	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
+	watch(&o, 24*time.Hour)
 	o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSurvivor:1"}
 	for range 8 {
 		goOn(t, &o)
@@ -285,14 +286,14 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 	for after, wait := range map[time.Duration]time.Duration{0: 10 * time.Minute, 30 * time.Second: 10 * time.Minute, 20 * time.Minute: 20 * time.Minute} {
 		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
 		tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		o.Now = now.Add(wait - time.Second)
+		pass(&o, now.Add(wait-time.Second))
 		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
-		o.Now = now.Add(wait)
+		pass(&o, now.Add(wait))
 		d := goOn(t, &o)
 		assert.Contains(t, d.Because.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be reached within %s", brief(wait)))
 		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
 		for range 3 {
-			o.Now = o.Now.Add(time.Hour)
+			pass(&o, o.Now.Add(time.Hour))
 			assert.Equal(t, d.Because.Message, goOn(t, &o).Because.Message, "it waits for a person")
 		}
 		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSnapshot:1"}
@@ -312,7 +313,7 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		record.Data[EpochKeyPast] = "1=c1/" + voters
 		tell(&o, "demo-0", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
-		o.Now = now.Add(10 * time.Minute)
+		pass(&o, now.Add(10 * time.Minute))
 		said := goOn(t, &o).Because.Message
 		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the most"), "%s: %s", voters, said)
 	}
@@ -575,12 +576,12 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
 			}
 			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
-			o.Now = now.Add(surveyAgain)
+			pass(&o, now.Add(surveyAgain))
 			goOn(t, &o)
 			assert.Nil(t, o.Children.Pods["demo-2-survey"])
 			goOn(t, &o)
 			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
-			o.Now = now.Add(surveyAtLeast)
+			pass(&o, now.Add(surveyAtLeast))
 			assert.Contains(t, goOn(t, &o).Because.Message, "demo-2 may have more than the others, and could not be reached", "the wait did not begin again")
 		})
 	}

@@ -117,6 +117,7 @@ func TestBesideForeignMembers(t *testing.T) {
 			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
 			o.Cluster.Status.Members[1].Since = metav1.NewTime(now.Add(-time.Hour))
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+			watch(o, 24*time.Hour)
 		}), "Beside", nil, "waiting for old-1 to serve again"},
 
 		{"nothing is restored", with(besideThree(3), func(o *Observation) {
@@ -129,6 +130,7 @@ func TestBesideForeignMembers(t *testing.T) {
 				o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: MemberName("demo", i), Role: v1alpha1.Voter})
 			}
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+			watch(o, 24*time.Hour)
 		}), "Blind", nil, ""},
 
 		{"a follower is retired first", func() Observation { return retiring(besideThree(3)) }, "RetireForeign", Remove{ID: firstForeign + 1, Name: "old-1"}, ""},

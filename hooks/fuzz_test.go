@@ -368,6 +368,13 @@ var mishaps = []func(o *Observation, n int){
 			silent(o, MemberName("demo", n), time.Hour)
 		}
 	},
+	func(o *Observation, n int) { watch(o, time.Duration(n)*2*time.Minute) },
+	func(o *Observation, n int) {
+		o.Resync = time.Duration(n) * 10 * time.Second
+		if w := o.Cluster.Status.Watched; w != nil {
+			w.Until = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
+		}
+	},
 	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, AnnotationCondemned, "true") }),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
 		note(c, AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))

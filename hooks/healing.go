@@ -18,7 +18,8 @@ import (
 // Its data may be all that is left of something one day, so its claim is kept for a while, in quarantine. A learner that does not come to
 // anything is tried again, ever more slowly. Whoever answers as somebody else is fenced off, and left to a person.
 //
-// The clock is the status: since when a member is not ready, and since when the others have quorum. Losing it only delays.
+// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as somebody has looked (since.go).
+// Losing it only delays.
 
 // What holds where the spec says nothing.
 const (
@@ -116,16 +117,13 @@ func (v *view) remembered(m *member) *v1alpha1.MemberStatus {
 	return &v.Cluster.Status.Members[i]
 }
 
-// whileAvailable is how much time has passed since then with a quorum that answered us: while we are blind, nobody knows who serves.
+// whileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, nobody knows who serves.
 func (v *view) whileAvailable(since metav1.Time) time.Duration {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return 0
 	}
-	if c.LastTransitionTime.After(since.Time) {
-		since = c.LastTransitionTime
-	}
-	return max(0, v.Now.Sub(since.Time))
+	return v.observed(later(since.Time, c.LastTransitionTime.Time))
 }
 
 // reprieve is why an overdue voter is not given up all the same, and what a person can do; empty when it is.

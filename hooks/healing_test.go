@@ -19,6 +19,7 @@ func silent(o *Observation, member string, since time.Duration) {
 		o.Health[member] = Health{Err: "connection refused"}
 	}
 	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+	watch(o, 24*time.Hour)
 	if o.Etcd == nil {
 		return
 	}

@@ -36,6 +36,8 @@ type Observation struct {
 	Recent []v1alpha1.HistoryEntry
 	// Now is the time of the call.
 	Now time.Time
+	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the CompositeController); 0 for never.
+	Resync time.Duration
 	// Settings of the installation.
 	Settings Settings
 }

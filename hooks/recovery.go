@@ -188,13 +188,13 @@ func recoverAfter(s *v1alpha1.EtcdClusterSpec) time.Duration {
 	return defaultRecoverAfter
 }
 
-// lostUntil is when the quorum has been lost for long enough. Without the time in the status the wait begins anew.
+// lostUntil is when the quorum has been seen lost for long enough. Without the time in the status the wait begins again.
 func (v *view) lostUntil() time.Time {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return v.Now.Add(recoverAfter(&v.Cluster.Spec))
 	}
-	return c.LastTransitionTime.Add(recoverAfter(&v.Cluster.Spec))
+	return later(c.LastTransitionTime.Time, v.watchedSince()).Add(recoverAfter(&v.Cluster.Spec))
 }
 
 // quorumIsLost are the voters whose data is gone, when with it a quorum is; none while one can come back.
@@ -519,8 +519,7 @@ func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
 	if report := surveyReport(v.all.Pods[name+surveySuffix]); report != nil {
 		return report, false
 	}
-	since := v.surveyedSince()
-	return nil, !since.IsZero() && v.Now.Sub(since) >= v.surveyFor()
+	return nil, v.observed(v.surveyedSince()) >= v.surveyFor()
 }
 
 // surveyReport is what the pod has told of its volume; nil for nothing.
@@ -581,7 +580,7 @@ func (v *view) toldNothing(pod *corev1.Pod) bool {
 		return false
 	}
 	after := surveyAgain
-	if v.Now.Sub(v.surveyedSince()) >= v.surveyFor() {
+	if v.observed(v.surveyedSince()) >= v.surveyFor() {
 		after = v.surveyFor()
 	}
 	return v.Now.Sub(pod.CreationTimestamp.Time) >= after

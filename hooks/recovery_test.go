@@ -23,6 +23,7 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 		o.Etcd = nil
 		o.Cluster.Spec.Recovery.QuorumLoss = policy
 		meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))})
+		watch(&o, 24*time.Hour)
 		o.Cluster.Status.Members = []v1alpha1.MemberStatus{{Name: "demo-7", Role: v1alpha1.Voter}, {Name: "demo-8", Role: v1alpha1.Voter}, {Name: "demo-9", Role: v1alpha1.Voter}}
 		d := Decide(o)
 		assert.Equal(t, "QuorumLost", d.Because.Rule, policy)
@@ -79,6 +80,7 @@ func TestALearnerThatRunsMayMakeAQuorum(t *testing.T) {
 	o.Etcd = nil
 	o.Cluster.Spec.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
 	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))})
+	watch(&o, 24*time.Hour)
 	assert.Equal(t, "Recover", Decide(o).Because.Rule)
 
 	pod := o.Children.Pods["demo-0"].DeepCopy()

@@ -54,7 +54,7 @@ func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus 
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
-	s.Replacement, s.Connection = v.attempts(), v.connection()
+	s.Replacement, s.Watched, s.Connection = v.attempts(), v.watched(), v.connection()
 	s.Running, s.Awaited = v.runningVersion(s.Members), v.awaited
 	s.History = history(v, because, s.Auth)
 	s.Conditions = conditions(v, because, next, s.Auth)

@@ -127,8 +127,8 @@ func (j *judgement) joined(m *member) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, and that the
-// cluster has had quorum all that time; nobody else answers in its place; and its claim, if it has one, carries the mark.
+// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, that the
+// cluster has had quorum all that time, and that somebody has looked; nobody else answers in its place; and its claim, if it has one, carries the mark.
 func (j *judgement) dead(m *member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
 	limit := policy.After.Duration
@@ -142,7 +142,9 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+	w := j.o.Cluster.Status.Watched
+	watched := w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
+	return watched && policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.

@@ -43,7 +43,7 @@ func (a *Asked) Answer(d hooks.Decision) ([]byte, error) {
 }
 
 func (r *request) observation(now time.Time, s hooks.Settings) hooks.Observation {
-	return hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Settings: s}
+	return hooks.Observation{Cluster: r.Cluster, Children: r.Children, Related: r.Related, WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s}
 }
 
 // foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets for it can't be used: the

@@ -44,13 +44,15 @@ const (
 // requiredGroups are there in every call, be they empty.
 var requiredGroups = []string{groupPods, groupClaims, groupConfigMaps, groupServices, groupBudgets, groupSecrets, groupPolicies}
 
-// request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). The
-// controller itself is read over.
+// request is what Metacontroller sends to the hooks sync and finalize of a CompositeController (hook version v1). Of the
+// controller itself only the resync period is read.
 type request struct {
 	Cluster    *v1alpha1.EtcdCluster
 	Children   hooks.Children
 	Related    hooks.Related
 	Finalizing bool
+	// Resync is how often Metacontroller calls while nothing happens; 0 for never, or when the request does not say.
+	Resync time.Duration
 	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer (children) and
 	// to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
@@ -111,6 +113,8 @@ func decode(body io.Reader) (*request, error) {
 	r := &request{}
 	err := object(in, "the request", func(key string) error {
 		switch key {
+		case "controller":
+			return decodeController(in, r)
 		case "parent":
 			return decodeParent(in, r)
 		case "children":
@@ -135,6 +139,20 @@ func decode(body io.Reader) (*request, error) {
 		readers.Put(whole)
 	}
 	return r, r.check()
+}
+
+// decodeController reads of the CompositeController how often it calls while nothing happens.
+func decodeController(in *jsontext.Decoder, r *request) error {
+	var controller struct {
+		Spec struct {
+			ResyncPeriodSeconds int32 `json:"resyncPeriodSeconds"`
+		} `json:"spec"`
+	}
+	if err := value(in, "controller", &controller); err != nil {
+		return err
+	}
+	r.Resync = time.Duration(max(0, controller.Spec.ResyncPeriodSeconds)) * time.Second
+	return nil
 }
 
 // decodeAsked reads a request to the hook customize: the parent.

@@ -117,7 +117,7 @@ func (d *double) do(m *Model, a action, after *state) {
 	case claimsCollected:
 		w.Collect()
 	case timePasses:
-		w.Now = w.Now.Add(time.Minute)
+		w.Elapse(time.Minute)
 	case cacheThaws:
 		w.Thaw(kinds[a.x])
 	case cacheFreezes:

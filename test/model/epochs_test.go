@@ -172,7 +172,7 @@ func (s *takeover) turns() []turn {
 		list = append(list, turn{"act and apply", true, func(s *takeover) { s.w.Apply(s.w.Act(s.late)); s.late = nil }})
 	}
 	if s.quiet() {
-		list = append(list, turn{"tick 1m", true, func(s *takeover) { s.w.Now = s.w.Now.Add(time.Minute) }})
+		list = append(list, turn{"tick 1m", true, func(s *takeover) { s.w.Elapse(time.Minute) }})
 	}
 	if again, waits := s.again(); waits {
 		list = append(list, again)

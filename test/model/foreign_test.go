@@ -155,7 +155,7 @@ func (s *takeover) besideOthers() (list []turn) {
 		}
 	}
 	if s.quiet() {
-		add("tick 10m", func(w *world.World) { w.Now = w.Now.Add(10 * time.Minute) })
+		add("tick 10m", func(w *world.World) { w.Elapse(10 * time.Minute) })
 	}
 	return list
 }
@@ -305,8 +305,13 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	}
 	fmt.Fprintln(b, c.DeletionTimestamp != nil)
 	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
+	watched := w.Now
+	if c.Status.Watched != nil {
+		watched = c.Status.Watched.Since.Time
+	}
 	for _, m := range c.Status.Members {
-		silent, joined := w.Now.Sub(m.Since.Time), w.Now.Sub(m.Joined.Time)
+		seen := w.Now.Sub(watched)
+		silent, joined := min(seen, w.Now.Sub(m.Since.Time)), min(seen, w.Now.Sub(m.Joined.Time))
 		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute, joined >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {

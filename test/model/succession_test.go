@@ -169,7 +169,7 @@ func (s *succession) later() {
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/12 + time.Minute)
 	switch {
 	case s.w.Cluster().Status.Phase != "Converged":
-		s.w.Now = s.w.Now.Add(30 * time.Second)
+		s.w.Elapse(30 * time.Second)
 	case ca.Previous != nil && s.w.Now.Before(settled):
 		s.w.Now = settled
 	case len(ca.Trust) > 1:

@@ -86,7 +86,7 @@ var verbs = map[string]func(*story, args) string{
 	"corrupt":        (*story).corrupt,                                                                               // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
 	"network":        (*story).network,                                                                               // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
 	"cache":          (*story).cache,                                                                                 // cache freeze=pod,claim | thaw=pod | thaw
-	"tick":           (*story).tick,                                                                                  // tick 30s: time passes
+	"tick":           (*story).tick,                                                                                  // tick 30s: time passes, and no call is made
 	"pass":           func(s *story, _ args) string { s.w.Pass(); return "" },                                        // Kubernetes and etcd move one step
 	"kubelet":        (*story).kubelet,                                                                               // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
 	"collect":        func(s *story, _ args) string { s.w.Collect(); return "" },                                     // the garbage collector alone does
@@ -98,6 +98,7 @@ var verbs = map[string]func(*story, args) string{
 	"apply":        (*story).apply,        // the answer in flight arrives, or the step and then its answer
 	"two-syncs":    (*story).twoSyncs,     // two overlapping calls, both carrying out their step, both applied
 	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
+	"wait":         (*story).wait,         // wait 5m: time passes, with a call and a pass every resync period; the one at its end is the next verb
 	"check":        (*story).check,        // how things are
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"revisions":    (*story).revisions,    // which revisions each epoch has given out
@@ -628,6 +629,21 @@ func (s *story) tick(a args) string {
 		s.w.Now = s.w.Now.Add(duration(d))
 	}
 	return ""
+}
+
+// wait lets time pass as it does while Metacontroller runs. The call at its end is the next verb.
+func (s *story) wait(a args) string {
+	var b strings.Builder
+	for text := range a {
+		end := s.w.Now.Add(duration(text))
+		for end.Sub(s.w.Now) > s.w.Resync {
+			b.WriteString(s.next())
+			s.w.Pass()
+			s.w.Now = s.w.Now.Add(s.w.Resync)
+		}
+		s.w.Now = end
+	}
+	return b.String()
 }
 
 func duration(text string) time.Duration {

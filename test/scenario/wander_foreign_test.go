@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -42,8 +41,7 @@ func TestWanderBesideOthers(t *testing.T) {
 			})
 			told.WriteString(s.recover())
 			if s.w.Cluster().Status.Phase == "Learner" { // it is given up after a while
-				s.w.Now = s.w.Now.Add(10 * time.Minute)
-				told.WriteString("ten minutes later\n" + s.stabilize(args{}))
+				told.WriteString("wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{}))
 			}
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())

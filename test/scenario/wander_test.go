@@ -128,7 +128,7 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
 	case n < 85 && r.IntN(2) == 0:
 		minutes := time.Duration(1+r.IntN(10)) * time.Minute
-		return do("tick", minutes, func() { s.w.Now = s.w.Now.Add(minutes) })
+		return "wait " + minutes.String() + "\n" + s.wait(args{minutes.String(): ""})
 	case n < 85:
 		hours := time.Duration(1+r.IntN(30)) * time.Hour
 		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
@@ -248,8 +248,7 @@ func (s *story) recover() string {
 	clear(s.w.Crashing)
 	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
 	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
-		s.w.Now = s.w.Now.Add(10 * time.Minute)
-		told += "ten minutes later\n" + s.stabilize(args{})
+		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
 	if s.w.Cluster().Status.Phase != "Blind" {
 		return told

@@ -135,7 +135,7 @@ func (w *World) begin2(etcd *client) *Call {
 // answer asks the hook.
 func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Settings: w.Settings}
+	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings}
 	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
@@ -427,8 +427,27 @@ func (w *World) writeStatus(c *Call) {
 	if reflect.DeepEqual(live.Status, status) {
 		return
 	}
+	changes, looks := w.Changes, w.looks(live.Status, status)
 	w.editCluster(func(e *v1alpha1.EtcdCluster) { e.Status = status })
-	w.Writes++
+	if w.Writes++; looks {
+		w.Changes, w.Writes = changes, w.Writes-1
+	}
+}
+
+// looks reports whether a status only tells of another look, which is no change. That is written seldom (S16).
+func (w *World) looks(old, status v1alpha1.EtcdClusterStatus) bool {
+	if old.Watched == nil || status.Watched == nil || old.Watched.Until.Equal(&status.Watched.Until) {
+		return false
+	}
+	since := status.Watched.Until.Sub(old.Watched.Until.Time)
+	status.Watched = &v1alpha1.WatchedStatus{Since: status.Watched.Since, Until: old.Watched.Until}
+	if !reflect.DeepEqual(old, status) {
+		return false
+	}
+	if since < 2*w.Resync {
+		w.violate("S16", "a look is written %s after another", since)
+	}
+	return true
 }
 
 // order is that in which the children are deleted or written.

@@ -16,11 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
 // World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
 type World struct {
-	Now      time.Time
+	Now time.Time
+	// Resync is how often Metacontroller calls while nothing happens.
+	Resync   time.Duration
 	Settings hooks.Settings
 
 	// Objects is what the API server stores. Version and UIDs count up.
@@ -78,7 +81,8 @@ type World struct {
 	Etcd Etcd
 	Net  Net
 
-	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server.
+	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server. That the status tells of another
+	// look counts for neither.
 	Changes, Writes int
 	// Log is what Metacontroller wrote since somebody last took it.
 	Log    []string
@@ -96,6 +100,7 @@ func New() *World {
 	return &World{
 		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Settings:  hooks.Settings{Image: "quorate"},
+		Resync:    30 * time.Second,
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},
 		Foreign:   map[string]bool{},
@@ -143,6 +148,17 @@ func (w *World) Pass() {
 	w.Kubelets()
 	w.GrowVolumes()
 	w.TickEtcd()
+}
+
+// Elapse lets time pass in which there is a call at every resync, and each sees what the last one saw: all that they write is that they have
+// looked.
+func (w *World) Elapse(d time.Duration) {
+	w.Now = w.Now.Add(d)
+	if c := w.Cluster(); c != nil && c.Status.Watched != nil {
+		w.editCluster(func(c *v1alpha1.EtcdCluster) {
+			c.Status.Watched = &v1alpha1.WatchedStatus{Since: c.Status.Watched.Since, Until: metav1.NewTime(w.Now)}
+		})
+	}
 }
 
 // TakeLog is what Metacontroller has written since the last call.

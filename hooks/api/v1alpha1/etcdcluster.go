@@ -548,6 +548,11 @@ type EtcdClusterStatus struct {
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
 
+	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as it has looked. Only
+	// there while something of the kind is counted.
+	// +optional
+	Watched *WatchedStatus `json:"watched,omitempty"`
+
 	// History is the last 20 decisions that changed something or that differ from the one before, the newest last.
 	// +optional
 	// +listType=atomic

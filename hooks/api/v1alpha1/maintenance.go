@@ -143,6 +143,18 @@ type ReplacementStatus struct {
 	NotBefore metav1.Time `json:"notBefore,omitzero"`
 }
 
+// WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of Metacontroller's, a new
+// one begins. Without it everything that takes a while takes it once more.
+type WatchedStatus struct {
+	// Since is the first look.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+
+	// Until is the last look, rounded down to two resync periods so that the status is quiet.
+	// +optional
+	Until metav1.Time `json:"until,omitzero"`
+}
+
 // VolumeStatus is a member's volume as far as it is not yet what the spec asks for.
 type VolumeStatus struct {
 	// Wanted is the size that the claim asks for.

@@ -1,0 +1,81 @@
+package hooks
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Clocks that end in something being given up count what Quorate has seen, and not what has passed. While Metacontroller, Quorate or the API
+// server is away, members may well come back and go again, and kubelets and other controllers stand still with us. So a member that is down
+// at the first look after an outage of an hour has been down for as long as before it, at most.
+//
+// There is one such clock, the status's Watched: since when somebody has looked at the cluster without a gap. Whatever has been so since a
+// time in the status (a member, the quorum, a learner) has been seen so since the later of the two: [view.observed]. So a gap is known once,
+// for all of them, and the times that people see stay true. It is written only while something of the kind is counted, and seldom (S16).
+//
+//	counted by it             a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what spec.recovery
+//	                          or a person begins then; a survivor's volume that can't be reached
+//	counted by the wall       whatever is a promise to people or a fact of others: validity of certificates, schedules and deadlines of
+//	                          snapshots, how long claims are kept, grace periods of pods, how long a container or a condition of a
+//	                          volume has been there; the end of calls (CallsEnd); and pauses between our own attempts, in which
+//	                          nothing is concluded from what was not seen
+
+// usualResync is how often Metacontroller calls by our manifests.
+const usualResync = 30 * time.Second
+
+// resyncPeriod is within how long somebody looks again when nothing happens.
+func (v *view) resyncPeriod() time.Duration { return or(v.Resync, usualResync) }
+
+// A look is written once the last one that was written is two resync periods old, so that one that is counted costs one write in that time
+// (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far apart as they should be, as in an
+// installation that is overloaded, less than four periods lie between the look that was written and the next call. More are a gap.
+const (
+	lookWritten = 2 // resync periods
+	lookMissed  = 2 * lookWritten
+)
+
+// watchedSince is since when somebody has looked without a gap; now when nobody has.
+func (v *view) watchedSince() time.Time {
+	w := v.Cluster.Status.Watched
+	if w == nil || w.Since.IsZero() || v.Now.Sub(w.Until.Time) > lookMissed*v.resyncPeriod() {
+		return v.second().Time
+	}
+	return w.Since.Time
+}
+
+// observed is for how long something has been so that is so since then, as far as somebody has looked; 0 for no time.
+func (v *view) observed(since time.Time) time.Duration {
+	if since.IsZero() {
+		return 0
+	}
+	return max(0, v.Now.Sub(later(since, v.watchedSince())))
+}
+
+// watched is what the status is to say of it; nil when nothing is counted.
+func (v *view) watched() *v1alpha1.WatchedStatus {
+	if !v.counts() {
+		return nil
+	}
+	w := v1alpha1.WatchedStatus{Since: metav1.NewTime(v.watchedSince()), Until: v.second()}
+	if old := v.Cluster.Status.Watched; old != nil && old.Since.Equal(&w.Since) && v.Now.Sub(old.Until.Time) < lookWritten*v.resyncPeriod() {
+		w.Until = old.Until
+	}
+	return &w
+}
+
+// counts reports whether time is counted by which something is given up.
+func (v *view) counts() bool {
+	switch {
+	case v.Cluster.Spec.Suspend || v.epoch == nil || v.replicas == 0 && !v.beside():
+		return false
+	case v.heir != nil && v.choosing(), v.learner() != nil && v.learner().name != "":
+		return true
+	case v.Etcd == nil:
+		return v.epoch.founded()
+	}
+	return slices.ContainsFunc(v.voters, func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
+}
