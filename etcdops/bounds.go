@@ -12,6 +12,8 @@ import (
 const (
 	// largestAnswer is in bytes, of one message without its compression. A list of 100 members takes some 20 KiB.
 	largestAnswer = 4 << 20
+	// largestHeaders is in bytes, of what is sent before and behind an answer, the text of an error among it.
+	largestHeaders = 64 << 10
 	// mostMembers is far above the 7 voters that etcd recommends at most (etcd.io/docs/v3.6/faq).
 	mostMembers = 64
 	// mostURLs is how many URLs of one kind a member has at most.
@@ -47,6 +49,11 @@ func bounded(members []*pb.Member) error {
 func boundedStatus(s *pb.StatusResponse) error {
 	if len(s.GetErrors()) > mostErrors {
 		return fmt.Errorf("%w: its status has %d errors, and %d are the most", ErrStranger, len(s.GetErrors()), mostErrors)
+	}
+	for _, line := range s.GetErrors() {
+		if !plain(line, longestURL) {
+			return fmt.Errorf("%w: an error in its status is longer than %d bytes, or can't be printed", ErrStranger, longestURL)
+		}
 	}
 	for _, version := range []string{s.GetVersion(), s.GetStorageVersion(), s.GetDowngradeInfo().GetTargetVersion()} {
 		if !plain(version, longestWord) {

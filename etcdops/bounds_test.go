@@ -35,6 +35,7 @@ func TestAnswersOfNoEtcd(t *testing.T) {
 			f.members = members(1, func(m *pb.Member) { m.ClientURLs = []string{"http://a\x1b[2J"} })
 		},
 		"its status has 195 errors":         func(f *fake) { f.status.Errors = make([]string, 195) },
+		"an error in its status is longer":  func(f *fake) { f.status.Errors = []string{long[:1025]} },
 		"a version in its status is longer": func(f *fake) { f.status.Version = long[:65] },
 		"its answer has more than 4 MiB":    func(f *fake) { f.status.Errors = []string{long} },
 	} {

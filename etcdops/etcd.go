@@ -104,6 +104,7 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 		// Without it, 2 GiB.
 		MaxCallRecvMsgSize: largestAnswer,
 		DialOptions: []grpc.DialOption{
+			grpc.WithMaxHeaderListSize(largestHeaders), // without it, 16 MiB
 			// Whatever name the client knows the member by, it is reached at its pod's address.
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, address(endpoint)) }),
 			grpc.WithChainUnaryInterceptor(failFast),

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"slices"
@@ -16,7 +17,7 @@ type Asked struct{ r *request }
 
 // Read reads the body of a call to the hook sync or finalize. The error names the field that is wrong.
 func Read(body io.Reader) (*Asked, error) {
-	r, err := decode(body)
+	r, err := decode(context.Background(), body)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (s *Server) letGo(c *gin.Context, r *request, began time.Time) {
 
 // customize answers the hook customize: which Secrets and snapshots matter, besides the children.
 func (s *Server) customize(c *gin.Context) {
-	cluster, err := decodeAsked(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	cluster, err := decodeAsked(c.Request.Body)
 	if err == nil {
 		err = s.options.Scope.elsewhere(v1alpha1.Kind, &cluster.ObjectMeta)
 	}
@@ -186,9 +186,9 @@ func (s *Server) shown(r *request) hooks.Etcd {
 	return etcd
 }
 
-// read decodes the body of a call, up to its largest size.
+// read decodes the body of a call.
 func (s *Server) read(c *gin.Context) (*request, error) {
-	return decode(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	return decode(c.Request.Context(), c.Request.Body)
 }
 
 // turn waits until no other call for the parent runs, for half of the call's time at most: a call that starts later
@@ -291,7 +291,7 @@ func (s *Server) refuse(c *gin.Context, err error) {
 	} else if errors.Is(c.Request.Context().Err(), context.Canceled) {
 		code = clientGone
 	}
-	if code == http.StatusTooManyRequests {
+	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
 		c.Header("Retry-After", "1")
 	}
 	_ = c.Error(err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/encoding"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -275,4 +276,11 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"add-learner"}, etcd.steps(), "nothing was done twice, and only one member joins at a time (S3)")
+}
+
+// TestNoCompressionIsLinked: what the server links can unpack nothing that an etcd sends, so that four megabytes of an answer are four on the wire.
+func TestNoCompressionIsLinked(t *testing.T) {
+	for _, name := range []string{"gzip", "snappy", "zstd", "deflate"} {
+		require.Nil(t, encoding.GetCompressor(name), name)
+	}
 }

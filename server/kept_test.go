@@ -162,7 +162,7 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 
 // TestKeptSpecCarriesWhatIsDecided: what the decision changes reaches the answer, and nothing else does.
 func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
-	r, err := decode(bytes.NewReader(steady(t)))
+	r, err := decode(t.Context(), bytes.NewReader(steady(t)))
 	require.NoError(t, err)
 	observed := r.Children.Pods["orders-1"]
 	annotation := observed.Annotations[lastApplied]

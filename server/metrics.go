@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for the names of clusters and schedules.
+// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for the names of namespaces, clusters and schedules.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
@@ -17,6 +17,7 @@ type Metrics struct {
 	etcdDuration *prometheus.HistogramVec
 	etcdErrors   *prometheus.CounterVec
 	violations   prometheus.Counter
+	putOff       *prometheus.CounterVec
 	clusters     *clusterGauges
 	snapshots    *snapshotTimes
 	schedules    *scheduleTimes
@@ -54,12 +55,15 @@ func NewMetrics(version, commit string) *Metrics {
 		violations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_violations_total", Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with verification on.",
 		}),
+		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "quorate_calls_put_off_total", Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), or because there was no memory for them (memory).",
+		}, []string{"namespace", "reason"}),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.snapshots, m.snapshotsEnded, m.schedules, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

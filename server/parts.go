@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
@@ -17,14 +15,17 @@ import (
 // another. A group of children that is missing is a CompositeController without that rule; one that nobody reads would be deleted by an
 // answer that omits it. A group of related objects that is missing is one without the hook customize, or one that says something else.
 type parts struct {
-	parent   func(in *jsontext.Decoder) error
-	children map[string]func(in *jsontext.Decoder, where string) error
-	related  map[string]func(in *jsontext.Decoder, where string) error
+	parent   func(in *source) error
+	children map[string]func(in *source, where string) error
+	related  map[string]func(in *source, where string) error
 }
 
 // read reads the whole call. The error is a *badRequest, unless reading the body failed.
 func (p parts) read(body io.Reader) (finalizing bool, err error) {
-	in := jsontext.NewDecoder(body)
+	in, err := newSource(body)
+	if err != nil {
+		return false, err
+	}
 	seen := map[string]bool{}
 	err = object(in, "the request", func(key string) error {
 		switch key {
@@ -44,7 +45,7 @@ func (p parts) read(body io.Reader) (finalizing bool, err error) {
 			return object(in, key, func(group string) error {
 				read, known := p.related[group]
 				if !known {
-					return value(in, group, &skipped{})
+					return skip(in, group)
 				}
 				where := fmt.Sprintf("related[%q]", group)
 				seen[where] = true
@@ -53,17 +54,16 @@ func (p parts) read(body io.Reader) (finalizing bool, err error) {
 		case "finalizing":
 			return value(in, key, &finalizing)
 		default:
-			return value(in, key, &skipped{})
+			return skip(in, key)
 		}
 	})
+	if err == nil {
+		err = in.end()
+	}
 	if err != nil {
 		return false, err
 	}
-	if _, err := in.ReadToken(); err == nil {
-		return false, bad("the request is followed by something else")
-	} else if !errors.Is(err, io.EOF) {
-		return false, unreadable("what follows the request", err)
-	}
+	in.done()
 	return finalizing, p.missing(seen)
 }
 

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -18,9 +16,9 @@ import (
 // decodeScheduleCall reads a call about an EtcdSnapshotSchedule.
 func decodeScheduleCall(body io.Reader) (o hooks.ScheduleObservation, finalizing bool, err error) {
 	finalizing, err = parts{
-		parent: func(in *jsontext.Decoder) error { return decodeSchedule(in, &o.Schedule) },
-		children: map[string]func(*jsontext.Decoder, string) error{
-			groupSnapshots: func(in *jsontext.Decoder, where string) error {
+		parent: func(in *source) error { return decodeSchedule(in, &o.Schedule) },
+		children: map[string]func(*source, string) error{
+			groupSnapshots: func(in *source, where string) error {
 				return group(in, where, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots, func(w *wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]) *v1alpha1.EtcdSnapshot {
 					return &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 				})
@@ -33,7 +31,7 @@ func decodeScheduleCall(body io.Reader) (o hooks.ScheduleObservation, finalizing
 	return o, finalizing, sameNamespace(groupSnapshots, o.Schedule.Namespace, o.Snapshots)
 }
 
-func decodeSchedule(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshotSchedule) error {
+func decodeSchedule(in *source, to **v1alpha1.EtcdSnapshotSchedule) error {
 	var w wire[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
 	if err := value(in, "parent", &w); err != nil {
 		return err
@@ -61,7 +59,7 @@ func zone(name string) *time.Location {
 // scheduleHook answers the hooks sync and finalize of an EtcdSnapshotSchedule.
 func (s *Server) scheduleHook(c *gin.Context) {
 	began := s.now()
-	o, finalizing, err := decodeScheduleCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	o, finalizing, err := decodeScheduleCall(c.Request.Body)
 	if err != nil {
 		s.refuse(c, err)
 		return

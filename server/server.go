@@ -65,6 +65,9 @@ type Server struct {
 	log     *slog.Logger
 	metrics *Metrics
 	turns   turns
+	seats   seats
+	memory  pool // bytes of calls that are not large, with what is made of them
+	large   pool // large calls
 	said    said
 	// saidOfOthers is what was said of snapshots and schedules: they are not counted among the clusters.
 	saidOfOthers said
@@ -96,7 +99,7 @@ func New(o Options) *Server {
 		o.Log = slog.Default()
 	}
 	return &Server{
-		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
+		options: o, log: o.Log, metrics: o.Metrics, now: time.Now, memory: pool{size: mostReading()}, large: pool{size: 1},
 		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }
@@ -110,12 +113,12 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
-	for path, hook := range map[string]gin.HandlerFunc{
-		"sync": s.sync, "finalize": s.finalize, "customize": s.customize,
-		"snapshots/sync": s.snapshotHook, "snapshots/finalize": s.snapshotHook, "snapshots/customize": s.snapshotCustomize,
-		"schedules/sync": s.scheduleHook, "schedules/finalize": s.scheduleHook,
+	for path, hooks := range map[string][]gin.HandlerFunc{
+		"sync": {s.seat, s.sync}, "finalize": {s.seat, s.finalize}, "customize": {s.customize},
+		"snapshots/sync": {s.snapshotHook}, "snapshots/finalize": {s.snapshotHook}, "snapshots/customize": {s.snapshotCustomize},
+		"schedules/sync": {s.scheduleHook}, "schedules/finalize": {s.scheduleHook},
 	} {
-		e.POST("/"+path, s.measured(path), s.authenticate, hook)
+		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, hooks...)...)
 	}
 	return e
 }

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json/jsontext"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,21 +23,21 @@ const (
 // decodeSnapshotCall reads a call about an EtcdSnapshot.
 func decodeSnapshotCall(body io.Reader) (o hooks.SnapshotObservation, finalizing bool, err error) {
 	finalizing, err = parts{
-		parent: func(in *jsontext.Decoder) error { return decodeSnapshotParent(in, &o.Snapshot) },
-		children: map[string]func(*jsontext.Decoder, string) error{
-			groupJobs: func(in *jsontext.Decoder, where string) error {
+		parent: func(in *source) error { return decodeSnapshotParent(in, &o.Snapshot) },
+		children: map[string]func(*source, string) error{
+			groupJobs: func(in *source, where string) error {
 				return group(in, where, "batch/v1", "Job", &o.Jobs, func(w *wire[batchv1.JobSpec, batchv1.JobStatus]) *batchv1.Job {
 					return &batchv1.Job{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 				})
 			},
 		},
-		related: map[string]func(*jsontext.Decoder, string) error{
-			groupPods: func(in *jsontext.Decoder, where string) error {
+		related: map[string]func(*source, string) error{
+			groupPods: func(in *source, where string) error {
 				return group(in, where, "v1", "Pod", &o.Pods, func(w *wire[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
 					return &corev1.Pod{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 				})
 			},
-			groupClusters: func(in *jsontext.Decoder, where string) error {
+			groupClusters: func(in *source, where string) error {
 				return group(in, where, v1alpha1.GroupVersion.String(), v1alpha1.Kind, &o.Clusters, func(w *wire[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]) *v1alpha1.EtcdCluster {
 					return &v1alpha1.EtcdCluster{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 				})
@@ -53,7 +51,7 @@ func decodeSnapshotCall(body io.Reader) (o hooks.SnapshotObservation, finalizing
 	return o, finalizing, cmp.Or(sameNamespace(groupJobs, ns, o.Jobs), sameNamespace(groupPods, ns, o.Pods), sameNamespace(groupClusters, ns, o.Clusters))
 }
 
-func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) error {
+func decodeSnapshotParent(in *source, to **v1alpha1.EtcdSnapshot) error {
 	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
 	if err := value(in, "parent", &w); err != nil {
 		return err
@@ -71,7 +69,7 @@ func decodeSnapshotParent(in *jsontext.Decoder, to **v1alpha1.EtcdSnapshot) erro
 // snapshotHook answers the hooks sync and finalize of an EtcdSnapshot.
 func (s *Server) snapshotHook(c *gin.Context) {
 	began := s.now()
-	o, finalizing, err := decodeSnapshotCall(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
+	o, finalizing, err := decodeSnapshotCall(c.Request.Body)
 	if err == nil {
 		err = s.options.Scope.elsewhere(v1alpha1.KindSnapshot, &o.Snapshot.ObjectMeta)
 	}
@@ -140,13 +138,15 @@ func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
 // nothing else (see hooks.SnapshotPods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about the snapshot.
 func (s *Server) snapshotCustomize(c *gin.Context) {
 	var parent *v1alpha1.EtcdSnapshot
-	in := jsontext.NewDecoder(http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody))
-	err := object(in, "the request", func(key string) error {
-		if key == "parent" {
-			return decodeSnapshotParent(in, &parent)
-		}
-		return value(in, key, &skipped{})
-	})
+	in, err := newSource(c.Request.Body)
+	if err == nil {
+		err = object(in, "the request", func(key string) error {
+			if key == "parent" {
+				return decodeSnapshotParent(in, &parent)
+			}
+			return skip(in, key)
+		})
+	}
 	if err == nil && parent == nil {
 		err = bad("parent is missing")
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -57,6 +57,7 @@ type request struct {
 	// to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
 	snapshots        []*v1alpha1.EtcdSnapshot // related, of whatever namespace
+	made             int64                    // bytes that it takes in memory, by weigh
 }
 
 // password is what is under a key of a Secret. The error says what is wrong with it and not what it is.
@@ -91,53 +92,39 @@ func bad(format string, args ...any) error {
 	return &badRequest{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-// readers hold a request while it is decoded. Those of requests that fail are not used again.
-var readers = sync.Pool{New: func() any { return &reader{} }}
-
-type reader struct {
-	body bytes.Buffer
-	in   jsontext.Decoder
-}
-
 // decode reads a request. It fails rather than take anything for absent that could be there: a group of children that
 // is missing is a CompositeController without that childResources rule, and one that we don't know would be deleted by
-// an answer that omits it. The error is a *badRequest, unless reading the body failed.
-func decode(body io.Reader) (*request, error) {
-	whole, _ := readers.Get().(*reader)
-	whole.body.Reset()
-	if _, err := whole.body.ReadFrom(body); err != nil {
-		return nil, unreadable("the request", err)
+// an answer that omits it. The error is a *badRequest, unless reading the body failed, or ctx has ended.
+func decode(ctx context.Context, body io.Reader) (*request, error) {
+	in, err := newSource(body)
+	if err != nil {
+		return nil, err
 	}
-	in := &whole.in
-	in.Reset(&whole.body)
 	r := &request{}
-	err := object(in, "the request", func(key string) error {
+	err = object(in, "the request", func(key string) error {
 		switch key {
 		case "controller":
 			return decodeController(in, r)
 		case "parent":
 			return decodeParent(in, r)
 		case "children":
-			return decodeChildren(in, r)
+			return decodeChildren(in, r, &secretReader{ctx: ctx, request: r, body: in.all})
 		case "related":
-			return decodeRelated(in, r)
+			return decodeRelated(in, r, &secretReader{ctx: ctx, request: r, body: in.all})
 		case "finalizing":
 			return value(in, "finalizing", &r.Finalizing)
 		default:
-			return value(in, key, &skipped{})
+			return skip(in, key)
 		}
 	})
+	if err == nil {
+		err = in.end()
+	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := in.ReadToken(); err == nil {
-		return nil, bad("the request is followed by something else")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, unreadable("what follows the request", err)
-	}
-	if whole.body.Cap() <= 1<<20 { // larger ones are rare and not worth keeping
-		readers.Put(whole)
-	}
+	r.made = in.made
+	in.done()
 	return r, r.check()
 }
 
@@ -157,12 +144,16 @@ func decodeController(in *jsontext.Decoder, r *request) error {
 
 // decodeAsked reads a request to the hook customize: the parent.
 func decodeAsked(body io.Reader) (*v1alpha1.EtcdCluster, error) {
-	in, r := jsontext.NewDecoder(body), &request{}
-	err := object(in, "the request", func(key string) error {
+	in, err := newSource(body)
+	if err != nil {
+		return nil, err
+	}
+	r := &request{}
+	err = object(in, "the request", func(key string) error {
 		if key == "parent" {
 			return decodeParent(in, r)
 		}
-		return value(in, key, &skipped{})
+		return skip(in, key)
 	})
 	if err != nil {
 		return nil, err
@@ -248,7 +239,7 @@ func sameNamespace[T metav1.Object](group, namespace string, objects map[string]
 	return nil
 }
 
-func decodeParent(in *jsontext.Decoder, r *request) error {
+func decodeParent(in *source, r *request) error {
 	var w wire[v1alpha1.EtcdClusterSpec, v1alpha1.EtcdClusterStatus]
 	if err := value(in, "parent", &w); err != nil {
 		return err
@@ -263,7 +254,7 @@ func decodeParent(in *jsontext.Decoder, r *request) error {
 	return nil
 }
 
-func decodeChildren(in *jsontext.Decoder, r *request) error {
+func decodeChildren(in *source, r *request, secrets *secretReader) error {
 	c := &r.Children
 	return object(in, "children", func(key string) error {
 		switch key {
@@ -296,8 +287,7 @@ func decodeChildren(in *jsontext.Decoder, r *request) error {
 				return &hooks.CertManagerCertificate{ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 			})
 		case groupSecrets:
-			r.secrets = map[string]map[string][]byte{}
-			return decodeSecrets(in, field(key), &c.Secrets, r.secrets)
+			return secrets.children(in, field(key))
 		default:
 			return bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", key)
 		}
@@ -305,23 +295,22 @@ func decodeChildren(in *jsontext.Decoder, r *request) error {
 }
 
 // decodeRelated reads the related objects; Metacontroller sends what the hook customize asked for.
-func decodeRelated(in *jsontext.Decoder, r *request) error {
+func decodeRelated(in *source, r *request, secrets *secretReader) error {
 	return object(in, "related", func(key string) error {
 		where := fmt.Sprintf("related[%q]", key)
 		switch key {
 		case groupSecrets:
-			r.related = map[string]map[string][]byte{}
-			return decodeSecrets(in, where, &r.Related.Secrets, r.related)
+			return secrets.others(in, where)
 		case groupSnapshots:
 			return object(in, where, func(key string) error { return decodeSnapshot(in, fmt.Sprintf("%s[%q]", where, key), r) })
 		}
-		return value(in, key, &skipped{})
+		return skip(in, key)
 	})
 }
 
 // decodeSnapshot reads one related EtcdSnapshot. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends those of all namespaces;
 // check leaves only those of the parent's.
-func decodeSnapshot(in *jsontext.Decoder, where string, r *request) error {
+func decodeSnapshot(in *source, where string, r *request) error {
 	var w wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]
 	if err := value(in, where, &w); err != nil {
 		return err
@@ -333,14 +322,6 @@ func decodeSnapshot(in *jsontext.Decoder, where string, r *request) error {
 	return nil
 }
 
-// decodeSecrets reads Secrets: what is public about them into *all, the rest into data.
-func decodeSecrets(in *jsontext.Decoder, field string, all *map[string]*hooks.Secret, data map[string]map[string][]byte) error {
-	return group(in, field, "v1", "Secret", all, func(w *wireSecret) *hooks.Secret {
-		data[w.Metadata.Name] = w.Data
-		return pki.Read(&corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
-	})
-}
-
 // field names a group of children.
 func field(group string) string { return fmt.Sprintf("children[%q]", group) }
 
@@ -348,7 +329,7 @@ func field(group string) string { return fmt.Sprintf("children[%q]", group) }
 func group[W any, P interface {
 	*W
 	header() (*metav1.TypeMeta, *metav1.ObjectMeta)
-}, T any](in *jsontext.Decoder, where, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
+}, T any](in *source, where, apiVersion, kind string, all *map[string]*T, made func(*W) *T) error {
 	*all = map[string]*T{}
 	return object(in, where, func(key string) error {
 		field := fmt.Sprintf("%s[%q]", where, key)
@@ -357,15 +338,23 @@ func group[W any, P interface {
 			return err
 		}
 		t, m := P(w).header()
-		if err := identified(field, t, m, apiVersion, kind); err != nil {
-			return err
-		}
-		if _, twice := (*all)[m.Name]; twice {
-			return bad("%s.metadata.name is there twice", field)
-		}
-		(*all)[m.Name] = made(w)
-		return nil
+		return add(*all, field, t, m, apiVersion, kind, func() (*T, error) { return made(w), nil })
 	})
+}
+
+// add puts an object among those of its kind.
+func add[T any](all map[string]*T, field string, t *metav1.TypeMeta, m *metav1.ObjectMeta, apiVersion, kind string, made func() (*T, error)) error {
+	if err := identified(field, t, m, apiVersion, kind); err != nil {
+		return err
+	}
+	if _, twice := all[m.Name]; twice {
+		return bad("%s.metadata.name is there twice", field)
+	}
+	o, err := made()
+	if err == nil {
+		all[m.Name] = o
+	}
+	return err
 }
 
 // identified checks what every object must have.
@@ -400,13 +389,6 @@ type wireConfigMap struct {
 	Immutable  *bool             `json:"immutable"`
 }
 
-type wireSecret struct {
-	metav1.TypeMeta
-	Metadata wireMeta          `json:"metadata"`
-	Type     corev1.SecretType `json:"type"`
-	Data     map[string][]byte `json:"data"`
-}
-
 type wireMeta struct {
 	metav1.ObjectMeta
 	ManagedFields skipped `json:"managedFields"`
@@ -420,10 +402,6 @@ func (w *wireConfigMap) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
 	return &w.TypeMeta, &w.Metadata.ObjectMeta
 }
 
-func (w *wireSecret) header() (*metav1.TypeMeta, *metav1.ObjectMeta) {
-	return &w.TypeMeta, &w.Metadata.ObjectMeta
-}
-
 // skipped reads over a value of any kind.
 type skipped struct{}
 
@@ -434,7 +412,20 @@ func (*skipped) UnmarshalJSONFrom(in *jsontext.Decoder) error {
 }
 
 // object reads a JSON object and calls member for each of its keys; member reads the value.
-func object(in *jsontext.Decoder, field string, member func(key string) error) error {
+func object(in *source, field string, member func(key string) error) error {
+	seen := map[string]bool{}
+	return objectOf(in, field, func(key []byte) error {
+		if seen[string(key)] {
+			return twice(field, string(key))
+		}
+		name := string(key)
+		seen[name] = true
+		return member(name)
+	})
+}
+
+// objectOf is object for keys that are not kept, and may be there twice: their bytes are those of now.
+func objectOf(in *source, field string, member func(key []byte) error) error {
 	token, err := in.ReadToken()
 	if err != nil {
 		return unreadable(field, err)
@@ -442,23 +433,56 @@ func object(in *jsontext.Decoder, field string, member func(key string) error) e
 	if token.Kind() != jsontext.KindBeginObject {
 		return bad("%s must be an object", field)
 	}
-	for {
-		key, err := in.ReadToken()
+	for in.PeekKind() != jsontext.KindEndObject {
+		quoted, err := in.ReadValue()
 		if err != nil {
 			return unreadable(field, err)
 		}
-		if key.Kind() == jsontext.KindEndObject {
-			return nil
+		key := []byte(quoted[1 : len(quoted)-1])
+		if bytes.IndexByte(key, '\\') >= 0 {
+			if key, err = jsontext.AppendUnquote(nil, quoted); err != nil {
+				return unreadable(field, err)
+			}
 		}
-		if err := member(key.String()); err != nil {
+		if err := member(key); err != nil {
 			return err
 		}
 	}
+	if _, err := in.ReadToken(); err != nil {
+		return unreadable(field, err)
+	}
+	return nil
+}
+
+// twice is the error of a key that an object has twice.
+func twice(field, key string) error {
+	switch {
+	case field == "the request":
+		return bad("%s is there twice", key)
+	case field == "children", strings.HasSuffix(field, `"]`) && strings.Count(field, "[") == 1:
+		return bad("%s[%q] is there twice", field, key)
+	}
+	return bad("%s.%s is there twice", field, key)
 }
 
 // value reads one JSON value into v.
-func value(in *jsontext.Decoder, field string, v any) error {
-	if err := json.UnmarshalDecode(in, v); err != nil {
+func value(in *source, field string, v any) error {
+	text, err := in.ReadValue()
+	if err != nil {
+		return unreadable(field, err)
+	}
+	if err := in.charge(field, text); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return unreadable(field, err)
+	}
+	return nil
+}
+
+// skip reads over one JSON value of any kind.
+func skip(in *source, field string) error {
+	if _, err := in.ReadValue(); err != nil {
 		return unreadable(field, err)
 	}
 	return nil
@@ -477,34 +501,25 @@ func unreadable(field string, err error) error {
 	}
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(err, &syntax) {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return bad("%s is there twice", fieldAt(syntax.JSONPointer))
+			return bad("%s is there twice", within(field, syntax.JSONPointer))
 		}
 		return bad("%s can't be read: %v", field, syntax.Err)
 	}
 	if meaning := (*json.SemanticError)(nil); errors.As(err, &meaning) {
 		if meaning.Err == nil {
-			return bad("%s can't be %s", fieldAt(meaning.JSONPointer), aKind(meaning.JSONKind))
+			return bad("%s can't be %s", within(field, meaning.JSONPointer), aKind(meaning.JSONKind))
 		}
-		return bad("%s can't be read: %v", fieldAt(meaning.JSONPointer), meaning.Err)
+		return bad("%s can't be read: %v", within(field, meaning.JSONPointer), meaning.Err)
 	}
 	return bad("%s can't be read: %v", field, err)
 }
 
-// fieldAt names a field of the request as all sentences do, such as children["Pod.v1"]["orders-0"].spec.containers.0.name.
-func fieldAt(pointer jsontext.Pointer) string {
-	name, depth := "", 0
+// within names what is in a field as all sentences do, such as children["Pod.v1"]["orders-0"].spec.containers.0.name.
+func within(field string, pointer jsontext.Pointer) string {
 	for key := range pointer.Tokens() {
-		switch {
-		case depth == 0:
-			name = key
-		case depth <= 2 && strings.HasPrefix(string(pointer), "/children/"):
-			name += fmt.Sprintf("[%q]", key)
-		default:
-			name += "." + key
-		}
-		depth++
+		field += "." + key
 	}
-	return name
+	return field
 }
 
 // aKind is a kind of JSON value with its article.

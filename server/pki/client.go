@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -13,22 +14,41 @@ func Visitor(data map[string][]byte) (*tls.Config, error) {
 	if len(data[hooks.KeyCertificate]) > 0 {
 		return Client(data)
 	}
-	trust := x509.NewCertPool()
-	if !trust.AppendCertsFromPEM(data[hooks.KeyTrust]) {
-		return nil, errors.New("ca.crt holds no certificate")
+	trust, err := pool(data[hooks.KeyTrust])
+	if err != nil {
+		return nil, err
 	}
 	return &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}, nil
 }
 
 // Client is how a client with the certificate of this Secret talks to those that its ca.crt trusts.
 func Client(data map[string][]byte) (*tls.Config, error) {
+	if _, err := certificates(data[hooks.KeyCertificate]); err != nil {
+		return nil, fmt.Errorf("tls.crt: %w", err)
+	}
+	if len(data[hooks.KeyPrivate]) > longestPrivate {
+		return nil, errors.New("tls.key is too long")
+	}
 	certificate, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate])
 	if err != nil {
 		return nil, errors.New("tls.crt and tls.key are not a pair")
 	}
-	trust := x509.NewCertPool()
-	if !trust.AppendCertsFromPEM(data[hooks.KeyTrust]) {
-		return nil, errors.New("ca.crt holds no certificate")
+	trust, err := pool(data[hooks.KeyTrust])
+	if err != nil {
+		return nil, err
 	}
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: trust, MinVersion: tls.VersionTLS12}, nil
+}
+
+// pool are the certificates of a ca.crt. Whoever shows a certificate makes us search them.
+func pool(text []byte) (*x509.CertPool, error) {
+	all, err := certificates(text)
+	if err != nil {
+		return nil, fmt.Errorf("ca.crt: %w", err)
+	}
+	trust := x509.NewCertPool()
+	for _, c := range all {
+		trust.AddCert(c)
+	}
+	return trust, nil
 }

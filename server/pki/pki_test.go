@@ -8,10 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -227,40 +225,6 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
-	var m memory
-	s := made(t)
-	first := m.of(s["leaf"])
-	assert.Same(t, first, m.of(maps.Clone(s["leaf"])))
-	assert.Equal(t, first, readData(s["leaf"]))
-	changed := maps.Clone(s["leaf"])
-	changed["tls.key"] = s["ca"]["tls.key"]
-	assert.NotEqual(t, first.Flaw, m.of(changed).Flaw)
-	assert.Equal(t, first, m.of(s["leaf"]))
-}
-
-// TestWhatIsRemembered: more Secrets than are remembered, read in turn, are partly known, and never more than the bound.
-func TestWhatIsRemembered(t *testing.T) {
-	const most, all, rounds = 100, 120, 50
-	var m memory
-	known := 0
-	for range rounds {
-		for i := range all {
-			key := sum(map[string][]byte{"key": {byte(i)}})
-			if m.read[key] != nil {
-				known++
-				continue
-			}
-			m.note(key, &hooks.Secret{}, most)
-			require.LessOrEqual(t, len(m.read), most)
-			require.NotNil(t, m.read[key])
-		}
-	}
-	// By arithmetic two of three are known, since something at random makes room; of the oldest, or of all at once, none would be.
-	require.Greater(t, known, rounds*all/3)
-	require.GreaterOrEqual(t, mostKnown(), 2048)
-}
-
 // BenchmarkRead reads what a cluster of the mode Auto has: an authority and four leaves.
 func BenchmarkRead(b *testing.B) {
 	s := secrets{}
@@ -294,18 +258,13 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 		"ca.crt: a certificate in it has 20000 bytes, and 16384 are the most": func(data map[string][]byte) {
 			data[hooks.KeyTrust] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 20_000)})
 		},
-		"it has 1027 keys, and 1024 are the most": func(data map[string][]byte) {
-			for i := range 1024 {
-				data[fmt.Sprint(i)] = nil
-			}
-		},
+		"tls.key has 16385 bytes, and 16384 are the most": func(data map[string][]byte) { data[hooks.KeyPrivate] = make([]byte, 16385) },
 	} {
 		data := maps.Clone(fits)
 		change(data)
 		read := Read(&corev1.Secret{Data: data})
 		assert.Equal(t, words, read.Flaw)
-		if strings.Contains(words, "keys") {
-			assert.Empty(t, read.Keys)
-		}
+		_, err := Client(data)
+		assert.Equal(t, words != "", err != nil, "what is not read is not shown or searched either: %s", words)
 	}
 }

@@ -4,6 +4,7 @@ package pki
 
 import (
 	"bytes"
+	"context"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,10 +13,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
-	"runtime/debug"
 	"slices"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -24,74 +23,24 @@ import (
 
 // Read is what decisions may know of a Secret.
 func Read(s *corev1.Secret) *hooks.Secret {
-	read := *known.of(s.Data)
-	read.ObjectMeta, read.Type = s.ObjectMeta, s.Type
-	return &read
-}
-
-// known remembers what was read of the data that came lately: to verify a signature takes longer than all the rest of a decision.
-// It is a pure function's; nothing depends on what is in it.
-var known memory
-
-type memory struct {
-	mu   sync.Mutex
-	read map[[sha256.Size]byte]*hooks.Secret
-}
-
-// mostKnown is how much is remembered of what was read: a quarter of the memory that the process may use, at some 2 KiB each. A cluster has six
-// Secrets, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call grows.
-func mostKnown() int {
-	const each, least, most = 2 << 10, 2048, 1 << 18
-	return int(min(max(debug.SetMemoryLimit(-1)/4/each, least), most)) // a negative limit only asks
-}
-
-// of is what the data says, without metadata. Nobody may change it.
-func (m *memory) of(data map[string][]byte) *hooks.Secret {
-	key := sum(data)
-	m.mu.Lock()
-	read := m.read[key]
-	m.mu.Unlock()
-	if read != nil {
-		return read
-	}
-	read = readData(data)
-	m.note(key, read, mostKnown())
+	read, _ := ReadFor(context.Background(), s.Namespace, s) // it fails with its context alone
 	return read
 }
 
-// note remembers what was read, in the place of something else, whatever that is, when there are so many already. All clusters are asked about in
-// turn: were the oldest forgotten, or everything, then with a few clusters too many nothing would ever be known when it is asked for again.
-func (m *memory) note(key [sha256.Size]byte, read *hooks.Secret, most int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.read == nil {
-		m.read = map[[sha256.Size]byte]*hooks.Secret{}
+// ReadFor is Read on behalf of a tenant, within the time of a call. The error is ctx's, when that has ended before the Secret was read; to read
+// one takes some milliseconds, and a third of a second at most.
+func ReadFor(ctx context.Context, tenant string, s *corev1.Secret) (*hooks.Secret, error) {
+	same, err := known.of(ctx, tenant, s.Data)
+	if err != nil {
+		return nil, err
 	}
-	for other := range m.read { // in an order that is another one each time
-		if len(m.read) < most {
-			break
-		}
-		delete(m.read, other)
-	}
-	m.read[key] = read
-}
-
-// sum tells data apart.
-func sum(data map[string][]byte) [sha256.Size]byte {
-	h := sha256.New()
-	for _, key := range slices.Sorted(maps.Keys(data)) {
-		_, _ = fmt.Fprintf(h, "%d %s %d ", len(key), key, len(data[key]))
-		_, _ = h.Write(data[key])
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+	read := *same
+	read.ObjectMeta, read.Type = s.ObjectMeta, s.Type
+	return &read, nil
 }
 
 func readData(data map[string][]byte) *hooks.Secret {
 	read := &hooks.Secret{Unfit: map[string]string{}}
-	if len(data) > mostKeys {
-		read.Flaw = fmt.Sprintf("it has %d keys, and %d are the most", len(data), mostKeys)
-		return read
-	}
 	for key, value := range data {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
@@ -111,7 +60,9 @@ func readData(data map[string][]byte) *hooks.Secret {
 func readPair(read *hooks.Secret, data map[string][]byte) {
 	trust, untrusted := certificates(data[hooks.KeyTrust])
 	for _, c := range trust {
-		read.Trust = append(read.Trust, *describe(c))
+		authority := *describe(c)
+		authority.Names = nil // those of authorities are asked for nowhere, and may be many
+		read.Trust = append(read.Trust, authority)
 	}
 	chain, err := certificates(data[hooks.KeyCertificate])
 	if err != nil {
@@ -126,9 +77,10 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 	if previous, err := certificates(data[hooks.KeyPreviousCertificate]); err == nil {
 		read.Previous = describe(previous[0])
 	}
-	for i, c := range trust {
-		if leads(chain, c) {
-			read.Anchors = append(read.Anchors, read.Trust[i])
+	led := anchors(chain, trust)
+	for _, c := range read.Trust {
+		if led[c.ID] {
+			read.Anchors = append(read.Anchors, c)
 		}
 	}
 	read.Flaw = flaw(read.Anchors, data)
@@ -137,8 +89,11 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 // flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is for
 // whoever knows the time.
 func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
-	if len(data[hooks.KeyPrivate]) == 0 {
+	switch n := len(data[hooks.KeyPrivate]); {
+	case n == 0:
 		return "tls.key is missing"
+	case n > longestPrivate:
+		return fmt.Sprintf("tls.key has %d bytes, and %d are the most", n, longestPrivate)
 	}
 	if _, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate]); err != nil {
 		return "tls.key does not belong to tls.crt, or can't be read"
@@ -149,32 +104,65 @@ func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
 	return ""
 }
 
-// leads reports whether the first certificate of a chain leads to this authority, at the first moment at which all of them are valid.
-func leads(chain []*x509.Certificate, authority *x509.Certificate) bool {
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
-	roots.AddCert(authority)
-	at := authority.NotBefore
-	for i, c := range chain {
-		if i > 0 {
-			between.AddCert(c)
+// anchors are the IDs of those of these authorities that the first certificate of a chain leads to, each at a moment at which all on the way are
+// valid. Whether that moment is now is for whoever knows the time.
+//
+// All are searched for at once, for the work of that is bounded: crypto/x509 tries 100 signatures at most in one search. It would search for
+// what is valid at one moment, and authorities that follow one another need not be at any: so it is shown certificates without an end.
+func anchors(chain, trust []*x509.Certificate) map[string]bool {
+	roots, between, found := x509.NewCertPool(), x509.NewCertPool(), map[string]bool{}
+	for _, c := range trust {
+		if bytes.Equal(c.Raw, chain[0].Raw) {
+			found[Identify(c)] = true
+			continue // else it would be found alone
 		}
-		if c.NotBefore.After(at) {
-			at = c.NotBefore
+		roots.AddCert(endless(c))
+	}
+	for _, c := range chain[1:] {
+		between.AddCert(endless(c))
+	}
+	ways, err := endless(chain[0]).Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: someTime, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err != nil {
+		return found
+	}
+	ends := map[string][2]time.Time{}
+	for _, c := range slices.Concat(chain, trust) {
+		ends[string(c.Raw)] = [2]time.Time{c.NotBefore, c.NotAfter}
+	}
+	for _, way := range ways {
+		from, to := ends[string(way[0].Raw)][0], ends[string(way[0].Raw)][1]
+		for _, c := range way {
+			if valid := ends[string(c.Raw)]; valid[0].After(from) {
+				from = valid[0]
+			}
+			if valid := ends[string(c.Raw)]; valid[1].Before(to) {
+				to = valid[1]
+			}
+		}
+		if !from.After(to) {
+			found[Identify(way[len(way)-1])] = true
 		}
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	return err == nil
+	return found
 }
 
-// What is read of a Secret is bounded. One process reads those of all tenants, and to verify signatures has no end that a call could wait
-// for: for each authority crypto/x509 tries up to 100 of them, and one by a key of RSA costs by its length.
+var someTime = time.Unix(0, 0)
+
+// endless is a certificate that is valid at some time.
+func endless(c *x509.Certificate) *x509.Certificate {
+	always := *c
+	always.NotBefore, always.NotAfter = someTime, someTime
+	return &always
+}
+
+// What is read of a Secret is bounded. One process reads those of all tenants, and a search for authorities has no end that a call could wait for.
 const (
-	// mostKeys is how many keys a Secret may have.
-	mostKeys = 1024
-	// mostCertificates are in one PEM text. Each authority of a bundle is asked whether it signed.
+	// mostCertificates are in one PEM text.
 	mostCertificates = 32
-	// largestCertificate is in bytes of DER, longestKey in bits of an RSA key.
+	// largestCertificate is in bytes of DER, longestKey in bits of an RSA key: a signature costs by its length.
 	largestCertificate, longestKey = 16 << 10, 8192
+	// longestPrivate is in bytes of PEM. One of RSA with 8192 bits takes 6.5 KiB.
+	longestPrivate = 16 << 10
 )
 
 var errNone = errors.New("there is no certificate in it")

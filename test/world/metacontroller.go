@@ -254,6 +254,7 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
 			r.Secrets[name] = o.(*hooks.Secret)
 		}
 	}
+	r.Secrets = hooks.AskedKeys(c).Of(r.Secrets) // what the edge leaves out, no decision may miss
 	for name, o := range w.cached(SnapshotKind) {
 		if r.Snapshots == nil {
 			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// largeBody is from how many bytes on a call is large. Of those, one is read at a time: by turns, one of each namespace.
+	largeBody = 512 << 10
+	// largeMade is from how many bytes of memory on it stays one when it is decoded.
+	largeMade = 4 << 20
+	// prefixOf is how many bytes of a call are read to see whom it is about.
+	prefixOf = 64 << 10
+)
+
+// mostReading is how many bytes calls that are not large may take at once, body and what is made of it: a quarter of the memory that the process
+// may use.
+func mostReading() int64 {
+	const least, most = 16 << 20, 256 << 20
+	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
+}
+
+// bodies are buffers for calls that are not large.
+var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+
+// A held is the body of a call in memory.
+type held struct {
+	*bytes.Buffer
+
+	// settle is called when it is decoded, with the bytes that were made of it.
+	settle func(made int64)
+}
+
+// Close implements io.Closer.
+func (held) Close() error { return nil }
+
+// intake lets a call in when there is room for it, reads it, and gives it its time, in which all of this counts.
+func (s *Server) intake(c *gin.Context) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
+	defer cancel()
+	body, size := http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody), c.Request.ContentLength
+	if size > s.options.MaxBody {
+		s.refuse(c, unreadable("the request", &http.MaxBytesError{Limit: s.options.MaxBody}))
+		return
+	}
+	if size < 0 { // not told: it may be the largest
+		size = s.options.MaxBody
+	}
+	buffer, _ := bodies.Get().(*bytes.Buffer)
+	buffer.Reset()
+	if _, err := io.CopyN(buffer, body, prefixOf); err != nil && !errors.Is(err, io.EOF) {
+		s.refuse(c, unreadable("the request", err))
+		return
+	}
+	who := identify(buffer.Bytes())
+	t, err := s.room(ctx, who, size)
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	defer t.end()
+	buffer.Grow(int(max(0, size-int64(buffer.Len()))) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(body); err != nil {
+		s.refuse(c, unreadable("the request", err))
+		return
+	}
+	c.Request = c.Request.WithContext(ctx)
+	c.Request.Body = held{buffer, func(made int64) {
+		if t.pool == &s.memory {
+			t.keep(size + made)
+			return
+		}
+		*buffer = bytes.Buffer{}
+		if made < largeMade {
+			t.keep(0)
+		}
+	}}
+	c.Set(whoKey, who)
+	c.Next()
+	if buffer.Cap() <= largeBody {
+		bodies.Put(buffer)
+	}
+}
+
+const whoKey = "who"
+
+// whose is whom a call is about, as far as its first bytes tell.
+type whose struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+// String is how messages name it.
+func (w whose) String() string {
+	if w.Name == "" {
+		return "an object whose name is not among the first bytes of the call"
+	}
+	return w.Namespace + "/" + w.Name
+}
+
+// identify finds the parent in the first bytes of a call. Those of whom it finds nothing share what a namespace may have.
+func identify(prefix []byte) whose {
+	in := &source{}
+	in.hold(bytes.NewBuffer(prefix))
+	var w whose
+	_ = object(in, "", func(key string) error {
+		if key != "parent" {
+			return skip(in, "")
+		}
+		return object(in, "", func(key string) error {
+			if key != "metadata" {
+				return skip(in, "")
+			}
+			_ = json.UnmarshalDecode(&in.Decoder, &w)
+			return errFound
+		})
+	})
+	return w
+}
+
+// room waits until there is memory for a call of so many bytes, for half of its time at most.
+func (s *Server) room(ctx context.Context, who whose, size int64) (*ticket, error) {
+	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
+	defer cancel()
+	var t *ticket
+	var err error
+	if size > largeBody {
+		t, err = s.large.take(waiting, who.Namespace, 1)
+	} else {
+		t, err = s.memory.take(waiting, who.Namespace, size+roomFor(size))
+	}
+	if err != nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
+		s.metrics.putOff.WithLabelValues(who.Namespace, "memory").Inc()
+		return nil, &badRequest{http.StatusServiceUnavailable, fmt.Sprintf("the call about %s has %d bytes, and there was no memory for it within %s: other calls, or others of its namespace, hold what there is; ask again", who, size, s.options.CallTimeout/2)}
+	}
+	return t, err
+}
+
+// seat refuses a call about a slow cluster when its namespace has its part of those already.
+func (s *Server) seat(c *gin.Context) {
+	who, _ := c.Value(whoKey).(whose)
+	began := time.Now()
+	rise := s.seats.sit(who.Namespace, who.UID, began)
+	if rise == nil {
+		s.metrics.putOff.WithLabelValues(who.Namespace, "slow").Inc()
+		s.refuse(c, &badRequest{http.StatusTooManyRequests, fmt.Sprintf("the last call about %s took longer than %s, and as many calls of its namespace wait for slow clusters as may; ask again", who, slowCall)})
+		return
+	}
+	defer func() {
+		now := time.Now()
+		rise(now.Sub(began), now)
+	}()
+	c.Next()
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"sync"
+)
+
+// A pool is what all calls share of something, such as bytes of memory. Whoever finds too little left waits. No tenant, which is a namespace,
+// has more than half of it while it has anything at all, and of those who wait the tenant comes first who has least, and then who was served
+// longest ago. What is larger than the pool is served alone.
+type pool struct {
+	size int64
+
+	mu      sync.Mutex
+	held    int64
+	tenants map[string]*tenant
+	waiting []*ticket
+	served  uint64
+}
+
+type tenant struct {
+	held   int64
+	calls  int    // that hold or wait
+	served uint64 // when it was last
+}
+
+// A ticket is a call's part of a pool.
+type ticket struct {
+	pool   *pool
+	tenant string
+	n      int64
+	served chan struct{} // closed once it has its part
+}
+
+// take waits for n of the pool. The error is ctx's, when ctx ends first.
+func (p *pool) take(ctx context.Context, of string, n int64) (*ticket, error) {
+	t := &ticket{pool: p, tenant: of, n: n, served: make(chan struct{})}
+	p.mu.Lock()
+	if p.tenants == nil {
+		p.tenants = map[string]*tenant{}
+	}
+	if p.tenants[of] == nil {
+		p.tenants[of] = &tenant{}
+	}
+	p.tenants[of].calls++
+	p.waiting = append(p.waiting, t)
+	p.serve()
+	p.mu.Unlock()
+	select {
+	case <-t.served:
+		return t, nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, w := range p.waiting {
+		if w == t {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			p.leave(t)
+			p.serve() // it may have been before others
+			return nil, ctx.Err()
+		}
+	}
+	return t, nil // served in the same moment
+}
+
+// serve gives those who wait their parts. The lock is held.
+func (p *pool) serve() {
+	for {
+		next := p.next()
+		if next < 0 {
+			return
+		}
+		t := p.waiting[next]
+		if p.held > 0 && p.held+t.n > p.size {
+			return
+		}
+		p.waiting = append(p.waiting[:next], p.waiting[next+1:]...)
+		p.held += t.n
+		p.served++
+		p.tenants[t.tenant].held += t.n
+		p.tenants[t.tenant].served = p.served
+		close(t.served)
+	}
+}
+
+// next is whose turn it is among those whose tenant may have more; -1 for none. Of one tenant, who came first.
+func (p *pool) next() int {
+	best := -1
+	for i, t := range p.waiting {
+		own := p.tenants[t.tenant]
+		if own.held > 0 && own.held+t.n > p.size/2 {
+			continue
+		}
+		if best >= 0 {
+			other := p.tenants[p.waiting[best].tenant]
+			if own.held > other.held || own.held == other.held && own.served >= other.served {
+				continue
+			}
+		}
+		best = i
+	}
+	return best
+}
+
+func (p *pool) leave(t *ticket) {
+	own := p.tenants[t.tenant]
+	if own.calls--; own.calls == 0 {
+		delete(p.tenants, t.tenant)
+	}
+}
+
+// keep gives back all but n, which is no more than the ticket has.
+func (t *ticket) keep(n int64) {
+	p := t.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n >= t.n {
+		return
+	}
+	p.held -= t.n - n
+	p.tenants[t.tenant].held -= t.n - n
+	t.n = n
+	p.serve()
+}
+
+// end gives all of it back.
+func (t *ticket) end() {
+	t.keep(0)
+	t.pool.mu.Lock()
+	defer t.pool.mu.Unlock()
+	t.pool.leave(t)
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newRecorder() *httptest.ResponseRecorder { return httptest.NewRecorder() }
+
+// chunked is a call whose length is not told.
+func chunked(body []byte) *http.Request {
+	return httptest.NewRequest(http.MethodPost, "/sync", io.MultiReader(bytes.NewReader(body)))
+}
+
+// queued is a pool with those who wait for it: each says so when it is served.
+type queued struct {
+	pool
+	t    *testing.T
+	told chan *ticket
+}
+
+func (q *queued) ask(tenant string, n int64) {
+	q.t.Helper()
+	q.mu.Lock()
+	before := len(q.waiting)
+	q.mu.Unlock()
+	go func() {
+		t, err := q.take(context.Background(), tenant, n)
+		if err == nil {
+			q.told <- t
+		}
+	}()
+	require.Eventually(q.t, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.waiting) > before
+	}, 10*time.Second, time.Millisecond)
+}
+
+// TestThePoolIsShared: with a hundred calls of one tenant before them, those of others wait for one of them at most, and take turns.
+func TestThePoolIsShared(t *testing.T) {
+	q := &queued{pool: pool{size: 1}, t: t, told: make(chan *ticket, 100)}
+	first, err := q.take(t.Context(), "hostile", 1)
+	require.NoError(t, err)
+	for range 20 {
+		q.ask("hostile", 1)
+	}
+	for _, other := range []string{"a", "b", "a"} {
+		q.ask(other, 1)
+	}
+	first.end()
+	var order []string
+	for range 23 {
+		next := <-q.told
+		order = append(order, next.tenant)
+		next.end()
+	}
+	require.Equal(t, []string{"a", "b", "hostile", "a", "hostile"}, order[:5])
+	require.Zero(t, q.held)
+	require.Empty(t, q.tenants)
+}
+
+// TestHalfAtMost: what one tenant holds leaves half for others, and one who asks for more than there is, is served alone.
+func TestHalfAtMost(t *testing.T) {
+	q := &queued{pool: pool{size: 100}, t: t, told: make(chan *ticket, 100)}
+	a, err := q.take(t.Context(), "hostile", 40)
+	require.NoError(t, err)
+	q.ask("hostile", 40)
+	b, err := q.take(t.Context(), "other", 60)
+	require.NoError(t, err, "who waits for its own does not stop others")
+	b.end()
+	a.keep(10)
+	second := <-q.told
+	require.EqualValues(t, 50, q.held)
+	q.ask("other", 1000)
+	over, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = q.take(over, "third", 100)
+	require.Error(t, err, "who is larger than what is left keeps its place")
+	a.end()
+	second.end()
+	require.EqualValues(t, 1000, (<-q.told).n)
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// TestSeats: with 20 workers, a namespace has five calls at most about clusters whose last call was slow. A cluster that answers again has done
+// with that at once, and others are never refused.
+func TestSeats(t *testing.T) {
+	var s seats
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	name := func(i int) types.UID { return types.UID(strings.Repeat("x", i+1)) }
+	var rise []func(time.Duration, time.Time)
+	for i := range 20 {
+		rise = append(rise, s.sit("hostile", name(i), now))
+		require.NotNil(t, rise[i], "nothing is known of it")
+	}
+	for _, r := range rise {
+		r(3*time.Second, now)
+	}
+	rise = nil
+	for i := range 20 {
+		r := s.sit("hostile", name(i), now)
+		require.Equal(t, i < 5, r != nil, i)
+		if r != nil {
+			rise = append(rise, r)
+		}
+	}
+	require.NotNil(t, s.sit("hostile", "healthy", now))
+	require.NotNil(t, s.sit("other", "quiet", now))
+	rise[0](time.Millisecond, now) // its members are back
+	require.NotNil(t, s.sit("hostile", name(10), now))
+	require.Nil(t, s.sit("hostile", name(11), now))
+	require.NotNil(t, s.sit("hostile", name(0), now))
+
+	require.Len(t, s.slow, 19)
+	now = now.Add(forgetAfter + time.Second)
+	require.NotNil(t, s.sit("other", "quiet", now))
+	require.Empty(t, s.slow, "what is not asked about is forgotten")
+	require.Equal(t, 5, s.most(), "how many workers there are is known for a while")
+	now = now.Add(2 * peakOver)
+	s.sit("other", "quiet", now)
+	now = now.Add(2 * peakOver)
+	s.sit("other", "quiet", now)
+	require.Less(t, s.most(), 5)
+}
+
+// deaf is an etcd that answers nothing about the clusters of one namespace until the call's time is over, or until it is let go.
+type deaf struct {
+	healthy
+
+	letGo chan struct{}
+}
+
+func (d deaf) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	if !strings.Contains(endpoints[0].PeerURL, ".hostile.svc") {
+		return d.healthy.Observe(ctx, endpoints)
+	}
+	select {
+	case <-ctx.Done():
+	case <-d.letGo:
+	}
+	return nil, nil
+}
+
+// TestOneHostileAmongFifty: Metacontroller's 20 workers take one parent after the other out of one queue. A tenant with 200 clusters whose etcds
+// never answer holds five of them, so that those of 50 others are asked about as if it were not there: no call of theirs begins later than when
+// the hostile ones before it in the queue are refused. It counts who waits for what, and no time.
+func TestOneHostileAmongFifty(t *testing.T) {
+	etcd := deaf{letGo: make(chan struct{})}
+	s, _ := testServer(Options{Etcd: etcd, CallTimeout: time.Hour})
+	h := s.Handler()
+	body := func(namespace, uid string) []byte {
+		text := strings.ReplaceAll(string(steady(t)), "12c500ed-0b78-7910-5fb4-6af0f246be87", uid)
+		text = strings.ReplaceAll(text, ".shop.svc", "."+namespace+".svc")
+		return []byte(strings.ReplaceAll(text, `"namespace":"shop"`, `"namespace":"`+namespace+`"`))
+	}
+	const workers, hostile, others = 20, 200, 50
+	for i := range hostile { // as they were asked about before
+		s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now())(time.Minute, time.Now())
+	}
+	s.seats.peak = workers
+
+	queue := make(chan []byte, hostile+others)
+	for i := range hostile {
+		queue <- body("hostile", "hostile-"+time.Duration(i).String())
+		if i%(hostile/others) == 0 {
+			queue <- body("shop-"+time.Duration(i).String(), "shop-"+time.Duration(i).String())
+		}
+	}
+	close(queue)
+	var mu sync.Mutex
+	codes := map[string]map[int]int{"hostile": {}, "shop": {}}
+	answered := make(chan struct{}, others)
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for call := range queue {
+				who := "shop"
+				if strings.Contains(string(call), `"namespace":"hostile"`) {
+					who = "hostile"
+				}
+				code := post(h, "/sync", call).Code
+				mu.Lock()
+				codes[who][code]++
+				mu.Unlock()
+				if who == "shop" {
+					answered <- struct{}{}
+				}
+			}
+		})
+	}
+	for range others { // all of them, while the hostile calls that were let in still wait
+		select {
+		case <-answered:
+		case <-time.After(time.Minute):
+			t.Fatal("a cluster of another tenant was not asked about")
+		}
+	}
+	close(etcd.letGo)
+	all.Wait()
+	require.Equal(t, map[int]int{http.StatusOK: others}, codes["shop"])
+	require.Equal(t, hostile, codes["hostile"][http.StatusTooManyRequests]+codes["hostile"][http.StatusOK])
+	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-workers)
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_calls_put_off_total{namespace="hostile",reason="slow"} `)
+}
