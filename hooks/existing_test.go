@@ -20,6 +20,7 @@ func besideThree(n int) Observation {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	o.Children.Secrets = map[string]*Secret{}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{"http://old-0:2379"}}}
+	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	record := joiningRecord(o.Cluster)
 	record.UID = "uid-record"
 	record.Annotations[AnnotationClusterID], record.Annotations[AnnotationNextMember] = "c1", MemberName("", n)[1:]
@@ -265,6 +266,7 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
 	withCertificates(&o)
+	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0"}}
 	o.Children.ConfigMaps["demo-epoch-1"] = joiningRecord(o.Cluster)
 
 	d := Decide(o)

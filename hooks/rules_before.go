@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func suspended(v *view) *verdict {
 }
 
 func unsupported(v *view) *verdict {
-	if err := validate(&v.Cluster.Spec, v.Settings); err != nil {
+	if err := cmp.Or(validate(&v.Cluster.Spec, v.Settings), v.notAllowed()); err != nil {
 		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected"}
 	}
 	return nil

@@ -90,7 +90,7 @@ type World struct {
 func New() *World {
 	return &World{
 		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings:  hooks.Settings{Image: "quorate"},
+		Settings:  hooks.Settings{Image: "quorate", AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},
 		Foreign:   map[string]bool{},
