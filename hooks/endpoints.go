@@ -57,7 +57,7 @@ func ParseAllowedEndpoints(list string) (*AllowedEndpoints, error) {
 	return a, nil
 }
 
-// String is the list that [ParseAllowedEndpoints] reads; empty for none.
+// String is the list that [ParseAllowedEndpoints] reads, sorted; empty for none.
 func (a *AllowedEndpoints) String() string {
 	if a == nil {
 		return ""
@@ -66,7 +66,9 @@ func (a *AllowedEndpoints) String() string {
 	for _, network := range a.Networks {
 		all = append(all, network.String())
 	}
-	return strings.Join(append(all, a.Hosts...), ",")
+	all = append(all, a.Hosts...)
+	slices.Sort(all)
+	return strings.Join(all, ",")
 }
 
 // Refuses says why an EtcdCluster in this namespace may not have Quorate ask at this URL, as far as the URL tells; empty when it may. Whether a name
@@ -156,13 +158,17 @@ func serviceOf(host string) (namespace string, is bool) {
 
 // notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil for none. Beside those that
 // were joined the members run on whatever becomes of the list: what is not allowed any more is not asked.
-func (v *view) notAllowed() error {
-	spec := existing(v.Cluster)
-	if spec == nil || v.epoch == nil && (v.relics() || !joins(v.Cluster)) || v.epoch != nil && (!v.epoch.existing() || v.epoch.quorate()) {
+func (o Observation) notAllowed() error {
+	spec := existing(o.Cluster)
+	if spec == nil {
+		return nil
+	}
+	e, _ := epochs(o)
+	if e == nil && (o.Cluster.Status.ClusterID != "" || !joins(o.Cluster)) || e != nil && (!e.existing() || e.quorate()) {
 		return nil
 	}
 	for i, endpoint := range spec.Endpoints {
-		if why := v.Settings.AllowedEndpoints.Refuses(endpoint, v.Cluster.Namespace); why != "" {
+		if why := o.Settings.AllowedEndpoints.Refuses(endpoint, o.Cluster.Namespace); why != "" {
 			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install --existing-endpoints)", i, why)
 		}
 	}

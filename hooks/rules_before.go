@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ func suspended(v *view) *verdict {
 }
 
 func unsupported(v *view) *verdict {
-	if err := cmp.Or(validate(&v.Cluster.Spec, v.Settings), v.notAllowed()); err != nil {
+	if err := v.unsupported(); err != nil {
 		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected"}
 	}
 	return nil

@@ -64,6 +64,11 @@ func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata))
 }
 
+// unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation does not let a cluster begin with.
+func (o Observation) unsupported() error {
+	return cmp.Or(validate(&o.Cluster.Spec, o.Settings), o.notAllowed(), o.refuseIssuer())
+}
+
 func validateMetadata(m *v1alpha1.Metadata) error {
 	for _, given := range []struct {
 		what string
@@ -130,6 +135,9 @@ func advice(v *view) string {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
 	}
 	if why := unfenceable(v); why != "" {
+		all = append(all, why)
+	}
+	if why := v.sharesIssuer(); why != "" {
 		all = append(all, why)
 	}
 	if why := v.offNodes(); why != "" {
