@@ -63,6 +63,7 @@ type installation struct {
 	version                            string // of Metacontroller
 	images                             images
 	scope                              scope
+	tenants                            tenants
 	caller                             caller
 	credentials                        credentials
 	certManager                        bool
@@ -82,6 +83,7 @@ func (i *installation) flags() *flag.FlagSet {
 	i.images.flags(flags)
 	flags.StringVar(&i.images.allowed, "allowed-image-repositories", "", allowedUsage)
 	i.scope.flags(flags)
+	i.tenants.flags(flags)
 	flags.BoolVar(&i.certManager, "cert-manager", false, "let EtcdClusters have certificates of cert-manager's, which must be there first")
 	flags.StringVar(&i.keep, "keep", "", "`file` with the Secret "+forHooks+" of an earlier installation, as kubectl get -o yaml prints it, whose certificate and token stay; - for standard input")
 	flags.BoolVar(&i.kinds, "kinds", false, "the kinds alone (CustomResourceDefinitions), which must be there before the rest")
@@ -109,6 +111,9 @@ func (i *installation) check() error {
 		return err
 	}
 	if err := i.images.check(); err != nil {
+		return err
+	}
+	if err := i.tenants.check(); err != nil {
 		return err
 	}
 	if err := i.scope.check(i.caller); err != nil {
@@ -401,6 +406,7 @@ func (i *installation) objects() ([]object, error) {
 		}
 	}
 	scoped := i.scope.added(objects, i.metacontrollerNamespace)
+	objects = slices.DeleteFunc(objects, func(o object) bool { return !i.tenants.isFor(o) })
 	for _, o := range objects {
 		i.adapt(o)
 	}
@@ -452,6 +458,8 @@ func (i *installation) adapt(o object) {
 		}
 	case "ClusterRole":
 		i.scope.restrict(o)
+	case "ValidatingAdmissionPolicy":
+		i.tenants.adapt(o, &i.scope)
 	case "CompositeController":
 		i.scope.selectParents(at(o, "spec", "parentResource"))
 		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
@@ -509,7 +517,7 @@ func (i *installation) adaptPods(template object) {
 	if i.caller == bearer {
 		env = append(env, object{"name": "QUORATE_METACONTROLLER", "value": "4.16"})
 	}
-	c["env"] = slices.Concat(env, i.images.env(), i.scope.env())
+	c["env"] = slices.Concat(env, i.images.env(), i.scope.env(), i.tenants.env())
 	c["volumeMounts"] = []any{object{"name": "hooks", "mountPath": mounted, "readOnly": true}}
 	spec["volumes"] = []any{object{"name": "hooks", "secret": object{"secretName": forHooks, "defaultMode": 0o440}}}
 	at(spec, "securityContext")["fsGroup"] = at(spec, "securityContext")["runAsGroup"]

@@ -124,6 +124,7 @@ type serving struct {
 	only     string
 	selector string
 	allowed  string
+	tenants  tenants
 	logLevel slog.Level
 }
 
@@ -142,6 +143,7 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
 	flags.StringVar(&v.only, "only-namespaces", "", "`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty for all")
 	flags.StringVar(&v.selector, "selector", "", "label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are refused. Empty for all")
+	v.tenants.flags(flags)
 	flags.StringVar(&v.caller, "metacontroller", "1.5", "`version` of the Metacontroller that calls. 4.16 and later remember by UID what is related to an object, so that less is asked for")
 	flags.StringVar(&v.policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
 	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
@@ -166,6 +168,10 @@ func (v *serving) check() error {
 	if o.Settings.AllowedRepositories, err = repositoriesIn(v.allowed); err != nil {
 		return err
 	}
+	if err := v.tenants.check(); err != nil {
+		return err
+	}
+	o.Settings.AllowedEndpoints, o.Settings.SharedIssuers = v.tenants.allowed, v.tenants.sharedIssuers
 	caller, err := callerOf(v.caller)
 	if err != nil {
 		return err

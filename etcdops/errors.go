@@ -181,7 +181,7 @@ func explain(err error) error {
 	switch {
 	case !ok:
 		return because(ErrFailed, said)
-	case answer.Code() == codes.ResourceExhausted && strings.HasPrefix(said, "grpc: received message"):
+	case answer.Code() == codes.ResourceExhausted && strings.HasPrefix(said, tooLarge):
 		return because(ErrStranger, fmt.Sprintf("its answer has more than %d MiB", largestAnswer>>20))
 	case answer.Code() == codes.DeadlineExceeded, answer.Code() == codes.Canceled:
 		return ErrNoAnswer
@@ -201,6 +201,9 @@ func isOurs(err error) bool {
 	}
 	return false
 }
+
+// tooLarge begins what gRPC says of an answer that is larger than what we take.
+const tooLarge = "grpc: received message"
 
 // serverPrefix begins whatever etcd's server says itself.
 const serverPrefix = "etcdserver: "

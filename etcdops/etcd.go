@@ -106,9 +106,12 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 		DialOptions: []grpc.DialOption{
 			grpc.WithMaxHeaderListSize(largestHeaders), // without it, 16 MiB
 			// Whatever name the client knows the member by, it is reached at its pod's address.
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, address(endpoint)) }),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, endpoint) }),
 			grpc.WithChainUnaryInterceptor(failFast),
 		},
+	}
+	if endpoint.Foreign {
+		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(inOurWords))
 	}
 	if endpoint.Foreign && endpoint.ServerName != "" && e.Foreign != nil { // no password is sent in plain text
 		// With a user, the client logs in before its first call, and takes that long for it at most.
@@ -212,12 +215,15 @@ func failFast(ctx context.Context, method string, req, reply any, conn *grpc.Cli
 	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 
-func (e *Etcd) dial(ctx context.Context, address string) (net.Conn, error) {
+func (e *Etcd) dial(ctx context.Context, endpoint hooks.Endpoint) (net.Conn, error) {
+	if endpoint.Foreign {
+		return e.dialForeign(ctx, endpoint)
+	}
 	if e.Dial != nil {
-		return e.Dial(ctx, address)
+		return e.Dial(ctx, address(endpoint))
 	}
 	var d net.Dialer
-	return d.DialContext(ctx, "tcp", address)
+	return d.DialContext(ctx, "tcp", address(endpoint))
 }
 
 // open makes a client for one member. It does not connect yet: the first call does.

@@ -2,6 +2,7 @@ package etcdops
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"runtime"
 	"sync"
@@ -360,11 +361,16 @@ func TestDialGoesWhereTheTestSays(t *testing.T) {
 // TestAForeignMemberIsKnownByItsAnswer: which member it is that answers at a URL, nobody knows before.
 func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 	all := fakes(t, 3)
-	endpoints := endpointsOf(all)
+	endpoints, served := endpointsOf(all), map[string]string{}
 	for i := range endpoints {
-		endpoints[i].Name, endpoints[i].PeerURL, endpoints[i].Foreign = endpoints[i].ClientURL, "", true
+		at := fmt.Sprintf("10.1.2.%d:2379", i)
+		served[at] = address(endpoints[i])
+		endpoints[i] = elsewhere("http://" + at)
 	}
-	etcd := &Etcd{}
+	etcd := &Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", served[address])
+	}}
 	membership, health := etcd.Observe(t.Context(), endpoints)
 	require.NotNil(t, membership)
 	for i, e := range endpoints {

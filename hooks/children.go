@@ -41,7 +41,7 @@ func children(v *view, said *verdict) Desired {
 
 // heldBack reports whether every child is to stay as it is.
 func (o Observation) heldBack() bool {
-	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || validate(&o.Cluster.Spec, o.Settings) != nil
+	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || o.unsupported() != nil
 }
 
 // claimsAndPods are those of the epoch's members.

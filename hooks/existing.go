@@ -154,7 +154,7 @@ func (v *view) unfitBeside(m *member) string {
 		if byTLS(m.PeerURLs...) {
 			theirs, plain = "by TLS", "another tls.mode than Disabled"
 		}
-		return fmt.Sprintf("its member %s speaks with its peers %s (%s), so ours must too: delete this EtcdCluster and create it with %s", m.alias, theirs, strings.Join(m.PeerURLs, ", "), plain)
+		return fmt.Sprintf("its member %s speaks with its peers %s, so ours must too: delete this EtcdCluster and create it with %s", m.alias, theirs, plain)
 	case !m.serving() || err != nil || err2 != nil:
 		return "" // who does not answer is waited for
 	case has.major != wanted.major || has.minor != wanted.minor:
@@ -174,7 +174,7 @@ func (v *view) foreignSilent() string {
 	for _, m := range v.voters {
 		if m.alias != "" && !m.serving() {
 			return fmt.Sprintf("; where Quorate can't reach %s at %s, name another client URL of it in spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
-				m.alias, or(strings.Join(m.ClientURLs, ", "), "any URL"), hex(m.ID))
+				m.alias, or(strings.Join(urlsOf(m.Member), ", "), "any URL"), hex(m.ID))
 		}
 	}
 	return ""

@@ -36,7 +36,7 @@ func (v *view) noteForeign() string {
 	var list []string
 	for _, m := range v.members {
 		if m.alias != "" {
-			list = append(list, strings.Join(append([]string{hex(m.ID)}, m.ClientURLs...), " "))
+			list = append(list, strings.Join(append([]string{hex(m.ID)}, urlsOf(m.Member)...), " "))
 		}
 	}
 	return strings.Join(list, ",")
@@ -58,7 +58,7 @@ func (v *view) relicForeign() string {
 	var list []string
 	for _, m := range v.members {
 		if m.name == "" {
-			list = append(list, strings.Join(append([]string{hex(m.ID)}, m.ClientURLs...), " "))
+			list = append(list, strings.Join(append([]string{hex(m.ID)}, urlsOf(m.Member)...), " "))
 		}
 	}
 	for _, s := range v.Cluster.Status.Members {
@@ -93,11 +93,14 @@ func (v *view) meet(m *member) {
 	if !v.epoch.existing() || v.epoch.quorate() && len(v.epoch.foreign()) == 0 {
 		return
 	}
-	m.alias = or(m.Name, hex(m.ID))
+	m.alias = hex(m.ID)
+	if tellable.MatchString(m.Name) {
+		m.alias = m.Name
+	}
 	if _, taken := ordinal(v.Cluster.Name, m.alias); taken {
 		m.alias = hex(m.ID) // its own name is one that a member of ours may have
 	}
-	m.health, m.heard = v.foreignHealth(hex(m.ID), m.ClientURLs)
+	m.health, m.heard = v.foreignHealth(hex(m.ID), urlsOf(m.Member))
 }
 
 // foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its own. False when it
@@ -157,7 +160,8 @@ func foreignEndpoints(o Observation) []Endpoint {
 		if err != nil || slices.ContainsFunc(list, func(o Endpoint) bool { return o.Name == raw }) {
 			continue
 		}
-		endpoint := Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.clusterID}
+		endpoint := Endpoint{Name: raw, ClientURL: raw, Foreign: true, ClusterID: e.clusterID,
+			Allowed: o.Settings.AllowedEndpoints, Namespace: o.Cluster.Namespace}
 		if u.Scheme == "https" {
 			endpoint.ServerName = u.Hostname()
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -20,6 +21,7 @@ func besideThree(n int) Observation {
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	o.Children.Secrets = map[string]*Secret{}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{"http://old-0:2379"}}}
+	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	record := joiningRecord(o.Cluster)
 	record.UID = "uid-record"
 	record.Annotations[AnnotationClusterID], record.Annotations[AnnotationNextMember] = "c1", MemberName("", n)[1:]
@@ -267,6 +269,7 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
 	withCertificates(&o)
+	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0"}}
 	o.Children.ConfigMaps["demo-epoch-1"] = joiningRecord(o.Cluster)
 
 	d := Decide(o)
@@ -296,6 +299,24 @@ func recipeOf(d Decision, secret string) Recipe {
 		}
 	}
 	return nil
+}
+
+// TestPlainTextBesideIsSaid: while foreign members are asked without TLS, the condition Secured is False and says so, whatever our own members speak.
+func TestPlainTextBesideIsSaid(t *testing.T) {
+	secured := func(o Observation) *metav1.Condition { return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured) }
+	const words = "is asked in plain text: whoever answers at its endpoints"
+	o := besideThree(3)
+	assert.Equal(t, "Disabled", secured(o).Reason)
+	assert.Contains(t, secured(o).Message, words)
+	o = besideThree(0)
+	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
+	withCertificates(&o)
+	assert.Equal(t, "ForeignPlaintext", secured(o).Reason)
+	assert.Contains(t, secured(o).Message, words)
+	o.Cluster.Spec.Bootstrap.Existing.TLS = &v1alpha1.ExistingTLS{SecretName: "former"}
+	assert.NotContains(t, secured(o).Message, words)
+	o.Cluster.Spec.Bootstrap = nil
+	assert.NotContains(t, secured(o).Message, words)
 }
 
 // TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted when they are gone.

@@ -22,6 +22,16 @@ func (v *view) opensWide(m *member) (string, bool) {
 	return "it takes every certificate of its authorities for a peer's, which was for the foreign members", m.speech.anyPeer && !v.beside()
 }
 
+// asksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
+func (v *view) asksInPlainText() string {
+	spec := existing(v.Cluster)
+	if spec == nil || spec.TLS != nil || !v.beside() && (v.epoch != nil || !joins(v.Cluster)) {
+		return ""
+	}
+	return "the etcd of spec.bootstrap.existing is asked in plain text: whoever answers at its endpoints, or sits on the way, is taken for it; " +
+		"give it endpoints with https:// and tls, if it has them"
+}
+
 // trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
 func trustSecret(c *v1alpha1.EtcdCluster) string {
 	e := existing(c)

@@ -86,7 +86,7 @@ func (v *view) certificate(l leaf) *CertManagerCertificate {
 	c.Name, c.Labels, c.Annotations = l.secret, labels(v.Cluster, nil), annotations(v.Cluster, nil)
 	asked := v.Cluster.Spec.TLS.CertManager
 	c.Spec.SecretName, c.Spec.CommonName, c.Spec.Duration = l.secret, l.commonName, asked.Duration
-	c.Spec.IssuerRef = v1alpha1.IssuerRef{Name: asked.IssuerRef.Name, Kind: or(asked.IssuerRef.Kind, "Issuer"), Group: or(asked.IssuerRef.Group, "cert-manager.io")}
+	c.Spec.IssuerRef = wholeIssuer(asked.IssuerRef)
 	c.Spec.PrivateKey.Algorithm, c.Spec.PrivateKey.Size, c.Spec.PrivateKey.RotationPolicy = "ECDSA", 256, "Always"
 	c.Spec.SecretTemplate.Labels = map[string]string{LabelCluster: v.Cluster.Name}
 	for _, name := range l.names {

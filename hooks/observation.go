@@ -55,6 +55,10 @@ type Settings struct {
 	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
 	// that end with a slash. That of the installation always may be. Empty allows all.
 	AllowedRepositories []string
+	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
+	AllowedEndpoints *AllowedEndpoints
+	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
+	SharedIssuers bool
 	// Since is when this server began to answer: others may answer beside it that are about to go, and have other settings. Zero is long ago.
 	Since time.Time
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// scrapeLabel marks, on a pod of any namespace, a Prometheus that is trusted with metrics.
+// scrapeLabel marks a Prometheus that is trusted with metrics: its pod, and its namespace, which no tenant can put a label on.
 const scrapeLabel = "quorate.dev/scrape"
 
 // policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves, Quorate and
@@ -22,7 +22,8 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 	if chosen := c.Spec.NetworkPolicy.Clients; chosen != nil {
 		clients = []networkingv1.NetworkPolicyPeer{own, v.quorate(), {NamespaceSelector: chosen}}
 	}
-	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: &metav1.LabelSelector{}, PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{scrapeLabel: "true"}}}}
+	scrapers := &metav1.LabelSelector{MatchLabels: map[string]string{scrapeLabel: "true"}}
+	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: scrapers, PodSelector: scrapers}}
 	if chosen := c.Spec.NetworkPolicy.Metrics; chosen != nil {
 		metrics = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: chosen}}
 	}

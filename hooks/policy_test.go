@@ -56,7 +56,10 @@ func TestWhoMayReachAMember(t *testing.T) {
 	assert.True(t, lets(t, o, ClientPort, "elsewhere", nil, nil), "what a client may do is up to its certificate")
 	assert.True(t, lets(t, o, MetricsPort, "default", nil, nil))
 	assert.False(t, lets(t, o, MetricsPort, "elsewhere", nil, nil))
-	assert.True(t, lets(t, o, MetricsPort, "elsewhere", nil, map[string]string{scrapeLabel: "true"}))
+	scrapes := map[string]string{scrapeLabel: "true"}
+	assert.True(t, lets(t, o, MetricsPort, "monitoring", scrapes, scrapes))
+	assert.False(t, lets(t, o, MetricsPort, "elsewhere", nil, scrapes), "every tenant can put a label on its pods")
+	assert.False(t, lets(t, o, MetricsPort, "monitoring", scrapes, nil))
 
 	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{
 		Clients: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}},

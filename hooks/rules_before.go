@@ -20,7 +20,7 @@ func suspended(v *view) *verdict {
 }
 
 func unsupported(v *view) *verdict {
-	if err := validate(&v.Cluster.Spec, v.Settings); err != nil {
+	if err := v.unsupported(); err != nil {
 		return &verdict{message: err.Error() + "; nothing is changed until the spec is corrected"}
 	}
 	return nil

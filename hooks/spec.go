@@ -62,6 +62,12 @@ func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
 
+// unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation does
+// not let a cluster begin with.
+func (o Observation) unsupported() error {
+	return cmp.Or(validate(&o.Cluster.Spec, o.Settings), o.notAllowed(), o.refuseIssuer())
+}
+
 func validateStorage(s *v1alpha1.EtcdClusterSpec) error {
 	switch {
 	case s.Storage.Medium == v1alpha1.Memory && s.Replicas != nil && *s.Replicas == 0:
@@ -114,6 +120,9 @@ func advice(v *view) string {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
 	}
 	if why := unfenceable(v); why != "" {
+		all = append(all, why)
+	}
+	if why := v.sharesIssuer(); why != "" {
 		all = append(all, why)
 	}
 	if why := v.offNodes(); why != "" {

@@ -222,7 +222,11 @@ func tlsStatus(v *view) v1alpha1.TLSStatus {
 // security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
 func security(v *view) (reason, message string, secured bool) {
 	if !encrypted(v.Cluster) {
-		return "Disabled", "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text", false
+		message = "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text"
+		if why := v.asksInPlainText(); why != "" {
+			message += "; " + why
+		}
+		return "Disabled", message, false
 	}
 	if len(v.lacking) > 0 {
 		return "CertificatesLacking", strings.Join(v.lacking, "; "), false
@@ -232,6 +236,9 @@ func security(v *view) (reason, message string, secured bool) {
 	}
 	if allowsPlaintext(v.Cluster) {
 		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in plain text, without a certificate; take it out when the applications have followed", false
+	}
+	if why := v.asksInPlainText(); why != "" {
+		return "ForeignPlaintext", why, false
 	}
 	if v.estranged != "" {
 		return "AuthorityChanged", v.estranged, false

@@ -32,6 +32,9 @@ type Endpoint struct {
 	// Foreign: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer tells: its Name is
 	// the URL, and PeerURL is empty until then.
 	Foreign bool
+	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
+	Allowed   *AllowedEndpoints
+	Namespace string
 	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when nobody of this one
 	// can give it.
 	ClusterID uint64

@@ -53,13 +53,17 @@ func TestWhomAWriteOfAClusterAsksAbout(t *testing.T) {
 
 // TestNamedSnapshotsAreLookedForInTheNamespace: without it Metacontroller goes through those of all namespaces.
 func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
-	for byUID, want := range map[bool]string{false: "", true: "shop"} {
+	for byUID, want := range map[bool][]relatedRule{false: {{}}, true: {
+		{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"etcd.quorate.dev/cluster": "orders"}}}, {Namespace: "shop", Names: []string{"monday"}},
+	}} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		rules := related(t, post(s.Handler(), "/customize", edited(t, func(r map[string]any) {
 			at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "monday"}}
 		})).Body.Bytes())
-		require.Len(t, rules, 3)
-		require.Equal(t, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Namespace: want, Names: []string{"monday"}}, rules[2])
+		for i := range want {
+			want[i].APIVersion, want[i].Resource = v1alpha1.GroupVersion.String(), "etcdsnapshots"
+		}
+		require.Equal(t, want, rules[1:])
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -174,21 +175,21 @@ type relatedRule struct {
 	Names         []string              `json:"names,omitempty"`
 }
 
-// encodeRelated answers the hook customize of an EtcdCluster: which objects to send besides the children.
+// encodeRelated answers the hook customize of an EtcdCluster: which objects to send besides the children. Where Metacontroller remembers answers by
+// the name alone, they depend on nothing else: then all EtcdSnapshots of the namespace are asked for, and those that matter are picked (see check).
 func encodeRelated(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
-	snapshots := metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
-	rules := []relatedRule{
-		{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))},
-		{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", LabelSelector: &snapshots},
+	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))}
+	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
+	if !byUID {
+		return encodeRules(secrets, snapshots)
 	}
-	if names := hooks.SnapshotsNamed(c); len(names) > 0 {
-		named := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots", Names: names}
-		if byUID {
-			named.Namespace = c.Namespace
-		}
-		rules = append(rules, named)
+	labelled, named := snapshots, snapshots
+	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
+	if named.Names = hooks.SnapshotsNamed(c); len(named.Names) == 0 {
+		return encodeRules(secrets, labelled)
 	}
-	return encodeRules(rules...)
+	named.Namespace = c.Namespace
+	return encodeRules(secrets, labelled, named)
 }
 
 // encodeRules answers the hook customize.
@@ -215,8 +216,15 @@ func (r *request) check() error {
 		}
 	}
 	ns := r.Cluster.Namespace
-	for _, s := range r.snapshots {
+	for name, s := range r.Related.Secrets { // of the parent's namespace alone, whatever was sent
 		if s.Namespace != ns {
+			delete(r.Related.Secrets, name)
+			delete(r.related, name)
+		}
+	}
+	named := hooks.SnapshotsNamed(r.Cluster)
+	for _, s := range r.snapshots {
+		if s.Namespace != ns || s.Labels[hooks.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
 			continue
 		}
 		if r.Related.Snapshots == nil {

@@ -176,7 +176,7 @@ func TestAnswersAreWrittenAsEncodingJSONDoes(t *testing.T) {
 }
 
 func TestCustomizeAndFinalize(t *testing.T) {
-	s, _ := testServer(Options{})
+	s, _ := testServer(Options{RelatedByUID: true})
 	s.finalizeFn = func(o hooks.Observation) (hooks.Desired, bool) { return hooks.Desired{}, len(o.Children.Pods) == 0 }
 	h := s.Handler()
 	require.JSONEq(t, `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"orders"},

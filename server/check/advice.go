@@ -52,10 +52,25 @@ func (s *Seen) settings() string {
 			flags += " --allowed-image-repositories=" + allowed
 		}
 	}
+	flags += tenants(s.deployment())
 	for _, c := range s.ours() {
 		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {
 			flags += " --name=" + name
 		}
+	}
+	return flags
+}
+
+// tenants are the flags for what EtcdClusters may ask for beyond their namespace.
+func tenants(w *workload) (flags string) {
+	if w == nil {
+		return ""
+	}
+	if allowed, _ := env(containerOf(w), "QUORATE_EXISTING_ENDPOINTS"); allowed != "" {
+		flags = " --existing-endpoints=" + allowed
+	}
+	if shared, _ := env(containerOf(w), "QUORATE_SHARED_ISSUERS"); shared == "true" {
+		flags += " --shared-issuers"
 	}
 	return flags
 }

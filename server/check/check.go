@@ -51,7 +51,7 @@ var Checks = []Check{
 	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
 	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys, and have it merge by itself.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and have it merge by itself.", []string{metacontroller}, metacontrollerFlags},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
 	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds}, ourKinds},
@@ -67,7 +67,7 @@ var Checks = []Check{
 	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate}, token},
 	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five minutes has no call that failed.", []string{controllers, clusters}, asked},
 
-	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected.", []string{policies}, admissionPolicies},
+	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an installation does not allow its tenants.", []string{policies}, admissionPolicies},
 	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes}, storageClass},
 	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an EtcdCluster wants them.", []string{kinds, controllers}, certManager},
 	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.", []string{clusters, namespaces}, podSecurity},

@@ -155,9 +155,11 @@ func TestMetacontroller(t *testing.T) {
 			"--workers=5 is less than 10, --client-go-qps=5 is less than 50, --client-go-burst=10 is less than 100", "--workers=20 --client-go-qps=100 --client-go-burst=200", nil},
 		{"late discovery", arguments("--workers=20", "--client-go-qps", "100", "--client-go-burst=200", "--discovery-interval=10m"), "MetacontrollerFlags", Warn, "--discovery-interval=10m0s", "--discovery-interval=20s", nil},
 		{"server-side apply", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--apply-strategy=server-side-apply"), "MetacontrollerFlags", Fail, "never lets go of volumes", "--apply-strategy=dynamic-apply in StatefulSet metacontroller/metacontroller", nil},
-		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Warn, "its log level 6 logs what changes in children, and keys", "change the token", nil},
-		{"a log with keys", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-log-level=5"), "MetacontrollerFlags", Warn, "its log level 5 logs", "--zap-log-level=info", nil},
-		{"a log of whole objects", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-devel", "--zap-log-level=4"), "MetacontrollerFlags", Warn, "its log level 4 logs", "--zap-log-level=info", nil},
+		{"a log with tokens", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=6"), "MetacontrollerFlags", Fail, "--v=6 has it log what children hold", "change them and the token", nil},
+		{"a log with keys", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-log-level=5"), "MetacontrollerFlags", Fail, "--zap-log-level=5 has it log", "--zap-log-level=info", nil},
+		{"a log of some file", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "-v=4", "-vmodule=controller=2,hooks=6"), "MetacontrollerFlags", Fail, "--vmodule=controller=2,hooks=6 has it log", "-v=4", nil},
+		{"a log of whole objects", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-devel"), "MetacontrollerFlags", Fail, "--zap-devel has it log", "--zap-log-level=info", nil},
+		{"a log of whole objects, in levels", arguments("--workers=20", "--client-go-qps=100", "--client-go-burst=200", "--zap-devel=true", "--zap-log-level=info"), "MetacontrollerFlags", Fail, "--zap-devel has it log", "--zap-log-level=info", nil},
 	})
 	for _, well := range []string{"docker.io/metacontrollerio/metacontroller:4.17.2", "ghcr.io/metacontroller/metacontroller:v4.16.0-debug"} {
 		w := good(t)

@@ -358,17 +358,30 @@ func metacontrollerFlags(s *Seen) Finding {
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
 		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
 	}
-	if level, keys := logs(c); keys {
-		flaws = append(flaws, warn(fmt.Sprintf("its log level %s logs what changes in children, and keys and tokens are in that", level), "set --zap-log-level=info (1.5: -v=4) in "+w.title()+", and change the token (docs/security.md)"))
+	if by := logs(c); by != "" {
+		flaws = append(flaws, fail(by+" has it log what children hold: private keys and passwords of every cluster, and tokens",
+			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+"; then whatever its logs have reached has the keys: change them and the token (docs/security.md#when-something-was-stolen)"))
 	}
 	return together(ok("%s", strings.Join(has, " ")), flaws)
 }
 
-// logs is the log level, and whether contents of Secrets are logged at it: the changes of children from 5 on, whole children from 4 on if objects
-// are logged whole.
-func logs(c corev1.Container) (level string, keys bool) {
-	level = cmp.Or(flag(c, "v"), flag(c, "zap-log-level"))
-	v, err := strconv.Atoi(level)
-	whole := flag(c, "zap-devel")
-	return level, err == nil && (v >= 5 || v >= 4 && whole != "" && whole != "false")
+// logs is the flag by which it logs what Secrets hold; empty for none. From level 5 on it logs what changes in children, and from 6 on whole calls. With
+// --zap-devel objects are logged whole, and it logs each child that it makes or changes, at any level (updateChildren in pkg/controller/common of
+// 4.17.2; KubeAwareEncoder of controller-runtime). 1.5 takes levels for single files, too (glog).
+func logs(c corev1.Container) string {
+	for _, name := range []string{"v", "zap-log-level", "vmodule"} {
+		for one := range strings.SplitSeq(flag(c, name), ",") {
+			_, level, assigned := strings.Cut(one, "=")
+			if !assigned {
+				level = one
+			}
+			if v, err := strconv.Atoi(level); err == nil && v >= 5 {
+				return "--" + name + "=" + flag(c, name)
+			}
+		}
+	}
+	if whole := flag(c, "zap-devel"); whole != "" && whole != "false" {
+		return "--zap-devel"
+	}
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -240,6 +241,10 @@ func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
 			if e.Value != "" {
 				s.AllowedRepositories = strings.Split(e.Value, ",")
 			}
+		case "QUORATE_EXISTING_ENDPOINTS":
+			s.AllowedEndpoints, _ = hooks.ParseAllowedEndpoints(e.Value) // the server does not start with one that can't be read
+		case "QUORATE_SHARED_ISSUERS":
+			s.SharedIssuers, _ = strconv.ParseBool(e.Value)
 		case "QUORATE_NAMESPACE":
 			s.Namespace = e.Value
 			if e.ValueFrom != nil {

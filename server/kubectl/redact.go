@@ -18,8 +18,8 @@ import (
 )
 
 // What a report must not hold is taken out in three ways, each of which would do in most cases: an object is known by its kind and
-// fields (a Secret is its keys and sizes), a text by patterns, and what the Secrets of the namespaces hold is searched for and struck
-// out wherever it turns up.
+// fields (a Secret is its keys and sizes), a text by patterns (redact_keys.go has those of private keys), and what the Secrets of the namespaces
+// hold is searched for and struck out wherever it turns up.
 
 // removed stands where something was taken out.
 const removed = "[removed]"
@@ -91,7 +91,7 @@ func (r *redactor) struck(s string) string {
 
 // text is a text without what is secret in it.
 func (r *redactor) text(s string) string {
-	s = r.struck(s)
+	s = withoutKeys(r.struck(s))
 	for _, p := range patterns {
 		s = p.form.ReplaceAllString(s, p.by)
 	}
@@ -103,7 +103,6 @@ var patterns = []struct {
 	form *regexp.Regexp
 	by   string
 }{
-	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\z)`), removed},
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "${1}" + removed + "@"},
 	{regexp.MustCompile(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?\[?)[^\s"'\\,\]}]+(\s+[^\s"'\\,\]}]+)?`), "${1}" + removed},
 	{regexp.MustCompile(`(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}`), "${1}" + removed},

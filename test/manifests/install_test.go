@@ -297,6 +297,9 @@ func TestWhoReaches(t *testing.T) {
 			for _, peer := range rule.From {
 				for _, port := range rule.Ports {
 					who := "namespace " + peer.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+					if len(peer.NamespaceSelector.MatchLabels) == 0 {
+						t.Errorf("%s: pods of every namespace are let in", way)
+					}
 					if peer.PodSelector != nil && who == "namespace " {
 						who = fmt.Sprint(peer.PodSelector.MatchLabels)
 					} else if peer.PodSelector != nil {

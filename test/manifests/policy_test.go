@@ -30,15 +30,35 @@ func (e expression) ReturnTypes() []*cel.Type { return []*cel.Type{e.is} }
 // deletion is what a policy says when an object is deleted: empty when it may be, or the words of the refusal.
 func deletion(t *testing.T, policy, object, options string) string {
 	t.Helper()
-	spec := native(t, render(t, "base")["ValidatingAdmissionPolicy/"+policy]).(*admissionv1.ValidatingAdmissionPolicy).Spec
-	old := &unstructured.Unstructured{Object: parse(t, object)}
-	kind := old.GroupVersionKind()
+	return judged(t, render(t, "base")["ValidatingAdmissionPolicy/"+policy], admission.Delete, object, "", options)
+}
+
+// judged is what a policy says to a request about an object: what it was, and what it is to be; empty for neither.
+func judged(t *testing.T, policy []byte, operation admission.Operation, before, after, options string) string {
+	t.Helper()
+	spec := native(t, policy).(*admissionv1.ValidatingAdmissionPolicy).Spec
+	var old, object runtime.Object
+	var about *unstructured.Unstructured
+	if before != "" {
+		about = &unstructured.Unstructured{Object: parse(t, before)}
+		old = about
+	}
+	if after != "" {
+		about = &unstructured.Unstructured{Object: parse(t, after)}
+		object = about
+	}
+	kind := about.GroupVersionKind()
 	attributes := &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(nil, old, kind, old.GetNamespace(), old.GetName(), schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
-			"", admission.Delete, nil, false, nil),
+		Attributes: admission.NewAttributesRecord(object, old, kind, about.GetNamespace(), about.GetName(), schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
+			"", operation, nil, false, nil),
 		VersionedKind: kind,
 	}
-	attributes.VersionedOldObject.Set(old)
+	if old != nil {
+		attributes.VersionedOldObject.Set(old)
+	}
+	if object != nil {
+		attributes.VersionedObject.Set(object)
+	}
 	request := plugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource{}, metav1.GroupVersionKind(kind))
 	raw, err := json.Marshal(parse(t, options))
 	if err != nil {
@@ -56,6 +76,9 @@ func deletion(t *testing.T, policy, object, options string) string {
 	}
 	for _, v := range spec.Validations {
 		if evaluate(v.Expression, cel.BoolType) != true {
+			if v.MessageExpression == "" {
+				return v.Message
+			}
 			return fmt.Sprint(evaluate(v.MessageExpression, cel.StringType))
 		}
 	}

@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 umask 077 # bin/install holds certificate and token
 
-flags=(--metacontroller="$QUORATE_METACONTROLLER")
+# The stories' foreign etcds are processes on the nodes, and pods.
+flags=(--metacontroller="$QUORATE_METACONTROLLER" --existing-endpoints=172.30.0.0/24,10.244.0.0/16)
 own=
 if [[ $QUORATE_METACONTROLLER != 1.* ]]; then own=1 flags+=(--with-metacontroller); fi
 rm -rf bin/install

@@ -59,7 +59,10 @@ type sight struct {
 	health map[string]hooks.Health
 }
 
-var errRefused = errors.New("connection refused")
+var (
+	errRefused   = errors.New("connection refused")
+	errForbidden = errors.New("this installation of Quorate does not allow its address")
+)
 
 // Observe implements hooks.Etcd.
 func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
@@ -93,6 +96,8 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	pod := c.w.podAt(ip)
 	proc, runs := c.w.Procs[pod]
 	switch {
+	case e.Foreign && e.Allowed.Refuses(e.ClientURL, e.Namespace) != "":
+		return hooks.Health{Err: errForbidden.Error()}
 	case c.w.Net.Down:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case c.w.Net.Strangers[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any

@@ -13,6 +13,14 @@ import (
 // Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by what they are told. They speak
 // plain text.
 
+// foreignHosts are those at which a world lets clusters join an etcd.
+func foreignHosts() (names []string) {
+	for n := range 10 {
+		names = append(names, fmt.Sprintf("old-%d", n))
+	}
+	return names
+}
+
 // foreignUID stands in for that of a pod.
 func foreignUID(name string) types.UID { return types.UID("foreign " + name) }
 

@@ -64,7 +64,7 @@ type SnapshotSource struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: passwords would cross the network in plain text"
 type ExistingCluster struct {
 	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Its other members are asked at the client URLs that they
-	// advertise; name them here where Quorate can't reach those.
+	// advertise; name them here where Quorate can't reach those. It asks nowhere but where its installation allows it (--existing-endpoints).
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

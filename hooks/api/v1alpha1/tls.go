@@ -136,7 +136,7 @@ type IssuerRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// Kind is Issuer (of the cluster's namespace), ClusterIssuer, or a kind of the group.
+	// Kind is Issuer (of the cluster's namespace); ClusterIssuer or a kind of another group where the installation allows it (--shared-issuers).
 	// +optional
 	// +default="Issuer"
 	// +kubebuilder:validation:MaxLength=63
@@ -163,7 +163,7 @@ type NetworkPolicySpec struct {
 	Clients *metav1.LabelSelector `json:"clients,omitempty"`
 
 	// Metrics select the namespaces whose pods may reach the metrics port, which is plain HTTP. Unset, pods of the cluster's own
-	// namespace and pods labelled quorate.dev/scrape: "true" may.
+	// namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label may.
 	// +optional
 	Metrics *metav1.LabelSelector `json:"metrics,omitempty"`
 }

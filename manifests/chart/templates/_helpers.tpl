@@ -18,6 +18,28 @@
 {{- join "," $all }}
 {{- end }}
 
+{{/* What the policy asks of the host of an endpoint e: as quorate install does, and quorate serve by itself. */}}
+{{- define "quorate.allowedEndpoints" -}}
+{{- $host := "url(e).getHostname().lowerAscii()" }}
+{{- $services := printf "%s.split('.').filter(l, l == 'svc').size()" $host }}
+{{- $names := list }}{{ $networks := list }}{{ $all := list }}
+{{- range .Values.existingEndpoints | uniq | sortAlpha }}
+{{- if regexMatch "(^|[.])svc([.]|$)" . }}{{ fail (printf "existingEndpoints: %s can't be allowed by its name: a Service is allowed in the namespace of the EtcdCluster, by the network of the addresses that it has" .) }}{{ end }}
+{{- if contains "/" . }}{{ $networks = append $networks . }}{{ else }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- if $names }}{{ $all = append $all (printf "%s == 0 && ['%s'].exists(n, %s == n || n.startsWith('.') && %s.endsWith(n))" $services (join "', '" $names) $host $host) }}{{ end }}
+{{- if $networks }}
+{{- $all = append $all (printf "%s == 1 && (%s + '.').contains('.' + request.namespace + '.svc.')" $services $host) }}
+{{- $all = append $all (printf "isIP(%s) && ip(%s).isGlobalUnicast() && ['%s'].exists(n, cidr(n).containsIP(%s))" $host $host (join "', '" $networks) $host) }}
+{{- end }}
+{{- join " || " $all | default "false" }}
+{{- end }}
+
+{{/* The same in words. */}}
+{{- define "quorate.allowedPlaces" -}}
+{{- if .Values.existingEndpoints }}at {{ .Values.existingEndpoints | uniq | sortAlpha | join ", " }} alone{{ else }}nowhere{{ end }}
+{{- end }}
+
 {{/* Where Metacontroller is: beside Quorate if it is its own. */}}
 {{- define "quorate.metacontrollerNamespace" -}}
 {{- if .Values.metacontroller.enabled }}{{ .Release.Namespace }}{{ else }}{{ .Values.metacontroller.namespace }}{{ end }}

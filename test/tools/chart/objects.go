@@ -114,11 +114,16 @@ func (t *templates) always(o object) string {
 			t.set(at(from, "namespaceSelector", "matchLabels"), "kubernetes.io/metadata.name", metaNamespace)
 			t.put(from, "podSelector", when(isOwn, t.yaml(object{"podSelector": from["podSelector"]})))
 		}
+	case "ValidatingAdmissionPolicy":
+		t.tenants(o, name)
 	case "ValidatingAdmissionPolicyBinding":
 		spec := at(o, "spec")
 		spec["policyName"] = fmt.Sprint(spec["policyName"]) + t.suffix()
 	case "CompositeController":
 		t.controller(o, name)
+	}
+	if name == sharedIssuers {
+		return when("not .Values.sharedIssuers", t.yaml(o)) + "\n"
 	}
 	return t.yaml(o)
 }
@@ -164,6 +169,8 @@ func (t *templates) deployment(spec object) {
 		{".Values.allowedImageRepositories", "QUORATE_ALLOWED_IMAGE_REPOSITORIES", `.Values.allowedImageRepositories | uniq | sortAlpha | join "," | quote`},
 		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES", `.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
 		{".Values.selector", "QUORATE_SELECTOR", `include "quorate.selector" . | quote`},
+		{".Values.existingEndpoints", "QUORATE_EXISTING_ENDPOINTS", `.Values.existingEndpoints | uniq | sortAlpha | join "," | quote`},
+		{".Values.sharedIssuers", "QUORATE_SHARED_ISSUERS", ".Values.sharedIssuers | quote"},
 		{".Values.logLevel", "QUORATE_LOG_LEVEL", ".Values.logLevel | quote"},
 		{".Values.verify", "QUORATE_VERIFY", ".Values.verify | quote"},
 	} {
@@ -273,6 +280,35 @@ func (t *templates) forNamespaces() string {
 	rules := role["rules"].([]any)
 	t.put(role, "rules", "rules:", strings.ReplaceAll(t.optionalLast(rules), ".Values", "$.Values"))
 	return "{{- range .Values.onlyNamespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) + "{{- end }}\n"
+}
+
+// The policies that refuse what the values do not allow.
+const (
+	existingEndpoints = "quorate-existing-endpoints"
+	sharedIssuers     = "quorate-shared-issuers"
+)
+
+// tenants makes those look at the objects of this release alone, and at what it allows.
+func (t *templates) tenants(policy object, name string) {
+	if name != existingEndpoints && name != sharedIssuers {
+		return
+	}
+	t.add(at(policy, "spec", "matchConstraints"), "objectSelector",
+		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}", "{{- end }}")
+	if name == sharedIssuers {
+		return
+	}
+	validation := at(policy, "spec", "validations", 0)
+	for key, place := range map[string]struct{ text, value string }{
+		"expression": {"|| false)", "|| " + t.value(`include "quorate.allowedEndpoints" .`) + ")"},
+		"message":    {"nowhere", t.value(`include "quorate.allowedPlaces" .`)},
+	} {
+		text, _ := validation[key].(string)
+		if strings.Count(text, place.text) != 1 {
+			panic(missing("what is allowed in the policy's " + key))
+		}
+		validation[key] = strings.ReplaceAll(text, place.text, place.value)
+	}
 }
 
 // policy refuses objects in other namespaces.

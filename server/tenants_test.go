@@ -1,0 +1,68 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSecretsOfOtherNamespacesAreNotRelated: whoever calls, and whatever it sends, a cluster uses Secrets of its own namespace alone.
+func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
+	secret := func(namespace, name string) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": "orders"}},
+			"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
+	}
+	r, err := decode(bytes.NewReader(edited(t, func(r map[string]any) {
+		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"), "shop/ours": secret("shop", "ours")}}
+	})))
+	require.NoError(t, err)
+	require.Contains(t, r.Related.Secrets, "ours")
+	require.Equal(t, "of shop", string(r.data("ours")["password"]))
+	require.NotContains(t, r.Related.Secrets, "theirs")
+	require.Nil(t, r.data("theirs"))
+}
+
+// TestSnapshotsOfOtherClustersAreNotRelated: of all that are sent, those count that have the cluster's label, or that its spec names.
+func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
+	snapshot := func(namespace, name, of string) map[string]any {
+		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot", "spec": map[string]any{"cluster": of},
+			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
+	}
+	r, err := decode(bytes.NewReader(edited(t, func(r map[string]any) {
+		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "named"}}
+		r["related"] = map[string]any{groupSnapshots: map[string]any{
+			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"), "c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}
+	})))
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"labelled", "named"}, slices.Collect(maps.Keys(r.Related.Snapshots)))
+}
+
+// TestWhatIsRememberedByNameDependsOnTheNameAlone: Metacontroller before 4.16 keeps the answer of the hook customize by the name and generation of the parent,
+// for all namespaces together. A cluster of another tenant with the same name would be answered what was asked for by this one.
+func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
+	elsewhere := func(r map[string]any) {
+		at(r, "parent", "metadata")["namespace"] = "bank"
+		spec := at(r, "parent", "spec")
+		spec["cluster"] = "another"
+		spec["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "monday"}}
+		spec["bootstrap"] = map[string]any{"snapshot": map[string]any{"name": "tuesday"}}
+	}
+	for byUID, same := range map[bool]bool{false: true, true: false} {
+		s, _ := testServer(Options{RelatedByUID: byUID})
+		h := s.Handler()
+		for path, call := range map[string]func(func(map[string]any)) []byte{
+			"/customize":           func(edit func(map[string]any)) []byte { return edited(t, edit) },
+			"/snapshots/customize": func(edit func(map[string]any)) []byte { return aSnapshotCall(t, edit) },
+		} {
+			one, other := post(h, path, call(func(map[string]any) {})), post(h, path, call(elsewhere))
+			require.Equal(t, 200, one.Code, one.Body)
+			require.Equal(t, 200, other.Code, other.Body)
+			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID, one.Body, other.Body)
+		}
+	}
+}
