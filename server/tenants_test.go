@@ -17,7 +17,7 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": "orders"}},
 			"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
 	}
-	r, err := decode(bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"), "shop/ours": secret("shop", "ours")}}
 	})))
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot", "spec": map[string]any{"cluster": of},
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
 	}
-	r, err := decode(bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "named"}}
 		r["related"] = map[string]any{groupSnapshots: map[string]any{
 			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"), "c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}

@@ -130,7 +130,7 @@ func decode(ctx context.Context, body io.Reader) (*request, error) {
 }
 
 // decodeController reads of the CompositeController how often it calls while nothing happens.
-func decodeController(in *jsontext.Decoder, r *request) error {
+func decodeController(in *source, r *request) error {
 	var controller struct {
 		Spec struct {
 			ResyncPeriodSeconds int32 `json:"resyncPeriodSeconds"`
