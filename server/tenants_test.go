@@ -18,6 +18,10 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 			"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
 	}
 	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+		user := func(name, secret string) map[string]any {
+			return map[string]any{"name": name, "passwordSecret": map[string]any{"name": secret}}
+		}
+		at(r, "parent", "spec")["auth"] = map[string]any{"users": []any{user("a", "ours"), user("b", "theirs")}}
 		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"), "shop/ours": secret("shop", "ours")}}
 	})))
 	require.NoError(t, err)

@@ -98,9 +98,14 @@ func TestDefragGivesUp(t *testing.T) {
 	k := steady(t)
 	within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:00Z"}
 	p := k.waiting(func() {})
-	p.pause = func(ctx context.Context, _ time.Duration) { <-ctx.Done() }
-	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait", "--timeout", "10ms"}))
+	ctx, giveUp := context.WithCancel(t.Context())
+	p.pause = func(context.Context, time.Duration) { giveUp() }
+	assert.Equal(t, exitTrouble, p.Run(ctx, []string{"defrag", "--wait"}))
 	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet (it has not begun")
+
+	k.errs.Reset()
+	assert.Equal(t, exitTrouble, k.waiting(func() {}).Run(t.Context(), []string{"defrag", "--wait", "--timeout", "1ns"}))
+	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet; it goes on without this command")
 
 	p = k.waiting(func() {
 		within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:07Z"}

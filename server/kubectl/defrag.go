@@ -47,7 +47,8 @@ func (a *ask) await(ctx context.Context, request string) error {
 	for {
 		c, err := a.find(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("the defragmentation of %s/%s is not done yet (%s); it goes on without this command, and `kubectl quorate status` shows how", a.namespace, a.name, last)
+			return fmt.Errorf("the defragmentation of %s/%s is not done yet%s; it goes on without this command, "+
+				"and `kubectl quorate status` shows how", a.namespace, a.name, last)
 		}
 		if err != nil {
 			return err
@@ -55,10 +56,10 @@ func (a *ask) await(ctx context.Context, request string) error {
 		if asked := c.Annotations[hooks.AnnotationDefragment]; asked != request {
 			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace, a.name, asked)
 		}
-		var done bool
-		if last, done = progress(c.EtcdCluster, request, a.now()); last != said {
-			fmt.Fprintln(a.Out, last)
-			said = last
+		words, done := progress(c.EtcdCluster, request, a.now())
+		if words != said {
+			fmt.Fprintln(a.Out, words)
+			said, last = words, " ("+words+")"
 		}
 		if done {
 			return nil
