@@ -29,6 +29,7 @@
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
 //	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
+//	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one

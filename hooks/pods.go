@@ -171,7 +171,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	pod.Annotations[AnnotationTemplate] = v.template
 	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
-	if provided(v.Cluster) {
+	if provided(v.Cluster) && v.seesMounted() {
 		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
 	}
 	return pod

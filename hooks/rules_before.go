@@ -108,7 +108,7 @@ func certify(v *view) *verdict {
 	case len(v.lacking) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
+	return &verdict{message: "waiting for certificates" + v.whileLacking() + ": " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
 }
 
 func found(v *view) *verdict {

@@ -35,7 +35,7 @@ type view struct {
 	foreign  bool
 	template string // hash of the pod template that the spec asks for
 	leaves   []leaf
-	lacking  []string // which certificates are not in order, and why
+	lacking  []string // which certificates are not in order, and why: see lackedByChanges
 	// estranged says which certificate from others running members don't take, and what to do; empty for none
 	estranged string
 	serves    string                          // identifies the certificates that members are to show
@@ -113,7 +113,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
 	v.template = templateHash(&o.Cluster.Spec)
 	v.leaves = leaves(o.Cluster)
-	v.lacking, v.serves = v.findLacking(), v.served()
+	v.lacking, v.serves = v.lackedByChanges(), v.served()
 	v.estranged = v.findEstranged()
 	v.run = v.account()
 	return v

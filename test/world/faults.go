@@ -32,6 +32,15 @@ func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
 	})
 }
 
+// LabelSecret puts the label by which Quorate finds a Secret on it, or takes it off.
+func (w *World) LabelSecret(name, cluster string) {
+	s := *w.Secret(name)
+	if s.Labels = map[string]string{hooks.LabelCluster: cluster}; cluster == "" {
+		s.Labels = nil
+	}
+	w.put(SecretKind, &s)
+}
+
 // Annotate is what kubectl annotate does to the cluster; an empty value takes the annotation away.
 func (w *World) Annotate(key, value string) {
 	w.editCluster(func(c *v1alpha1.EtcdCluster) {

@@ -58,6 +58,8 @@ type World struct {
 	Forged, Authorities int
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
+	// CertManager is set while the installation may make Certificates: somebody keeps the Secrets of those.
+	CertManager bool
 	// Starts counts etcds that were started.
 	Starts int
 	// BadImages can't be pulled: whole repositories, or one image with its tag.
