@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,7 +162,7 @@ func (v *view) ails(m *member) string {
 	if m.pod == nil || m.serving() {
 		return ""
 	}
-	for _, shows := range []func(*member) string{v.lostNode, unscheduled, unpulled, v.crashes} {
+	for _, shows := range []func(*member) string{v.lostNode, unscheduled, unpulled, v.crashes, heldUp} {
 		if what := shows(m); what != "" {
 			return what
 		}
@@ -195,23 +194,7 @@ func unscheduled(m *member) string {
 	return ""
 }
 
-// unpulled tells of a container that can't be made. The two reasons for an image take turns; the words stay.
-func unpulled(m *member) string {
-	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
-		if s.State.Waiting == nil {
-			continue
-		}
-		switch why := s.State.Waiting.Reason; why {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-			return "its image can't be pulled"
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return "its container can't be made: " + why
-		}
-	}
-	return ""
-}
-
-// crashes tells of a container that has ended since the member went silent, also while it is just trying again.
+// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying again.
 func (v *view) crashes(m *member) string {
 	if m.pod == nil {
 		return ""
@@ -222,17 +205,6 @@ func (v *view) crashes(m *member) string {
 		}
 	}
 	return ""
-}
-
-// failures are the last ends of the pod's containers that ended with an error.
-func failures(pod *corev1.Pod) []*corev1.ContainerStateTerminated {
-	var ends []*corev1.ContainerStateTerminated
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated); t != nil && t.ExitCode != 0 {
-			ends = append(ends, t)
-		}
-	}
-	return ends
 }
 
 // complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
@@ -447,7 +419,7 @@ const (
 )
 
 // roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
-// before that nobody knows whose data it found.
+// before that nobody knows whose data it found. While blind, see roles.go.
 func (v *view) roleOf(m *member) string {
 	was := m.pod.Labels[LabelRole]
 	switch {
