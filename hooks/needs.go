@@ -8,19 +8,21 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// What certificates are needed for. Three things need them, and what one of them lacks is no reason to withhold another:
+// What certificates are needed for. Three things need them, and what one of them lacks is no reason to withhold
+// another:
 //
 //	a pod, to run its member      the Secrets that it mounts         lackedByPods
 //	Quorate, to talk with etcd    its own, and the foreign members'  lackedByQuorate
 //	a change of the members       all of these, in order, and to     lackedByChanges
 //	                              stay so
 //
-// A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits for nothing here. It mounts what
-// its containers would be started with again at any time; the kubelet waits for a Secret or a key that is not there, and for its keys alone,
-// whoever can't see it; and the quorum may be waiting for it.
+// A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits for
+// nothing here. It mounts what its containers would be started with again at any time; the kubelet waits for a
+// Secret or a key that is not there, and also where only Quorate can't see it; and the quorum may be waiting for
+// it.
 
-// mayExist reports whether a desired pod is to be in the answer: one that is there, one that resumes a member, and while no certificate is
-// lacking any other.
+// mayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
+// while no certificate is lacking any other.
 func (v *view) mayExist(pod *corev1.Pod) bool {
 	return pod.UID != "" || podStart(pod) == StartResume || len(v.lacking) == 0
 }
@@ -57,8 +59,8 @@ func (v *view) lackedByChanges() []string {
 	return list
 }
 
-// lackedOf says which of these certificates can't be used, and why. What applications use is none of them: neither a member nor Quorate
-// waits for it.
+// lackedOf says which of these certificates can't be used, and why. What applications use is none of them: neither
+// a member nor Quorate waits for it.
 func (v *view) lackedOf(these func(leaf) bool) []string {
 	var list []string
 	for _, l := range v.leaves {
@@ -86,8 +88,8 @@ func (v *view) whileLacking() string {
 // everQuorate reports whether the epoch has had a quorum, so that its members may have data to serve.
 func (v *view) everQuorate() bool { return v.epoch != nil && v.epoch.quorate() }
 
-// seesMounted reports whether all authorities are known that a pod made now would trust: not while Quorate can't see a Secret
-// that the kubelet may, or one has no authorities yet.
+// seesMounted reports whether all authorities are known that a pod made now would trust: not while Quorate can't
+// see a Secret that the kubelet may, or one has no authorities yet.
 func (v *view) seesMounted() bool {
 	for _, name := range []string{serverSecret(v.Cluster), peerSecret(v.Cluster)} {
 		if s := v.secret(name); s == nil || len(s.Trust) == 0 {

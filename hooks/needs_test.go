@@ -14,16 +14,20 @@ import (
 
 // lackings are ways in which certificates are not in order for a cluster that has run.
 var lackings = map[string]func(o *Observation){
-	"the operator's expired": func(o *Observation) { relate(o, "demo-operator-tls", func(s *Secret) { s.Certificate.NotAfter = o.Now.Add(-time.Hour) }) },
-	"the operator's gone":    func(o *Observation) { delete(o.Related.Secrets, "demo-operator-tls") },
-	"the server's unseen":    func(o *Observation) { delete(o.Related.Secrets, "demo-server-tls") },
-	"the peers' flawed":      func(o *Observation) { relate(o, "demo-peer-tls", func(s *Secret) { s.Flaw = "tls.key does not belong to tls.crt" }) },
-	"the peers' without ca":  func(o *Observation) { relate(o, "demo-peer-tls", func(s *Secret) { s.Trust, s.Anchors = nil, nil }) },
-	"all gone":               func(o *Observation) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
-	"no --cert-manager":      func(o *Observation) { o.Children.Certificates = nil },
+	"the operator's expired": func(o *Observation) {
+		relate(o, "demo-operator-tls", func(s *Secret) { s.Certificate.NotAfter = o.Now.Add(-time.Hour) })
+	},
+	"the operator's gone": func(o *Observation) { delete(o.Related.Secrets, "demo-operator-tls") },
+	"the server's unseen": func(o *Observation) { delete(o.Related.Secrets, "demo-server-tls") },
+	"the peers' flawed": func(o *Observation) {
+		relate(o, "demo-peer-tls", func(s *Secret) { s.Flaw = "tls.key does not belong to tls.crt" })
+	},
+	"the peers' without ca": func(o *Observation) { relate(o, "demo-peer-tls", func(s *Secret) { s.Trust, s.Anchors = nil, nil }) },
+	"all gone":              func(o *Observation) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
+	"no --cert-manager":     func(o *Observation) { o.Children.Certificates = nil },
 }
 
-// relate changes a Secret that somebody else keeps.
+// relate changes a Secret that others keep.
 func relate(o *Observation, name string, change func(*Secret)) {
 	s := *o.Related.Secrets[name]
 	c := *s.Certificate
@@ -32,11 +36,14 @@ func relate(o *Observation, name string, change func(*Secret)) {
 	o.Related.Secrets[name] = &s
 }
 
-// TestWhatPodsNeed: whatever certificate is lacking, the pods of members that have run come back, on claims and on nodes, whether etcd answers or
-// not; and nothing else is begun or changed.
+// TestWhatPodsNeed: whatever certificate is lacking, the pods of members that have run come back, on claims and on
+// nodes, whether etcd answers or not; and nothing else is begun or changed.
 func TestWhatPodsNeed(t *testing.T) {
 	for name, lack := range lackings {
-		for medium, on := range map[string]func(*Observation){"claims": func(*Observation) {}, "nodes": func(o *Observation) { on(o, "a", "b", "c") }} {
+		for medium, on := range map[string]func(*Observation){
+			"claims": func(*Observation) {},
+			"nodes":  func(o *Observation) { on(o, "a", "b", "c") },
+		} {
 			t.Run(name+" on "+medium, func(t *testing.T) {
 				o := serve(3)
 				on(&o)
@@ -114,7 +121,9 @@ func TestForeignSecretsWithholdNoPod(t *testing.T) {
 	o := besideThree(3)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSAuto
 	withCertificates(&o)
-	o.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "theirs"}}
+	o.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{
+		Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "theirs"},
+	}
 	delete(o.Children.Pods, "demo-1")
 	silence(&o, "demo-1")
 	d := Decide(o)

@@ -214,7 +214,19 @@ func blind(v *view) *verdict {
 	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
 		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
 	}
+	if left := v.leftBehind(); len(left) > 0 {
+		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and they are made from this one", strings.Join(left, ", "))
+	}
 	return &verdict{message: message, outlook: v.deafened(), resync: patience}
+}
+
+// leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for what it no longer names,
+// as a Secret. Quorate takes none away while blind: it can't know whether one runs by now (S11).
+func (v *view) leftBehind() []string {
+	return filter(v.names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return v.epoch.quorate() && pod != nil && pod.Annotations[AnnotationTemplate] != v.template && neverRan(pod) && !prepareRefused(pod)
+	})
 }
 
 func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }
