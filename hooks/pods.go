@@ -54,6 +54,11 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
 		}
 	}
+	for _, pod := range pods {
+		if role := v.roleWhileBlind(pod); role != "" {
+			pod.Labels[LabelRole] = role
+		}
+	}
 	return sortPods(pods)
 }
 

@@ -35,6 +35,7 @@ func (j *judgement) pods() {
 		}
 	}
 	j.broughtBack()
+	j.led()
 }
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate that is lacking keeps it away.

@@ -50,7 +50,7 @@ var verbs = map[string]func(*story, args) string{
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim condemn=demo-1 | count=demo-1: kubectl annotate
-	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
+	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
 	"status":   (*story).status,    // status wipe
 	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
 	"snapshot": (*story).snapshot,  // snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an EtcdSnapshot tells of it
@@ -87,6 +87,7 @@ var verbs = map[string]func(*story, args) string{
 	"tick":           (*story).tick,                                                                                  // tick 30s: time passes
 	"pass":           func(s *story, _ args) string { s.w.Pass(); return "" },                                        // Kubernetes and etcd move one step
 	"kubelet":        (*story).kubelet,                                                                               // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
+	"probe":          func(s *story, _ args) string { s.w.Probe(); return "" },                                       // every kubelet asks its etcd whether it is ready
 	"collect":        func(s *story, _ args) string { s.w.Collect(); return "" },                                     // the garbage collector alone does
 
 	// what Quorate does
@@ -371,7 +372,7 @@ func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
 	spec.Maintenance.Defragmentation = d
 }
 
-// provided is the name of a Secret that somebody else keeps: by the spec, or as cert-manager is asked for it.
+// provided is the name of a Secret that Quorate does not keep: by the spec, or as cert-manager is asked for it.
 func (s *story) provided(what string) string {
 	if s.w.Cluster().Spec.TLS.Mode == v1alpha1.TLSCertManager {
 		return "demo-" + what + "-tls"
