@@ -75,15 +75,11 @@ func (v *view) attempt(name string, pod *corev1.Pod) (since time.Time, what stri
 	if what = v.ails(m); what != "" {
 		return made, what
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Running != nil {
-			return s.State.Running.StartedAt.Time, "its etcd runs" + follows(m.health)
-		}
+	if running(pod) {
+		return runningSince(pod), "its etcd runs" + follows(m.health)
 	}
-	for _, s := range pod.Status.InitContainerStatuses {
-		if s.State.Running != nil {
-			return time.Time{}, ""
-		}
+	if prepares(pod) {
+		return time.Time{}, ""
 	}
 	return made, "its containers have not started"
 }

@@ -318,29 +318,6 @@ func (v *view) mounted() []string {
 	return []string{serverSecret(v.Cluster), peerSecret(v.Cluster), TokenSecret(v.Cluster.Name)}
 }
 
-// findLacking says which of the Secrets that pods and Quorate need is not there or can't be used, and why; empty for none.
-func (v *view) findLacking() []string {
-	if !encrypted(v.Cluster) {
-		return nil
-	}
-	if why := v.withoutCertManager(); why != "" {
-		return []string{why}
-	}
-	var list []string
-	for _, l := range v.leaves {
-		if !l.server && l.what != "operator" {
-			continue // neither a member nor Quorate waits for what applications use
-		}
-		if why := v.flaw(l); why != "" {
-			list = append(list, fmt.Sprintf("Secret %s: %s", l.secret, why))
-		}
-	}
-	if s := v.secret(TokenSecret(v.Cluster.Name)); s == nil {
-		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", TokenSecret(v.Cluster.Name)))
-	}
-	return append(list, v.lackingForeign()...)
-}
-
 // flaw says why a certificate can't be used; empty when it can.
 func (v *view) flaw(l leaf) string {
 	s := v.secret(l.secret)

@@ -27,9 +27,7 @@ func children(v *view, said *verdict) Desired {
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
 	d.Pods = append(d.Pods, v.surveyPods(said)...)
-	if len(v.lacking) > 0 {
-		d.Pods = filter(d.Pods, func(pod *corev1.Pod) bool { return pod.UID != "" }) // a pod is made when what it names is there
-	}
+	d.Pods = filter(d.Pods, v.mayExist)
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
 			literal(&pod.Spec)

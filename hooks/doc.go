@@ -29,17 +29,20 @@
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
 //	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
+//	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
 //	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
 //	                existing_trust.go the authority and Secrets of those
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
+//	roles.go        which role pods show while no quorum answers
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	since.go        for how long something has been so, as far as somebody has looked
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
+//	containers.go   what the containers of a pod tell, and which are ours
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
 //	store.go        how pods come to a store of snapshots; storeurl.go what its URL may be
 //	literal.go      why no text of a spec is taken for a variable
@@ -49,7 +52,8 @@
 //	status.go       what people see
 //	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
 //	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
-//	                answer holds, verify_containers.go what containers are told, verify_epochs.go the record, and verify_certificates.go,
+//	                answer holds, verify_containers.go what containers are told, verify_epochs.go the record, verify_roles.go
+//	                whom clients are led to, and verify_certificates.go,
 //	                verify_maintenance.go and verify_existing.go the rest
 //	sync.go         one call, with the interface to etcd
 //

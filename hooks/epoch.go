@@ -46,7 +46,9 @@ type epoch struct {
 	oldLog   oldLog
 	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
 	readdressed []string
-	record      *corev1.ConfigMap
+	// mismatched are the members at whose addresses another etcd has answered since they last did: see roles.go.
+	mismatched []string
+	record     *corev1.ConfigMap
 }
 
 // origin is where an epoch's data comes from, as its record says once and for all.
@@ -149,6 +151,7 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")
 	}
+	e.mismatched = readNames(cm.Annotations[AnnotationMismatched])
 	e.next = markIn(cm.Annotations[AnnotationNextMember])
 	e.floor, e.highest = revisionIn(cm.Data[EpochKeyRevisionFloor]), revisionIn(cm.Annotations[AnnotationHighestRevision])
 	e.sum, e.past, e.answered = cm.Annotations[AnnotationSHA256], readPast(cm.Data[EpochKeyPast]), readAnswered(cm.Data[EpochKeyAnswered])

@@ -84,12 +84,18 @@ func sameIDs(a, b []Certificate) bool {
 	return slices.Equal(ids(a), ids(b))
 }
 
-// lackingForeign says which Secret of spec.bootstrap.existing is not there or can't be used, or not trusted yet, and why.
-func (v *view) lackingForeign() []string {
+// besideTLS reports whether there are foreign members that speak TLS.
+func (v *view) besideTLS() bool {
 	e := existing(v.Cluster)
-	if e == nil || e.TLS == nil || !v.epoch.existing() || !v.beside() {
+	return e != nil && e.TLS != nil && v.epoch.existing() && v.beside()
+}
+
+// lackingForeign says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
+func (v *view) lackingForeign() []string {
+	if !v.besideTLS() {
 		return nil
 	}
+	e := existing(v.Cluster)
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", LabelCluster, v.Cluster.Name)
@@ -110,17 +116,14 @@ func (v *view) lackingForeign() []string {
 			lacks(e.Auth.SecretName, "it lacks username or password")
 		}
 	}
-	if len(list) > 0 {
-		return list
-	}
-	return v.notAdopted()
+	return list
 }
 
-// notAdopted says which of our Secrets do not trust the foreign members' authority yet.
+// notAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of theirs.
 func (v *view) notAdopted() []string {
 	var list []string
 	name := trustSecret(v.Cluster)
-	if name == "" {
+	if name == "" || !v.besideTLS() {
 		return nil
 	}
 	for _, own := range []string{CASecret(v.Cluster.Name), peerSecret(v.Cluster), serverSecret(v.Cluster)} {

@@ -407,6 +407,20 @@ var mishaps = []func(o *Observation, n int){
 		}
 	},
 	onPod(func(p *corev1.Pod) { p.Spec.Affinity = pinned(p.Spec.Affinity, "e") }),
+
+	// What brings a pod back, and what it shows then.
+	onPod(func(p *corev1.Pod) {
+		p.Labels, p.Annotations[AnnotationStart] = nil, StartResume
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}),
+	onPod(func(p *corev1.Pod) {
+		p.Labels = map[string]string{LabelRole: roleLearner}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}),
+	onPod(meshed),
+	onRecord(func(a map[string]string, n int) { a[AnnotationMismatched] = "demo-1,,rubbish,demo-" + fmt.Sprint(n) }),
+	func(o *Observation, _ int) { o.Children.Certificates = nil },
+	func(o *Observation, _ int) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
 }
 
 // note puts an annotation on a claim.

@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,7 +165,7 @@ func (v *view) ails(m *member) string {
 	if prepareRefused(m.pod) {
 		return "its data directory was found empty"
 	}
-	for _, shows := range []func(*member) string{v.lostNode, v.unscheduled, unpulled, v.crashes} {
+	for _, shows := range []func(*member) string{v.lostNode, v.unscheduled, unpulled, v.crashes, crashesBefore} {
 		if what := shows(m); what != "" {
 			return what
 		}
@@ -198,23 +197,7 @@ func (v *view) unscheduled(m *member) string {
 	return ""
 }
 
-// unpulled tells of a container that can't be made. The two reasons for an image take turns; the words stay.
-func unpulled(m *member) string {
-	for _, s := range slices.Concat(m.pod.Status.InitContainerStatuses, m.pod.Status.ContainerStatuses) {
-		if s.State.Waiting == nil {
-			continue
-		}
-		switch why := s.State.Waiting.Reason; why {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
-			return "its image can't be pulled" + colon(kubeletsWords(s.State.Waiting.Message))
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return "its container can't be made: " + why + colon(kubeletsWords(s.State.Waiting.Message))
-		}
-	}
-	return ""
-}
-
-// crashes tells of a container that has ended since the member went silent, also while it is just trying again.
+// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying again.
 func (v *view) crashes(m *member) string {
 	if m.pod == nil {
 		return ""
@@ -225,17 +208,6 @@ func (v *view) crashes(m *member) string {
 		}
 	}
 	return ""
-}
-
-// failures are the last ends of the pod's containers that ended with an error.
-func failures(pod *corev1.Pod) []*corev1.ContainerStateTerminated {
-	var ends []*corev1.ContainerStateTerminated
-	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if t := cmp.Or(s.LastTerminationState.Terminated, s.State.Terminated); t != nil && t.ExitCode != 0 {
-			ends = append(ends, t)
-		}
-	}
-	return ends
 }
 
 // complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
@@ -454,7 +426,7 @@ const (
 )
 
 // roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
-// before that nobody knows whose data it found.
+// before that nobody knows whose data it found. While blind, see roles.go.
 func (v *view) roleOf(m *member) string {
 	was := m.pod.Labels[LabelRole]
 	switch {

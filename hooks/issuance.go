@@ -154,8 +154,7 @@ func begunWith(pod *corev1.Pod) (map[string]string, bool) {
 	if pod == nil || pod.Annotations[AnnotationTrusts] == "" {
 		return nil, false
 	}
-	again := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == ContainerEtcd && s.RestartCount > 0 })
-	return parsePairs(pod.Annotations[AnnotationTrusts], ":"), !again
+	return parsePairs(pod.Annotations[AnnotationTrusts], ":"), statusOf(pod, ContainerEtcd).RestartCount == 0
 }
 
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its handshake are

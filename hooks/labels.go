@@ -8,7 +8,7 @@ const (
 	LabelCluster = domain + "cluster"
 	// LabelMember is the member's name, on its pod and claim.
 	LabelMember = domain + "member"
-	// LabelRole is voter, learner or fenced, on pods: see roleOf in healing.go. The client Service leads to voters.
+	// LabelRole is voter, learner or fenced, on pods: see roleOf in healing.go and roles.go. The client Service leads to voters.
 	LabelRole = domain + "role"
 
 	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
@@ -40,6 +40,8 @@ const (
 	AnnotationMadeFor = domain + "made-for"
 	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with an https URL.
 	AnnotationReaddressed = domain + "readdressed"
+	// AnnotationMismatched names, on an epoch record, the members at whose addresses another etcd has answered since they last did.
+	AnnotationMismatched = domain + "mismatched"
 	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen to have given out, in steps of
 	// 500,000,000: see revisions.go. The peer Service carries a copy.
 	AnnotationHighestRevision = domain + "highest-revision"

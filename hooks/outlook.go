@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -221,16 +219,11 @@ func (v *view) starts() Outlook {
 		return v.filling()
 	}
 	for _, name := range v.epoch.initialNames() {
-		if m := (&member{name: name, pod: v.Children.Pods[name]}); m.pod != nil && len(failures(m.pod)) == 0 && unpulled(m) == "" && !hasStarted(m.pod) {
+		if m := (&member{name: name, pod: v.Children.Pods[name]}); m.pod != nil && len(failures(m.pod)) == 0 && unpulled(m) == "" && crashesBefore(m) == "" && !hasStarted(m.pod) {
 			return Works // a node, an image or a volume is on its way
 		}
 	}
 	return Waits
-}
-
-// hasStarted reports whether etcd's container has run in this pod.
-func hasStarted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
 }
 
 // arrives is whether the snapshot that a source names may still be taken.

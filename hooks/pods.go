@@ -54,6 +54,11 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
 		}
 	}
+	for _, pod := range pods {
+		if role := v.roleWhileBlind(pod); role != "" {
+			pod.Labels[LabelRole] = role
+		}
+	}
 	return sortPods(pods)
 }
 
@@ -171,7 +176,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	v.noteTemplate(pod, v.versionNow())
 	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
-	if provided(v.Cluster) {
+	if provided(v.Cluster) && v.seesMounted() {
 		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
 	}
 	return pod

@@ -83,6 +83,9 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if names := v.readdressed(); len(names) > 0 {
 		ann[AnnotationReaddressed] = strings.Join(names, ",")
 	}
+	if names := v.mismatches(); len(names) > 0 {
+		ann[AnnotationMismatched] = strings.Join(names, ",")
+	}
 	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}

@@ -537,10 +537,7 @@ func surveyReport(pod *corev1.Pod) *SurveyReport {
 
 // surveyEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
 func surveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	if pod == nil || len(pod.Status.ContainerStatuses) == 0 {
-		return nil
-	}
-	return pod.Status.ContainerStatuses[0].State.Terminated
+	return statusOf(pod, ContainerSurvey).State.Terminated
 }
 
 // surveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the

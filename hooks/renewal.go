@@ -193,16 +193,6 @@ func (v *view) runsOtherVersion(m *member) bool {
 	return !differs && m.serving() && m.health.Version != v.epoch.version
 }
 
-// containerOf is the ID of the container that runs etcd, or ran last; empty while there has been none.
-func containerOf(pod *corev1.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == ContainerEtcd {
-			return s.ContainerID
-		}
-	}
-	return ""
-}
-
 // versionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the last version lacks to
 // start may be all that keeps the quorum away; so another patch release that the spec asks for is followed then, and so is a version
 // that other members have been given.

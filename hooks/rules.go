@@ -66,7 +66,7 @@ var Rules = []Rule{
 	{"Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty},
 	{"Record", "The epoch record is written first: its creation decides once who the initial members are (S8).", record},
 	{"Pause", "replicas 0 stops all members and keeps their data; a pod that alone keeps a claim from being deleted stays.", pause},
-	{"Certify", "No pod is made, and no member changed, before the certificates that pods name are there and in order (S19).", certify},
+	{"Certify", "No member is begun or changed before the certificates of members and of Quorate are there and in order (S19); pods of members that have run are brought back all the same.", certify},
 	{"Succeed", "The next epoch takes over from this one in moves that are written on its record: its members' data is made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", succeed},
 	{"Found", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID, and on HostPath their nodes are; after that it is never made again (S10).", found},
 

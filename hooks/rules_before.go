@@ -108,7 +108,7 @@ func certify(v *view) *verdict {
 	case len(v.lacking) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates: " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
+	return &verdict{message: "waiting for certificates" + v.whileLacking() + ": " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
 }
 
 func found(v *view) *verdict {
@@ -215,7 +215,19 @@ func blind(v *view) *verdict {
 	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
 		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
 	}
+	if left := v.leftBehind(); len(left) > 0 {
+		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and they are made from this one", strings.Join(left, ", "))
+	}
 	return &verdict{message: message, outlook: v.deafened(), resync: patience}
+}
+
+// leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for what it no longer names,
+// as a Secret. Quorate takes none away while blind: it can't know whether one runs by now (S11).
+func (v *view) leftBehind() []string {
+	return filter(v.names, func(name string) bool {
+		pod := v.Children.Pods[name]
+		return v.epoch.quorate() && pod != nil && v.	if has, told := pod.Annotations[AnnotationTemplate]; told {(pod) && neverRan(pod) && !prepareRefused(pod)
+	})
 }
 
 func (v *view) asked(name string) bool { _, ok := v.Health[name]; return ok }

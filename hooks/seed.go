@@ -219,13 +219,8 @@ func seedFailure(pod *corev1.Pod) *RestoreReport {
 }
 
 func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
-	if pod == nil {
-		return nil
-	}
-	for i := range pod.Status.InitContainerStatuses {
-		if s := &pod.Status.InitContainerStatuses[i]; s.Name == ContainerSeed {
-			return s
-		}
+	if s := statusOf(pod, ContainerSeed); s.Name != "" {
+		return &s
 	}
 	return nil
 }

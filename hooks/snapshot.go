@@ -193,14 +193,6 @@ func newSnapshotView(o SnapshotObservation) *snapshotView {
 	return v
 }
 
-// purpose is the name of the one container of a Job's pod.
-func purpose(pod *corev1.PodSpec) string {
-	if len(pod.Containers) == 0 {
-		return ""
-	}
-	return pod.Containers[0].Name
-}
-
 // all are the Jobs as they are.
 func (v *snapshotView) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
 

@@ -140,26 +140,18 @@ func compared(r *SnapshotReport) string {
 
 // ---- what a pod says
 
-// statuses are those of the pod's containers in the order in which they start.
-func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
-
 // terminated is how a container ended; nil while it has not.
 func terminated(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
-	for _, s := range statuses(pod) {
-		if s.Name == container {
-			return s.State.Terminated
-		}
-	}
-	return nil
+	return statusOf(pod, container).State.Terminated
 }
 
 // lastWords say why a pod failed; empty when it did not.
 func lastWords(pod *corev1.Pod) string {
-	for _, s := range statuses(pod) {
-		if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
-			return containerWords(s.Name, t, pod)
+	for _, by := range []bool{false, true} { // an injected container has the last word only where ours say nothing
+		for _, s := range statuses(pod) {
+			if t := s.State.Terminated; t != nil && t.ExitCode != 0 && injected(s.Name) == by {
+				return containerWords(s.Name, t, pod)
+			}
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {

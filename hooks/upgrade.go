@@ -327,13 +327,8 @@ func (v *view) behind() string {
 
 // runningSince is when the etcd of a pod was started; zero when that is not known.
 func runningSince(pod *corev1.Pod) time.Time {
-	if pod == nil {
-		return time.Time{}
-	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == ContainerEtcd && s.State.Running != nil {
-			return s.State.Running.StartedAt.Time
-		}
+	if etcd := statusOf(pod, ContainerEtcd); etcd.State.Running != nil {
+		return etcd.State.Running.StartedAt.Time
 	}
 	return time.Time{}
 }

@@ -34,6 +34,19 @@ func (j *judgement) pods() {
 			j.newPod(pod)
 		}
 	}
+	j.broughtBack()
+	j.led()
+}
+
+// broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate that is lacking keeps it away.
+func (j *judgement) broughtBack() {
+	if e := j.v.epoch; j.v.Etcd != nil || e == nil || e.record == nil || !e.quorate() || !e.began() || j.v.memory() {
+		return
+	}
+	for _, name := range j.v.names {
+		had := j.o.Children.Pods[name] != nil
+		j.require(had || j.pod(name) != nil || !j.v.grounded(name) || j.v.fenced(name), "S11", "blind, and the pod %s does not come back", name)
+	}
 }
 
 // lastHolds checks that a pause stops no pod whose data would go with it.
@@ -56,7 +69,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.pod == nil && j.v.fenced(m.name) {
 		return false
 	}
-	return m.pod != nil || len(j.v.lacking) == 0 && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.grounded(m.name) && !j.v.joinsElsewhere(m)
+	return m.pod != nil || (len(j.v.lacking) == 0 || m.Started()) && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.grounded(m.name) && !j.v.joinsElsewhere(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.

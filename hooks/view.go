@@ -37,7 +37,7 @@ type view struct {
 	templates [2]string
 	former    string // see template_before.go
 	leaves    []leaf
-	lacking   []string // which certificates are not in order, and why
+	lacking   []string // which certificates are not in order, and why: see lackedByChanges
 	// estranged says which certificate from others running members don't take, and what to do; empty for none
 	estranged string
 	serves    string                          // identifies the certificates that members are to show
@@ -115,7 +115,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
 	v.leaves = leaves(o.Cluster)
-	v.lacking, v.serves = v.findLacking(), v.served()
+	v.lacking, v.serves = v.lackedByChanges(), v.served()
 	v.estranged = v.findEstranged()
 	v.run = v.account()
 	return v
@@ -273,17 +273,6 @@ func (v *view) barred(pod *corev1.Pod) bool {
 	return gated(pod) && v.epoch.founded() && !v.epoch.mayStartEmpty(pod.Name, pod.UID)
 }
 
-// prepareRefused reports whether the pod's init container found the data directory empty that must not be.
-func prepareRefused(pod *corev1.Pod) bool {
-	if pod == nil {
-		return false
-	}
-	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
-		refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == ExitDataLost }
-		return s.Name == ContainerPrepare && (refused(s.State.Terminated) || refused(s.LastTerminationState.Terminated))
-	})
-}
-
 // startOf is how a new pod of a listed member is to start it.
 func (v *view) startOf(m *member) string {
 	switch {
@@ -308,25 +297,6 @@ func podStart(pod *corev1.Pod) string { return pod.Annotations[AnnotationStart] 
 // finished reports whether the pod has ended for good, as an evicted one has. Kubernetes never takes that back.
 func finished(pod *corev1.Pod) bool {
 	return pod != nil && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded)
-}
-
-// running reports whether a container of the pod runs, as last observed.
-func running(pod *corev1.Pod) bool {
-	return pod != nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
-}
-
-// neverRan reports whether the pod's etcd has not run yet, as when its image can't be pulled.
-func neverRan(pod *corev1.Pod) bool {
-	return !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil || s.RestartCount > 0
-	})
-}
-
-// crashing reports whether etcd ends again and again.
-func crashing(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
-	})
 }
 
 func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }

@@ -50,7 +50,7 @@ var verbs = map[string]func(*story, args) string{
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim condemn=demo-1 | count=demo-1: kubectl annotate
-	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: somebody keeps it, for tls=Secrets
+	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
 	"status":   (*story).status,    // status wipe
 	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
 	"snapshot": (*story).snapshot,  // snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an EtcdSnapshot tells of it
@@ -76,7 +76,7 @@ var verbs = map[string]func(*story, args) string{
 	"heal":           fault((*world.World).HealNode),                                                                 // heal node=demo-1 | node=node-a
 	"image":          (*story).image,                                                                                 // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
 	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" }, // metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
-	"installation":   (*story).installation,                                                                          // installation etcd-repository=mirror.example/etcd [new]: Quorate is installed with another setting, and has begun to answer now
+	"installation":   (*story).installation,                                                                          // installation etcd-repository=mirror.example/etcd [new] | cert-manager=true | cert-manager=false: Quorate is installed with another setting, and has begun to answer now
 	"volumes":        (*story).volumes,                                                                               // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast: which storage class does not exist
 	"node":           (*story).node,                                                                                  // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
 	"refuse":         (*story).refuse,                                                                                // refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
@@ -89,6 +89,7 @@ var verbs = map[string]func(*story, args) string{
 	"tick":           (*story).tick,                                                                                  // tick 30s: time passes, and no call is made
 	"pass":           func(s *story, _ args) string { s.w.Pass(); return "" },                                        // Kubernetes and etcd move one step
 	"kubelet":        (*story).kubelet,                                                                               // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
+	"probe":          func(s *story, _ args) string { s.w.Probe(); return "" },                                       // every kubelet asks its etcd whether it is ready
 	"collect":        func(s *story, _ args) string { s.w.Collect(); return "" },                                     // the garbage collector alone does
 
 	// what Quorate does
@@ -188,6 +189,9 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 	}
 	if spec.TLS.Mode == v1alpha1.TLSSecrets {
 		spec.TLS.Secrets = &v1alpha1.SecretsTLS{Server: "their-server", Peer: "their-peer", Operator: "their-operator"}
+	}
+	if spec.TLS.Mode == v1alpha1.TLSCertManager {
+		spec.TLS.CertManager = &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "theirs"}}
 	}
 	if a.has("version") {
 		spec.Version = a["version"]
@@ -375,7 +379,23 @@ func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
 	spec.Maintenance.Defragmentation = d
 }
 
+// provided is the name of a Secret that Quorate does not keep: by the spec, or as cert-manager is asked for it.
+func (s *story) provided(what string) string {
+	if s.w.Cluster().Spec.TLS.Mode == v1alpha1.TLSCertManager {
+		return "demo-" + what + "-tls"
+	}
+	return "their-" + what
+}
+
 func (s *story) secret(a args) string {
+	if a.has("label") || a.has("unlabel") {
+		labels := map[string]string{a["label"]: "demo", a["unlabel"]: ""}
+		delete(labels, "")
+		for what, cluster := range labels {
+			s.w.LabelSecret(s.provided(what), cluster)
+		}
+		return ""
+	}
 	life := 1000 * time.Hour
 	if a.has("life") {
 		life = duration(a["life"])
@@ -395,7 +415,7 @@ func (s *story) secret(a args) string {
 			c.Server, c.Names = true, []string{"*.demo-peers.default.svc", "demo.default.svc"}
 		}
 		authority := cmp.Or(a["authority"], "theirs")
-		s.w.Provide("their-"+what, "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c, a.has("flaw"))
+		s.w.Provide(s.provided(what), "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c, a.has("flaw"))
 	}
 	return ""
 }
@@ -539,6 +559,10 @@ func (s *story) image(a args) string {
 }
 
 func (s *story) installation(a args) string {
+	if a.has("cert-manager") {
+		s.w.CertManager = a["cert-manager"] == "true"
+		return ""
+	}
 	s.w.Settings.EtcdRepository, s.w.Settings.Since = a["etcd-repository"], time.Time{}
 	if a.has("new") {
 		s.w.Settings.Since = s.w.Now

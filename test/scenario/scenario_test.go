@@ -6,8 +6,10 @@ package scenario
 
 import (
 	"cmp"
+	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,32 @@ import (
 )
 
 func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
+
+// TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With -short only some stories
+// are told so.
+func TestStoriesInAMesh(t *testing.T) {
+	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+		t.Skip("they are written down without a mesh")
+	}
+	paths, err := filepath.Glob("testdata/told/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range paths {
+		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers, func(part string) bool { return strings.Contains(path, part) }) {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			s.w.Mesh = true
+			run(t, path, s, verbs)
+		})
+	}
+}
+
+// tellsOfContainers are parts of the names of stories in which it matters what containers do.
+var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey", "epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
 
 // tellAll tells the stories in a directory, each from its beginning. None may break a rule.
 func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {

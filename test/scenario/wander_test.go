@@ -113,7 +113,7 @@ func (s *story) wander(r *rand.Rand) string {
 	case n < 55:
 		return do("pass", "", s.w.Pass)
 	case n < 60:
-		return do("kubelet", "", s.w.Kubelets)
+		return do("kubelet", "", func() { s.w.Kubelets(); s.w.Probe() })
 	case n < 66:
 		c := crashes[r.IntN(len(crashes))]
 		return fmt.Sprint("crash ", c, s.told(s.w.Sync(c)))

@@ -65,6 +65,9 @@ func (w *World) create(kind Kind, o metav1.Object) error {
 	o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.UIDs)))
 	o.SetNamespace("default")
 	o.SetCreationTimestamp(metav1.NewTime(w.Now))
+	if pod, is := o.(*corev1.Pod); is {
+		w.inject(pod)
+	}
 	if claim, is := o.(*corev1.PersistentVolumeClaim); is {
 		claim.Status.Phase = corev1.ClaimPending
 	}

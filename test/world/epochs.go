@@ -241,6 +241,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 		p.Status.Phase = corev1.PodSucceeded
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: hooks.ContainerSurvey,
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(raw)}}}}
+		w.meshTells(p)
 	})
 	return true
 }

@@ -32,6 +32,32 @@ func (w *World) EditSpec(change func(*v1alpha1.EtcdClusterSpec)) {
 	})
 }
 
+// Probe lets every kubelet ask its pod's etcd whether it is ready: one that votes and follows a leader is.
+func (w *World) Probe() {
+	for _, pod := range w.Pods() {
+		d := w.Dirs[w.Procs[pod.UID].Dir]
+		c := w.Etcd.Clusters[d.Cluster]
+		m, _ := c.member(d.Member)
+		is := corev1.ConditionFalse
+		if _, runs := w.Procs[pod.UID]; runs && m.ID != 0 && !m.Learner && w.follows(c, m) {
+			is = corev1.ConditionTrue
+		}
+		w.editPod(pod.Name, func(p *corev1.Pod) {
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: is})
+		})
+	}
+}
+
+// LabelSecret puts the label by which Quorate finds a Secret on it, or takes it off.
+func (w *World) LabelSecret(name, cluster string) {
+	s := *w.Secret(name)
+	if s.Labels = map[string]string{hooks.LabelCluster: cluster}; cluster == "" {
+		s.Labels = nil
+	}
+	w.put(SecretKind, &s)
+}
+
 // Annotate is what kubectl annotate does to the cluster; an empty value takes the annotation away.
 func (w *World) Annotate(key, value string) {
 	w.editCluster(func(c *v1alpha1.EtcdCluster) {

@@ -192,6 +192,7 @@ func (w *World) setStatus(name string, s state) {
 			next.LastTerminationState.Terminated, next.RestartCount = &corev1.ContainerStateTerminated{ExitCode: 1}, 1
 		}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{next}
+		w.meshTells(p)
 	})
 }
 

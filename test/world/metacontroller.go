@@ -91,7 +91,7 @@ func (w *World) Look() *Held {
 		return nil
 	}
 	h.observed, h.related = w.childrenOf(h.parent.UID), w.relatedTo(h.parent)
-	o := hooks.Observation{Cluster: h.parent, Children: group(h.observed), Related: h.related}
+	o := hooks.Observation{Cluster: h.parent, Children: w.grouped(h.observed), Related: h.related}
 	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd := &client{w: w, operator: operatorOf(h.parent, &o)}
 	etcd.Observe(context.Background(), hooks.Endpoints(o))
@@ -135,7 +135,7 @@ func (w *World) begin2(etcd *client) *Call {
 // answer asks the hook.
 func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := hooks.Observation{Cluster: parent, Children: group(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings}
+	o := hooks.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings}
 	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
@@ -262,6 +262,15 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
 		r.Snapshots[name] = o.(*v1alpha1.EtcdSnapshot)
 	}
 	return r
+}
+
+// grouped are children by kind. Of Certificates there are none, but where the installation has a rule for them.
+func (w *World) grouped(all map[Key]metav1.Object) hooks.Children {
+	c := group(all)
+	if w.CertManager {
+		c.Certificates = map[string]*hooks.CertManagerCertificate{}
+	}
+	return c
 }
 
 func group(all map[Key]metav1.Object) hooks.Children {

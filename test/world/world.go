@@ -3,7 +3,7 @@
 // on the same world lead to the same world.
 //
 // The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
-// and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+// and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others in pods (mesh.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
 package world
 
 import (
@@ -66,6 +66,10 @@ type World struct {
 	Forged, Authorities int
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
+	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.
+	CertManager bool
+	// Mesh is set while a mesh puts containers of its own into pods.
+	Mesh bool
 	// Starts counts etcds that were started.
 	Starts int
 	// BadImages can't be pulled: whole repositories, or one image with its tag.

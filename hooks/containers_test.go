@@ -1,0 +1,144 @@
+package hooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	meshRuns    = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-time.Hour))}}
+	meshCrashed = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}}
+	meshLoops   = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+)
+
+// meshed puts what a mesh does into a pod, and what the kubelet tells of that, before all that is ours: a
+// container that runs on before prepare, and one beside etcd that has crashed.
+func meshed(pod *corev1.Pod) {
+	spec, status := &pod.Spec, &pod.Status
+	proxy := corev1.Container{Name: "mesh-proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+	spec.InitContainers = append([]corev1.Container{proxy}, spec.InitContainers...)
+	spec.Containers = append([]corev1.Container{{Name: "mesh-sidecar"}}, spec.Containers...)
+	status.InitContainerStatuses = append([]corev1.ContainerStatus{
+		{Name: "mesh-proxy", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1},
+	}, status.InitContainerStatuses...)
+	status.ContainerStatuses = append([]corev1.ContainerStatus{
+		{Name: "mesh-sidecar", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 3, ContainerID: "mesh"},
+	}, status.ContainerStatuses...)
+}
+
+// TestContainersOfAMesh: what runs beside etcd and before it is not taken for it.
+func TestContainersOfAMesh(t *testing.T) {
+	etcd := func(s corev1.ContainerStatus) *corev1.Pod {
+		s.Name = ContainerEtcd
+		return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{s}}}
+	}
+	pulls := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	for name, pod := range map[string]*corev1.Pod{
+		"nothing is told": {},
+		"it waits":        etcd(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
+		"it can't pull":   etcd(corev1.ContainerStatus{State: pulls}),
+		"it runs":         etcd(corev1.ContainerStatus{State: meshRuns, ContainerID: "etcd"}),
+		"it runs again":   etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1}),
+		"it crashes":      etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed, RestartCount: 4}),
+		"it has ended":    etcd(corev1.ContainerStatus{State: meshCrashed}),
+		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: ContainerPrepare, State: meshLoops,
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}}}}},
+		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: ContainerPrepare, State: meshRuns}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tells := func(pod *corev1.Pod) []any {
+				return []any{
+					running(pod), neverRan(pod), crashing(pod), hasStarted(pod), prepares(pod), prepareRefused(pod),
+					containerOf(pod), runningSince(pod), failures(pod), unpulled(&member{pod: pod}),
+				}
+			}
+			alone := tells(pod)
+			mesh := pod.DeepCopy()
+			meshed(mesh)
+			assert.Equal(t, alone, tells(mesh))
+		})
+	}
+	assert.False(t, running(nil))
+}
+
+// TestDecisionsInAMesh: a cluster whose pods all have containers of others is decided about as one without.
+func TestDecisionsInAMesh(t *testing.T) {
+	for name, given := range map[string]func(o *Observation){
+		"it serves":       func(*Observation) {},
+		"one is silent":   func(o *Observation) { silence(o, "demo-1") },
+		"blind":           func(o *Observation) { o.Etcd, o.Health = nil, nil },
+		"a change":        func(o *Observation) { o.Cluster.Spec.PriorityClassName = "high" },
+		"another release": func(o *Observation) { o.Cluster.Spec.Version = "3.6.17" },
+		"a claim is gone": func(o *Observation) {
+			silence(o, "demo-1")
+			delete(o.Children.Claims, "demo-1")
+			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: meshLoops}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, mesh := serve(3), serve(3)
+			given(&o)
+			given(&mesh)
+			for _, pod := range mesh.Children.Pods {
+				meshed(pod)
+			}
+			want, got := Decide(o), Decide(mesh)
+			require.NoError(t, Verify(mesh, got))
+			assert.Equal(t, want.Because, got.Because)
+			assert.Equal(t, want.Step, got.Step)
+			assert.Equal(t, want.Status.Conditions, got.Status.Conditions)
+			for _, pod := range got.Children.Pods {
+				if old := mesh.Children.Pods[pod.Name]; old != nil {
+					assert.Len(t, pod.Spec.Containers, len(old.Spec.Containers), "what others have put there stays")
+					assert.Equal(t, etcdImage(podIn(want, pod.Name)), etcdImage(pod))
+				}
+			}
+		})
+	}
+}
+
+// TestWhatHoldsEtcdUp: a container of others that keeps etcd from starting is said, by its name.
+func TestWhatHoldsEtcdUp(t *testing.T) {
+	waiting := func(why string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
+	}
+	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: ContainerEtcd, State: waiting("PodInitializing")}
+	for says, before := range map[string]corev1.ContainerStatus{
+		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
+			Name: "mesh-init", State: meshLoops, LastTerminationState: meshCrashed,
+		},
+		"the injected container mesh-init's image can't be pulled": {Name: "mesh-init", State: waiting("ErrImagePull")},
+		"": {Name: "mesh-proxy", State: meshRuns, LastTerminationState: meshCrashed},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{before},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "mesh-sidecar", State: meshRuns}, waits},
+		}}
+		assert.Equal(t, says, v.ails(&member{pod: pod}))
+	}
+}
+
+// TestReportsInAMesh: what a Job's or a survey's container has told is found beside a container of others.
+func TestReportsInAMesh(t *testing.T) {
+	for _, container := range []string{ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey} {
+		end := &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "the store refuses"}`}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Terminated: end}}}}}
+		meshed(pod)
+		pod.Status.InitContainerStatuses[0].State = meshCrashed
+		assert.Equal(t, container, purpose(&pod.Spec))
+		assert.Equal(t, end, terminated(pod, purpose(&pod.Spec)))
+		assert.Equal(t, "the store refuses", lastWords(pod))
+		pod.Status.ContainerStatuses[1].State = meshRuns
+		assert.Contains(t, lastWords(pod), "container mesh-proxy ended with code 137", "where ours say nothing")
+	}
+	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSurvey, State: meshCrashed}}}}
+	meshed(survey)
+	assert.Equal(t, meshCrashed.Terminated, surveyEnd(survey))
+	assert.Empty(t, purpose(&corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}}}))
+}

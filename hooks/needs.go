@@ -1,0 +1,100 @@
+package hooks
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// What certificates are needed for. Three things need them, and what one of them lacks is no reason to withhold
+// another:
+//
+//	a pod, to run its member      the Secrets that it mounts         lackedByPods
+//	Quorate, to talk with etcd    its own, and the foreign members'  lackedByQuorate
+//	a change of the members       all of these, in order, and to     lackedByChanges
+//	                              stay so
+//
+// A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits for
+// nothing here. It mounts what its containers would be started with again at any time; the kubelet waits for a
+// Secret or a key that is not there, and also where only Quorate can't see it; and the quorum may be waiting for
+// it.
+
+// mayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
+// while no certificate is lacking any other.
+func (v *view) mayExist(pod *corev1.Pod) bool {
+	return pod.UID != "" || podStart(pod) == StartResume || len(v.lacking) == 0
+}
+
+// lackedByPods says which of the Secrets that pods mount is not there or can't be used, and why; empty for none.
+func (v *view) lackedByPods() []string {
+	list := v.lackedOf(func(l leaf) bool { return l.server })
+	if token := TokenSecret(v.Cluster.Name); v.secret(token) == nil {
+		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", token))
+	}
+	return list
+}
+
+// lackedByQuorate says the same of the Secrets by which Quorate talks with the members, ours and foreign ones.
+func (v *view) lackedByQuorate() []string {
+	return append(v.lackedOf(func(l leaf) bool { return l.what == "operator" }), v.lackingForeign()...)
+}
+
+// lackedByChanges says all that is lacking before a member is begun or changed.
+func (v *view) lackedByChanges() []string {
+	if !encrypted(v.Cluster) {
+		return nil
+	}
+	var list []string
+	if why := v.withoutCertManager(); why != "" {
+		if list = append(list, why); !v.everQuorate() {
+			return list // nothing else can be there
+		}
+	}
+	list = append(list, v.lackedByPods()...)
+	if list = append(list, v.lackedByQuorate()...); len(list) == 0 {
+		list = v.notAdopted()
+	}
+	return list
+}
+
+// lackedOf says which of these certificates can't be used, and why. What applications use is none of them: neither
+// a member nor Quorate waits for it.
+func (v *view) lackedOf(these func(leaf) bool) []string {
+	var list []string
+	for _, l := range v.leaves {
+		if !these(l) {
+			continue
+		}
+		if why := v.flaw(l); why != "" {
+			list = append(list, fmt.Sprintf("Secret %s: %s", l.secret, why))
+		}
+	}
+	return list
+}
+
+// whileLacking says what becomes of a cluster that has run, until its certificates are in order; empty for a new one.
+func (v *view) whileLacking() string {
+	switch {
+	case !v.everQuorate():
+		return ""
+	case v.Etcd == nil && len(v.lackedByQuorate()) > 0:
+		return ", without which Quorate can't reach the members; nothing is changed, pods are kept or brought back"
+	}
+	return "; nothing is changed, pods are kept or brought back"
+}
+
+// everQuorate reports whether the epoch has had a quorum, so that its members may have data to serve.
+func (v *view) everQuorate() bool { return v.epoch != nil && v.epoch.quorate() }
+
+// seesMounted reports whether all authorities are known that a pod made now would trust: not while Quorate can't
+// see a Secret that the kubelet may, or one has no authorities yet.
+func (v *view) seesMounted() bool {
+	for _, name := range []string{serverSecret(v.Cluster), peerSecret(v.Cluster)} {
+		if s := v.secret(name); s == nil || len(s.Trust) == 0 {
+			return false
+		}
+	}
+	return mode(v.Cluster) != v1alpha1.TLSDisabled
+}

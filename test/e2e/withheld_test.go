@@ -1,0 +1,41 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/x509/pkix"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// TestComesBackWithoutTheOperatorsCertificate: Quorate can't reach the members any more, and then each of them is
+// restarted, as by an upgrade of the nodes: all come back, and clients are led to all of them, with one that
+// writes through the Service all the time.
+func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
+	t.Parallel()
+	ours := stranger(t, pkix.Name{CommonName: "ours"})
+	const secrets = "{server: mine-server, peer: mine-peer, operator: mine-operator}"
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: "+secrets+"}\n")
+	c.putsAll(ours, ours)
+	c.converges(3)
+	w := c.writes()
+
+	kube(t, "-n", c.ns, "label", "secret", "mine-operator", hooks.LabelCluster+"-")
+	c.says("CertificatesLacking", "Secret mine-operator: it does not exist, or lacks the label "+hooks.LabelCluster)
+	for _, pod := range c.pods() {
+		c.returns(pod.Name)
+		eventually(t, "clients are led to "+pod.Name, func() string {
+			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.Labels[hooks.LabelRole] != "voter" {
+				return "its role is " + now.Labels[hooks.LabelRole]
+			}
+			return ""
+		})
+	}
+
+	kube(t, "-n", c.ns, "label", "secret", "mine-operator", hooks.LabelCluster+"="+name)
+	c.converges(3)
+	w.losesNothing()
+}
