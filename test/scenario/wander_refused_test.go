@@ -10,7 +10,8 @@ import (
 )
 
 // TestWanderThroughRefusals are walks on which the API server refuses to make objects, of one kind or another, and
-// makes them again: first of a cluster that begins, and then of one that has served.
+// makes them again: first of a cluster that begins, and then of one that has served. No rule of safety may break, and
+// what was refused must be there in the end.
 func TestWanderThroughRefusals(t *testing.T) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -21,8 +22,12 @@ func TestWanderThroughRefusals(t *testing.T) {
 			medium := []string{"Persistent", "Memory"}[r.IntN(2)]
 			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": medium, "leaf": "100h", "ca": "200h"})
 			var told strings.Builder
+			begins := func(*rand.Rand) string {
+				s.w.Pass()
+				return "pass, sync " + s.sync(args{})
+			}
 			for range r.IntN(20) {
-				told.WriteString(s.refuseAtTimes(r, 4, func(*rand.Rand) string { s.w.Pass(); return "pass, sync " + s.sync(args{}) }))
+				told.WriteString(s.refuseAtTimes(r, 4, begins))
 			}
 			clear(s.w.Refused)
 			told.WriteString("accept\n" + s.stabilize(args{}))
@@ -34,11 +39,8 @@ func TestWanderThroughRefusals(t *testing.T) {
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
 			}
-			if !s.mayEnd() && s.alive() {
-				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
-			}
-			if c := s.w.Cluster().Status; c.Phase == "Converged" && len(c.Awaited) > 0 {
-				t.Errorf("at rest, and awaited: %v\n%s", c.Awaited, told.String())
+			if left := s.w.Cluster().Status.Awaited; len(left) > 0 {
+				t.Errorf("still awaited: %v\n%s%s", left, told.String(), s.check(args{}))
 			}
 		})
 	}
@@ -46,8 +48,8 @@ func TestWanderThroughRefusals(t *testing.T) {
 
 // refuseAtTimes refuses a kind once in so many times, takes all refusals back as often, and else does something.
 func (s *story) refuseAtTimes(r *rand.Rand, times int, otherwise func(*rand.Rand) string) string {
-	kinds := []world.Kind{world.PodKind, world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ServiceKind, world.BudgetKind,
-		world.SecretKind, world.PolicyKind}
+	kinds := []world.Kind{world.PodKind, world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ServiceKind,
+		world.BudgetKind, world.SecretKind, world.PolicyKind}
 	switch r.IntN(times) {
 	case 0:
 		kind := kinds[r.IntN(len(kinds))]
