@@ -14,7 +14,7 @@ import (
 // bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What ails a
 // member is said by ails, in healing.go, in every rule that waits for one.
 
-// complaintsOf is what is to be said of members that do not serve, after a sentence that names them; empty for nothing.
+// complaintsOf is what a message says of members that do not serve, after it has named them; empty for nothing.
 func (v *view) complaintsOf(silent []*member) string {
 	var all complaints
 	for _, m := range silent {
@@ -25,7 +25,7 @@ func (v *view) complaintsOf(silent []*member) string {
 	return following(all)
 }
 
-// ailingPods is what is to be said of the pods of these members while etcd's list is not known.
+// ailingPods is what a message says of the pods of these members while etcd's list is not known.
 func (v *view) ailingPods(names []string) string {
 	var all complaints
 	for _, name := range names {
