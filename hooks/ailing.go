@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line, bounded, without what a URL may
-// hold in secret, and without what differs from one try to the next (S16). What ails a member is said by ails, in healing.go, in every rule that
-// waits for one.
+// The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
+// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What ails a
+// member is said by ails, in healing.go, in every rule that waits for one.
 
-// complaintsOf is what is to be said of members that do not serve, to follow a sentence that names them; empty for nothing.
+// complaintsOf is what a message says of members that do not serve, after it has named them; empty for nothing.
 func (v *view) complaintsOf(silent []*member) string {
 	var all complaints
 	for _, m := range silent {
@@ -25,7 +25,7 @@ func (v *view) complaintsOf(silent []*member) string {
 	return following(all)
 }
 
-// ailingPods is what is to be said of the pods of these members while etcd's list is not known.
+// ailingPods is what a message says of the pods of these members while etcd's list is not known.
 func (v *view) ailingPods(names []string) string {
 	var all complaints
 	for _, name := range names {
@@ -49,7 +49,8 @@ func following(all complaints) string {
 	return "; " + all.String()
 }
 
-// withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when that is not what it waits for.
+// withoutVolume says that a pod waits for the volumes of its claims, when the scheduler does; empty when it waits for
+// something else.
 func (v *view) withoutVolume(pod *corev1.Pod, scheduler string) string {
 	if !strings.Contains(strings.ToLower(strings.ReplaceAll(scheduler, " ", "")), "persistentvolume") {
 		return ""
@@ -66,7 +67,8 @@ func (v *view) withoutVolume(pod *corev1.Pod, scheduler string) string {
 		if name := claim.Spec.StorageClassName; name != nil {
 			class = "storage class " + *name
 		}
-		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why", class, v.Cluster.Namespace, LabelCluster, v.Cluster.Name)
+		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why",
+			class, v.Cluster.Namespace, LabelCluster, v.Cluster.Name)
 	}
 	return ""
 }
@@ -85,23 +87,30 @@ func endOf(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	return words
 }
 
-// longestQuote is how many characters of another's words are said again.
-const longestQuote = 200
+const (
+	// longestQuote is how many characters of another's words are said again.
+	longestQuote = 200
+	// longestRead is how many bytes of them are looked at: nothing else bounds what a registry answers.
+	longestRead = 4096
+)
 
 // schedulersWords are why no node takes a pod. What preemption could do about it is left out.
 func schedulersWords(message string) string {
 	message, _, _ = strings.Cut(message, " preemption: ")
 	message, _, _ = strings.Cut(message, " no new claims to deallocate")
-	words := []rune(strings.TrimRight(plain(message), ". ,"))
+	words := []rune(strings.TrimRight(plain(message[:min(len(message), longestRead)]), ". ,"))
 	if len(words) > longestQuote {
 		return string(words[:longestQuote]) + "..."
 	}
 	return string(words)
 }
 
-// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and after that, but in older releases, what the last
-// one said: so the words stay. The cause is at the end.
+// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and in newer releases what
+// the last one said: so the words stay. The cause is at the end.
 func kubeletsWords(message string) string {
+	if len(message) > longestRead {
+		_, message, _ = strings.Cut(message[len(message)-longestRead:], " ") // no URL without its beginning
+	}
 	words := []rune(plain(message))
 	if len(words) > longestQuote {
 		return "..." + string(words[len(words)-longestQuote:])
@@ -112,11 +121,15 @@ func kubeletsWords(message string) string {
 // changing are parts of errors that hold what is secret, or differ from try to try, with what takes their place.
 var changing = sync.OnceValue(func() []replacement {
 	return []replacement{
-		{regexp.MustCompile(`://[^\s/"'@]*@`), "://"},                                     // user and password of a URL
-		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},                            // its query, where tokens are
-		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},                    // an address with a port of the moment
-		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."}, // the ID of a request
-		{regexp.MustCompile(`^Back-off pulling image "[^"]*": [A-Za-z]+: `), ""},          // while the kubelet waits to try again
+		{regexp.MustCompile(`://[^\s/"'@]*@`), "://"}, // user and password of a URL
+		// its query, where tokens are
+		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},
+		// an address with a port of the moment
+		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},
+		// the ID of a request
+		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."},
+		// what the kubelet says while it waits to try again
+		{regexp.MustCompile(`^Back-off pulling image "[^"]*": [A-Za-z]+: `), ""},
 		{regexp.MustCompile(`\s+`), " "},
 	}
 })
@@ -130,5 +143,5 @@ func plain(message string) string {
 	for _, r := range changing() {
 		message = r.what.ReplaceAllString(message, r.by)
 	}
-	return strings.TrimSpace(message)
+	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
 }

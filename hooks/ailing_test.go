@@ -23,7 +23,8 @@ func TestKubeletsWords(t *testing.T) {
 	} {
 		assert.Equal(t, want, kubeletsWords(message), message)
 	}
-	assert.Equal(t, "..."+strings.Repeat("é", longestQuote), kubeletsWords(strings.Repeat("é", 10000)))
+	assert.Equal(t, "..."+strings.Repeat("é", longestQuote), kubeletsWords("x "+strings.Repeat("é", 1000)))
+	assert.Equal(t, "no", kubeletsWords("https://robot:"+strings.Repeat("secret", 1000)+"@registry no"), "half of a URL may be half of a secret")
 }
 
 func TestSchedulersWords(t *testing.T) {

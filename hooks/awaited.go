@@ -11,16 +11,18 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// What Kubernetes refuses. A hook answers with the objects that should exist, and is never told what became of that: the API server's refusal (a
-// quota, an admission policy, a priority class that does not exist) is in an event of Metacontroller's alone. But an object that was answered is
-// there in the next call, or nearly; one that still is not after some seconds was refused, or somebody else has one of that name. The status
-// remembers since when each is awaited. At rest none is, so nothing is written (S16).
+// What Kubernetes refuses. A hook answers with the objects that should exist, and is never told what became of that: the
+// API server's refusal (a quota, an admission policy, a priority class that does not exist) is in an event of
+// Metacontroller's alone. But an object that was answered is there in the next call, or nearly. One that is not there
+// after some seconds was refused, or another object has its name. The status remembers since when each is awaited; it
+// is written after Metacontroller has tried to make them. At rest none is awaited, so nothing is written (S16).
 
 // failedCreate is the reason of conditions for that, as Kubernetes' own controllers have it.
 const failedCreate = "FailedCreate"
 
 const (
-	// missedAfter is how long an object may take to be seen: Metacontroller makes it right after the answer, and its cache follows.
+	// missedAfter is how long an object may take to be seen: Metacontroller makes it right after the answer, and its
+	// cache follows.
 	missedAfter = 10 * time.Second
 	// missedForLong is when the cluster is Degraded by that, and a person has to do something.
 	missedForLong = time.Minute
@@ -29,13 +31,13 @@ const (
 // expect notes what of the answer is not there. It is called once, when the answer is known.
 func (v *view) expect(answer Desired) {
 	was := v.Cluster.Status.Awaited
-	for _, name := range v.unseen(answer) {
-		since := metav1.NewTime(v.Now.Truncate(time.Second))
-		if i := slices.IndexFunc(was, func(a v1alpha1.AwaitedStatus) bool { return a.Kind == name.Kind && a.Name == name.Name }); i >= 0 && was[i].Since.Before(&since) {
-			since = was[i].Since
+	for _, one := range v.unseen(answer) {
+		one.Since = metav1.NewTime(v.Now.Truncate(time.Second))
+		same := func(a v1alpha1.AwaitedStatus) bool { return a.Kind == one.Kind && a.Name == one.Name }
+		if i := slices.IndexFunc(was, same); i >= 0 && was[i].Since.Before(&one.Since) {
+			one.Since = was[i].Since
 		}
-		name.Since = since
-		v.awaited = append(v.awaited, name)
+		v.awaited = append(v.awaited, one)
 	}
 }
 
@@ -43,8 +45,9 @@ func (v *view) expect(answer Desired) {
 func (v *view) unseen(d Desired) []v1alpha1.AwaitedStatus {
 	c := v.all
 	return slices.Concat(
-		unseen("Pod", d.Pods, c.Pods), unseen("PersistentVolumeClaim", d.Claims, c.Claims), unseen("ConfigMap", d.ConfigMaps, c.ConfigMaps),
-		unseen("Secret", d.Secrets, c.Secrets), unseen("Certificate", d.Certificates, c.Certificates), unseen("Service", d.Services, c.Services),
+		unseen("Pod", d.Pods, c.Pods), unseen("PersistentVolumeClaim", d.Claims, c.Claims),
+		unseen("ConfigMap", d.ConfigMaps, c.ConfigMaps), unseen("Secret", d.Secrets, c.Secrets),
+		unseen("Certificate", d.Certificates, c.Certificates), unseen("Service", d.Services, c.Services),
 		unseen("PodDisruptionBudget", d.Budgets, c.Budgets), unseen("NetworkPolicy", d.Policies, c.Policies))
 }
 
@@ -82,7 +85,8 @@ func (v *view) unmade() string {
 	if len(list) > 3 {
 		list, more = list[:3], fmt.Sprintf(" and %d more", len(list)-3)
 	}
-	return fmt.Sprintf("Kubernetes has not made %s%s: `kubectl quorate status -n %s %s` shows why", strings.Join(list, ", "), more, v.Cluster.Namespace, v.Cluster.Name)
+	return fmt.Sprintf("Kubernetes has not made %s%s: `kubectl quorate status -n %s %s` shows why",
+		strings.Join(list, ", "), more, v.Cluster.Namespace, v.Cluster.Name)
 }
 
 // andUnmade adds to a message what Kubernetes has not made.
@@ -94,7 +98,8 @@ func (v *view) andUnmade(message string) string {
 	return message + "; " + words
 }
 
-// refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is no fault of the member's.
+// refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is no
+// fault of the member's.
 func (v *view) refusesPod(m *member) bool {
 	return m.pod == nil && slices.ContainsFunc(v.Cluster.Status.Awaited, func(a v1alpha1.AwaitedStatus) bool {
 		return a.Kind == "Pod" && a.Name == m.name && !v.Now.Before(a.Since.Add(missedAfter))
@@ -103,7 +108,8 @@ func (v *view) refusesPod(m *member) bool {
 
 func (v *view) longUnmade() bool { return len(v.unmadeFor(missedForLong)) > 0 }
 
-// withUnmade is a prospect while Kubernetes does not make something: then nothing is as the spec wants it, and after a while it is a person's turn.
+// withUnmade is a prospect while Kubernetes does not make something: then nothing is as the spec wants it, and after a
+// while it is a person's turn.
 func (v *view) withUnmade(p prospect) prospect {
 	if len(v.unmadeFor(missedAfter)) == 0 {
 		return p

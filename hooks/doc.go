@@ -37,6 +37,7 @@
 //	                existing_trust.go the authority and Secrets of those
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	roles.go        which role pods show while no quorum answers
+//	ailing.go       what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
 //	since.go        for how long something has been so, as far as somebody has looked
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
@@ -49,7 +50,7 @@
 //	storage.go      how members come to larger volumes, and to others
 //	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log
-//	status.go       what people see
+//	status.go       what people see; running.go which version members run
 //	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
 //	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
 //	                answer holds, verify_containers.go what containers are told, verify_epochs.go the record, verify_roles.go

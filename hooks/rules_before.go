@@ -226,7 +226,7 @@ func blind(v *view) *verdict {
 func (v *view) leftBehind() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return v.epoch.quorate() && pod != nil && v.	if has, told := pod.Annotations[AnnotationTemplate]; told {(pod) && neverRan(pod) && !prepareRefused(pod)
+		return v.epoch.quorate() && pod != nil && v.aged(pod) && neverRan(pod) && !prepareRefused(pod)
 	})
 }
 

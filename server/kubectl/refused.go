@@ -1,7 +1,6 @@
 package kubectl
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// syncFailure is what Metacontroller has told last of an EtcdCluster that it could not bring to what Quorate answered: Kubernetes' own words.
+// syncFailure is what Metacontroller has told last of an EtcdCluster that it could not bring to what Quorate answered:
+// Kubernetes' own words.
 type syncFailure struct {
 	message string
 	at      time.Time
@@ -25,12 +25,14 @@ type syncFailure struct {
 // syncError is the reason of that event (pkg/events of Metacontroller).
 const syncError = "SyncError"
 
-// syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it tells is over.
+// syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it tells
+// is over.
 func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
 	if len(c.Status.Awaited) == 0 && c.Status.Phase != "" {
 		return nil
 	}
-	out, err := a.kube.run(ctx, "get", "events", "-n", c.Namespace, "--field-selector=involvedObject.uid="+string(c.UID)+",reason="+syncError, "-o", "json")
+	about := "--field-selector=involvedObject.uid=" + string(c.UID) + ",reason=" + syncError
+	out, err := a.kube.run(ctx, "get", "events", "-n", c.Namespace, about, "-o", "json")
 	if err != nil {
 		return &syncFailure{trouble: err.Error()}
 	}
@@ -60,7 +62,8 @@ func seenAt(e *corev1.Event) time.Time {
 // toldIn is the event's message without what the screen says already.
 func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
 	message := e.Message
-	for _, start := range []string{"(combined from similar events): ", "Sync error: ", fmt.Sprintf("can't reconcile children for EtcdCluster %s/%s: ", c.Namespace, c.Name)} {
+	whose := fmt.Sprintf("can't reconcile children for EtcdCluster %s/%s: ", c.Namespace, c.Name)
+	for _, start := range []string{"(combined from similar events): ", "Sync error: ", whose} {
 		message = strings.TrimPrefix(message, start)
 	}
 	return message
@@ -69,8 +72,9 @@ func toldIn(e *corev1.Event, c *v1alpha1.EtcdCluster) string {
 // refusals says what Kubernetes has not made, and why as far as Metacontroller tells.
 func (s screen) refusals() []string {
 	var list []string
-	since := func(a v1alpha1.AwaitedStatus) int64 { return a.Since.Unix() }
-	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Awaited), func(a, b v1alpha1.AwaitedStatus) int { return cmp.Compare(since(a), since(b)) })
+	awaited := slices.SortedStableFunc(slices.Values(s.c.Status.Awaited), func(a, b v1alpha1.AwaitedStatus) int {
+		return a.Since.Compare(b.Since.Time)
+	})
 	for _, a := range awaited {
 		list = append(list, fmt.Sprintf("%s %s is not there, asked for %s", a.Kind, a.Name, moment(a.Since.Time, s.now)))
 	}
@@ -81,7 +85,8 @@ func (s screen) refusals() []string {
 	case r != nil:
 		list = append(list, fmt.Sprintf("Metacontroller said %s: %s", moment(r.at, s.now), r.message))
 	case len(awaited) > 0:
-		list = append(list, "Metacontroller has no event that says why. Look whether something else has an object of that name, and at Metacontroller's log")
+		list = append(list, "Metacontroller has no event that says why. Look whether another object has that name, "+
+			"and at Metacontroller's log")
 	}
 	return list
 }

@@ -82,8 +82,11 @@ func (c *cluster) refusesBadSpecs() {
 		}
 	}
 	for patch, says := range map[string]string{
-		`{"storage":{"medium":"Memory"}}`: "can't be changed",
-		`{"storage":{"size":"100Mi"}}`:    "can't shrink",
+		`{"storage":{"medium":"Memory"}}`:                        "can't be changed",
+		`{"storage":{"size":"100Mi"}}`:                           "can't shrink",
+		`{"resources":{"limits":{"memory":"10Mi"}}}`:             "at least 32Mi",
+		`{"additionalMetadata":{"labels":{"team":"two words"}}}`: "additionalMetadata.labels",
+		`{"additionalMetadata":{"labels":{"two words":"team"}}}`: "an object's label has a key",
 	} {
 		err := c.edits(patch)
 		if assert.Error(c.t, err, patch) {
