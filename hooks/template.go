@@ -15,7 +15,7 @@ import (
 
 // template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for all specs that mean the
 // same: a default that is said is one that is not, no list is empty, and a quantity is written in one way. A running pod carries the hash of the
-// template that it was made from, so an edit without an effect on pods restarts nobody, by construction. Pods are made from a template, and not
+// template that it was made from, so an edit without an effect on pods restarts no member, by construction. Pods are made from a template, and not
 // from a spec; TestPodsAreMadeFromTheirTemplate holds the two against each other, field by field.
 //
 // What a spec does not decide is in podSpec alone, and so a new Quorate does not mean new pods. A release that changes a value in here, such

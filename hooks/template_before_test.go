@@ -31,9 +31,9 @@ func byThePrevious(o *Observation, template string) {
 	}
 }
 
-// TestThisReleaseAndTheOneBeforeRestartNobody: not when this one takes over, not when the other does again, and not when a spec has meanwhile
+// TestNeitherReleaseRestartsMembers: not when this one takes over, not when the other does again, and not when a spec has meanwhile
 // been given words without an effect.
-func TestThisReleaseAndTheOneBeforeRestartNobody(t *testing.T) {
+func TestNeitherReleaseRestartsMembers(t *testing.T) {
 	for template, says := range theirTemplates {
 		o := onVolumes()
 		if says(&o.Cluster.Spec); o.Cluster.Spec.Storage.Medium == v1alpha1.Memory {

@@ -201,7 +201,7 @@ var defaultsSaid = map[string][]string{
 	"tolerations":                         {`null`},
 }
 
-// TestSayingADefaultChangesNothing: a field that is empty, or says what it says by itself, restarts and replaces nobody.
+// TestSayingADefaultChangesNothing: a field that is empty, or says what it says by itself, restarts and replaces no member.
 func TestSayingADefaultChangesNothing(t *testing.T) {
 	fields := optionalFields(t)
 	for medium, o := range resting(t) {
