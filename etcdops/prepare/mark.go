@@ -12,13 +12,16 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 )
 
-// A pod may start twice before its etcd does: the node reboots while the image can't be pulled. Its marker then says that it has started, and its
-// data directory is empty, as one is that has lost its data. So prepare leaves a mark in the directory where etcd will have its log, with the
-// word that is in the marker too. When etcd makes its log, it first removes that directory with all that is in it, and puts the new one in its place
-// (renameWAL in etcd's server/storage/wal/wal.go; TestEtcdTakesTheMarkAway). It acknowledges nothing before that, and the mark is never written where a
-// log is. So where the mark is and no log, this pod's etcd has never begun; where neither is, the directory was emptied.
+// A pod may start twice before its etcd does: the node reboots while the image can't be pulled. Its marker then says
+// that it has started, and its data directory is empty, as one is that has lost its data. So prepare leaves a mark in
+// the directory where etcd will have its log, with the word that is in the marker too. When etcd makes its log, it
+// first removes that directory with all that is in it, and puts the new one in its place (renameWAL in etcd's
+// server/storage/wal/wal.go; TestEtcdTakesTheMarkAway). It acknowledges nothing before that, and the mark is never
+// written where a log is. So where the mark is and no log, this pod's etcd has never begun; where neither is, the
+// directory was emptied.
 //
-// It is not elsewhere in the data directory: whoever deletes the folder member in there, as people do, would leave it.
+// It is not elsewhere in the data directory: whoever deletes the folder member in there, as people do, would leave
+// it.
 
 // markFile is the name of the mark. etcd takes no notice of files in there but for those that end in .wal.
 const markFile = "quorate-not-begun"
@@ -36,8 +39,8 @@ func mayHaveBegun(dataDir, walDir, word string) (bool, error) {
 	return log || !there || word == "" || mark != word, nil
 }
 
-// leaveMark notes that the pod has started, and where no log is that etcd has not begun. The mark comes first: a marker without it says that
-// data is lost.
+// leaveMark notes that the pod has started, and where no log is that etcd has not begun. The mark comes first: a
+// marker without it says that data is lost.
 func leaveMark(dataDir, walDir, marker string) error {
 	word := rand.Text()
 	log, err := datadir.HasLog(dataDir, walDir)

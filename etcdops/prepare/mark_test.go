@@ -13,7 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// started is a member whose pod has started on empty volumes, with a log of its own or without, and whose etcd has not.
+// started is a member whose pod has started on empty volumes, with a log of its own or without, and whose etcd has
+// not.
 type started struct{ data, wal, marker string }
 
 func start(t *testing.T, apart bool) started {

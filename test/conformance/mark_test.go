@@ -14,8 +14,8 @@ import (
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
-// TestTheMarkOfPrepare: every release of etcd begins where quorate prepare has left its mark, and takes it away. So an empty directory with a
-// mark is one that etcd has not begun in, and one without it was emptied (S10).
+// TestTheMarkOfPrepare: every release of etcd begins where quorate prepare has left its mark, and takes it away. So
+// an empty directory with a mark is one that etcd has not begun in, and one without it was emptied (S10).
 func TestTheMarkOfPrepare(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		disks := map[*etcdproc.Member]string{}
@@ -23,7 +23,9 @@ func TestTheMarkOfPrepare(t *testing.T) {
 			var c prepare.Command
 			flags := flag.NewFlagSet("prepare", flag.ContinueOnError)
 			c.Flags(flags)
-			require.NoError(t, flags.Parse([]string{"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"), "--start=" + hooks.StartBootstrap}))
+			require.NoError(t, flags.Parse([]string{
+				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"), "--start=" + hooks.StartBootstrap,
+			}))
 			return c.Run(t.Context())
 		}
 		c := etcdproc.StartSeeded(t, version, "demo", 3, func(m *etcdproc.Member, _, _ string) {
