@@ -384,7 +384,7 @@ func (v *view) quotaDiffers(m *member) (string, bool) {
 	case has == wanted:
 		return "", false
 	case v.Cluster.Spec.Options.QuotaBackendBytes != nil:
-		return fmt.Sprintf("its quota is to be %s instead of %s", mebibytes(wanted), mebibytes(has)), true
+		return fmt.Sprintf("it runs with a quota of %s instead of %s", mebibytes(has), mebibytes(wanted)), true
 	}
 	return fmt.Sprintf("its volume gives it a quota of %s instead of %s", mebibytes(wanted), mebibytes(has)), true
 }

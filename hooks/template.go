@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"encoding/json"
 	"maps"
 	"strconv"
 	"time"
@@ -13,17 +14,19 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for all specs that mean the
-// same: a default that is said is one that is not, no list is empty, and a quantity is written in one way. A running pod carries the hash of the
-// template that it was made from, so an edit without an effect on pods restarts nobody, by construction. Pods are made from a template, and not
-// from a spec; TestPodsAreMadeFromTheirTemplate holds the two against each other, field by field.
+// template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for
+// all specs that mean the same: a default that is said is one that is not, no list is empty, and a quantity is
+// written in one way. A running pod carries the hash of the template that it was made from, so an edit without an
+// effect on pods restarts no member, by construction. Pods are made from a template, and not from a spec;
+// TestPodsAreMadeFromTheirTemplate holds the two against each other, field by field.
 //
-// What a spec does not decide is in podSpec alone, and so a new Quorate does not mean new pods. A release that changes a value in here, such
-// as a default, restarts the members that have it, one at a time. TestTemplatesOfThisRelease says so beforehand.
+// What a spec does not decide is in podSpec alone, and so a new Quorate does not mean new pods. A release that
+// changes a value in here, such as a default, restarts the members that have it, one at a time.
+// TestTemplatesOfThisRelease says so beforehand.
 //
-// Not in here is what comes to running members in another way: the version and the image (imageDiffers), the quota on a volume
-// (quotaDiffers), how members speak (speaksOtherwise, opensWide), their volumes (volumeDiffers), and labels and annotations, which
-// Kubernetes changes in place.
+// Not in here is what comes to running members in another way: the version and the image (imageDiffers), the quota on
+// a volume (quotaDiffers), how members speak (speaksOtherwise, opensWide), their volumes (volumeDiffers), and labels
+// and annotations, which Kubernetes changes in place.
 type template struct {
 	PullPolicy  corev1.PullPolicy
 	PullSecrets []corev1.LocalObjectReference `json:",omitempty"`
@@ -56,15 +59,16 @@ func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	s := &c.Spec
 	t := &template{
 		PullPolicy: or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
-		Affinity: affinity(c), Tolerations: tolerations(s.Tolerations), Spread: spread(c), PriorityClass: s.PriorityClassName,
-		Resources: containerResources(s), Options: options(s, version),
+		Affinity: affinity(c), Spread: spread(c), Tolerations: tolerations(s.Tolerations),
+		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: options(s, version),
 	}
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
 	if encrypted(c) {
 		t.Server, t.Peer = serverSecret(c), peerSecret(c)
-		t.MinTLS, t.CipherSuites, t.SimpleToken = or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites), s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
+		t.MinTLS, t.CipherSuites = or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
+		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {
 		t.Tmpfs = new(canonical(storageSize(s)))
@@ -72,7 +76,8 @@ func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	return t
 }
 
-// templateNow is the hash of the template for pods that are made for this version of etcd, remembered once it is known.
+// templateNow is the hash of the template for pods that are made for this version of etcd, remembered once it is
+// known.
 func (v *view) templateNow(version string) string {
 	known := &v.templates[0]
 	if !experimental(version) {
@@ -105,8 +110,8 @@ func unlessEmpty[T any](list []T) []T {
 	return list
 }
 
-// canonical is the quantity in the one form in which this value is written, and as the API server writes it: our answer never differs from
-// what is stored.
+// canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
+// answer never differs from what is stored.
 func canonical(q resource.Quantity) resource.Quantity {
 	whole, thousandths := q.Value(), *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
 	switch decimal := *resource.NewQuantity(whole, resource.DecimalSI); {
@@ -117,18 +122,23 @@ func canonical(q resource.Quantity) resource.Quantity {
 	case thousandths.Cmp(q) == 0:
 		return thousandths
 	}
-	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String()) // as small, or as large, as hardly one is
+	// As small, or as large, as hardly one is.
+	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String())
 }
 
 var (
 	defaultSize     = resource.MustParse("1Gi")
-	defaultRequests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+	defaultRequests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+	}
 )
 
-// containerResources are the spec's with defaults for requests; another one that has only a limit gets that, as in every pod of Kubernetes.
-// On Memory the tmpfs counts against the container's memory, so its size is added.
+// containerResources are the spec's with defaults for requests; another one that has only a limit gets that, as in
+// every pod of Kubernetes. On Memory the tmpfs counts against the container's memory, so its size is added.
 func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
-	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits), Claims: unlessEmpty(s.Resources.Claims)}
+	r := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits), Claims: unlessEmpty(s.Resources.Claims),
+	}
 	maps.Copy(r.Requests, s.Resources.Limits)
 	for name, fallback := range defaultRequests {
 		if limit, limited := r.Limits[name]; !limited || limit.Cmp(fallback) > 0 {
@@ -154,14 +164,17 @@ func affinity(c *v1alpha1.EtcdCluster) *corev1.Affinity {
 		return nil
 	}
 	a := *c.Spec.Affinity
-	if n := a.NodeAffinity; n != nil && n.RequiredDuringSchedulingIgnoredDuringExecution == nil && len(n.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
-		a.NodeAffinity = nil
-	}
-	if p := a.PodAffinity; p != nil && len(p.RequiredDuringSchedulingIgnoredDuringExecution)+len(p.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
-		a.PodAffinity = nil
-	}
-	if p := a.PodAntiAffinity; p != nil && len(p.RequiredDuringSchedulingIgnoredDuringExecution)+len(p.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
-		a.PodAntiAffinity = nil
+	for _, part := range []struct {
+		of   any
+		drop func()
+	}{
+		{a.NodeAffinity, func() { a.NodeAffinity = nil }},
+		{a.PodAffinity, func() { a.PodAffinity = nil }},
+		{a.PodAntiAffinity, func() { a.PodAntiAffinity = nil }},
+	} {
+		if raw, err := json.Marshal(part.of); err == nil && string(raw) == "{}" {
+			part.drop()
+		}
 	}
 	if equality.Semantic.DeepEqual(&a, apart(c)) {
 		return nil
@@ -182,7 +195,8 @@ func apart(c *v1alpha1.EtcdCluster) *corev1.Affinity {
 	}}
 }
 
-// tolerations are the spec's. One without an operator means Equal (the field operator of Toleration in k8s.io/api/core/v1/types.go).
+// tolerations are the spec's. One without an operator means Equal (the field operator of Toleration in
+// k8s.io/api/core/v1/types.go).
 func tolerations(list []corev1.Toleration) []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, t := range list {
@@ -194,8 +208,8 @@ func tolerations(list []corev1.Toleration) []corev1.Toleration {
 	return all
 }
 
-// spread are the spec's constraints, without what they mean anyway (TopologySpreadConstraint in k8s.io/api/core/v1/types.go); nil for those that
-// members have by default.
+// spread are the spec's constraints, without what they mean anyway (TopologySpreadConstraint in
+// k8s.io/api/core/v1/types.go); nil for those that members have by default.
 func spread(c *v1alpha1.EtcdCluster) []corev1.TopologySpreadConstraint {
 	var list []corev1.TopologySpreadConstraint
 	for _, t := range c.Spec.TopologySpreadConstraints {
@@ -234,7 +248,8 @@ func selector(c *v1alpha1.EtcdCluster) map[string]string {
 	return map[string]string{LabelCluster: c.Name}
 }
 
-// options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant anyway are left out.
+// options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant
+// anyway are left out.
 func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 	o := s.Options
 	o.QuotaBackendBytes = nil // on a volume it follows that: see quotaDiffers
@@ -242,13 +257,15 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 		o.QuotaBackendBytes = new(quotaBytes(s.Options, storageSize(s)))
 	}
 	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), or(o.LogLevel, "info")
-	o.SnapshotCount, o.MaxRequestBytes, o.MaxTxnOps = unless(o.SnapshotCount, snapshotCount(version)), unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
+	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
+	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)
 	return o
 }
 
-// snapshotCount is etcd's own default (DefaultSnapshotCount in its etcdserver/server.go; those of the other options, which are the same in all
-// releases, are in its embed/config.go). It differs only between versions that no pod goes between with its flags: see sameFlags.
+// snapshotCount is etcd's own default (DefaultSnapshotCount in its etcdserver/server.go; those of the other options,
+// which are the same in all releases, are in its embed/config.go). It differs only between versions that no pod goes
+// between with its flags: see sameFlags.
 func snapshotCount(version string) int64 {
 	if experimental(version) {
 		return 100_000
@@ -256,7 +273,8 @@ func snapshotCount(version string) int64 {
 	return 10_000
 }
 
-// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by validate.
+// autoCompaction with its retention as it is written by itself: 1h, not 60m. What can't be read is refused by
+// validate.
 func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
 	switch c.Mode {
 	case v1alpha1.CompactOff:

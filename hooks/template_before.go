@@ -6,8 +6,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// The release before this one had a hash of the spec on pods, in another annotation. It knows no other, and would restart every member for want
-// of it when it takes over again. So pods carry both for the time of one release, and a pod that carries that one alone is judged by it.
+// The release before this one had a hash of the spec on pods, in another annotation. It knows no other, and would
+// restart every member for want of it when it takes over again. So pods carry both for the time of one release, and a
+// pod that carries that one alone is judged by it.
 //
 // All of this goes with the next release: this file, formerTemplate, and what names them.
 
@@ -33,6 +34,7 @@ func formerTemplate(s *v1alpha1.EtcdClusterSpec) string {
 	return fingerprint([]any{
 		1, or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, size, s.Resources, s.Affinity, s.NodeSelector,
 		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, o,
-		or(s.TLS.Mode, v1alpha1.TLSAuto), s.TLS.Secrets, or(s.TLS.MinVersion, minTLS), s.TLS.CipherSuites, s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
+		or(s.TLS.Mode, v1alpha1.TLSAuto), s.TLS.Secrets, or(s.TLS.MinVersion, minTLS), s.TLS.CipherSuites,
+		s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,
 	})
 }

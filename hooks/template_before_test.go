@@ -10,7 +10,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// theirTemplates are the templates of pods that the release before this one made, as it wrote them, by what their spec says.
+// theirTemplates are the templates of pods that the release before this one made, as it wrote them, by what their
+// spec says.
 var theirTemplates = map[string]func(*v1alpha1.EtcdClusterSpec){
 	"ed7c666e349fcad5": func(*v1alpha1.EtcdClusterSpec) {},
 	"76a2c12422b9552a": func(s *v1alpha1.EtcdClusterSpec) {
@@ -23,7 +24,8 @@ var theirTemplates = map[string]func(*v1alpha1.EtcdClusterSpec){
 	},
 }
 
-// byThePrevious makes the pods what the release before this one leaves behind: it knows the one annotation, and drops the other.
+// byThePrevious makes the pods what the release before this one leaves behind: it knows the one annotation, and drops
+// the other.
 func byThePrevious(o *Observation, template string) {
 	for _, pod := range o.Children.Pods {
 		delete(pod.Annotations, AnnotationTemplate)
@@ -31,9 +33,9 @@ func byThePrevious(o *Observation, template string) {
 	}
 }
 
-// TestThisReleaseAndTheOneBeforeRestartNobody: not when this one takes over, not when the other does again, and not when a spec has meanwhile
-// been given words without an effect.
-func TestThisReleaseAndTheOneBeforeRestartNobody(t *testing.T) {
+// TestNeitherReleaseRestartsMembers: not when this one takes over, not when the other does again, and not when a spec
+// has meanwhile been given words without an effect.
+func TestNeitherReleaseRestartsMembers(t *testing.T) {
 	for template, says := range theirTemplates {
 		o := onVolumes()
 		if says(&o.Cluster.Spec); o.Cluster.Spec.Storage.Medium == v1alpha1.Memory {
@@ -55,7 +57,8 @@ func TestThisReleaseAndTheOneBeforeRestartNobody(t *testing.T) {
 		d = Decide(o)
 		require.Equal(t, "Converged", d.Because.Rule, d.Because.Message)
 		for _, pod := range d.Children.Pods {
-			assert.Equal(t, formerTemplate(&o.Cluster.Spec), pod.Annotations[annotationFormerTemplate], "it would restart the member for these words")
+			kept := pod.Annotations[annotationFormerTemplate]
+			assert.Equal(t, formerTemplate(&o.Cluster.Spec), kept, "it would restart the member for these words")
 		}
 		observe(&o, d)
 		byThePrevious(&o, formerTemplate(&o.Cluster.Spec))
@@ -63,7 +66,8 @@ func TestThisReleaseAndTheOneBeforeRestartNobody(t *testing.T) {
 	}
 }
 
-// TestAChangeReachesPodsOfThePreviousRelease: those that it made are not taken for ones that are as the spec wants them.
+// TestAChangeReachesPodsOfThePreviousRelease: those that it made are not taken for ones that are as the spec wants
+// them.
 func TestAChangeReachesPodsOfThePreviousRelease(t *testing.T) {
 	o := serve(3)
 	byThePrevious(&o, "ed7c666e349fcad5")
@@ -76,8 +80,9 @@ func TestAChangeReachesPodsOfThePreviousRelease(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfThisRelease: a release whose hashes are others restarts the members that have them. When this test fails, either that is
-// wanted, and CHANGELOG.md says so; or what was added belongs into podSpec, or is left out of a template where it is the default.
+// TestTemplatesOfThisRelease: a release whose hashes are others restarts the members that have them. When this test
+// fails, either that is wanted, and CHANGELOG.md says so; or what was added belongs into podSpec, or is left out of a
+// template where it is the default.
 func TestTemplatesOfThisRelease(t *testing.T) {
 	hashes := map[string]string{}
 	for former, says := range theirTemplates {
@@ -88,5 +93,8 @@ func TestTemplatesOfThisRelease(t *testing.T) {
 	plain := fresh(3).Cluster
 	plain.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	hashes["plain"] = templateOf(plain, plain.Spec.Version).hash()
-	assert.Equal(t, map[string]string{"28df60b2ca21d076": "9eea15ea4364b12c", "76a2c12422b9552a": "ba4f3fa9ce0a5b65", "ed7c666e349fcad5": "33e0440c40507884", "plain": "1bcac447288c7315"}, hashes)
+	assert.Equal(t, map[string]string{
+		"28df60b2ca21d076": "9eea15ea4364b12c", "76a2c12422b9552a": "ba4f3fa9ce0a5b65", "ed7c666e349fcad5": "33e0440c40507884",
+		"plain": "1bcac447288c7315",
+	}, hashes)
 }

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -31,7 +32,8 @@ func optionalFields(t *testing.T) []field {
 	var crd map[string]any
 	require.NoError(t, yaml.Unmarshal(raw, &crd))
 	version := at(crd, "spec", "versions").([]any)[0].(map[string]any)
-	return fieldsOf(t, reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "", at(version, "schema", "openAPIV3Schema", "properties", "spec").(map[string]any))
+	spec := at(version, "schema", "openAPIV3Schema", "properties", "spec").(map[string]any)
+	return fieldsOf(t, reflect.TypeFor[v1alpha1.EtcdClusterSpec](), "", spec)
 }
 
 // begun are the fields with fields of their own that must be said, and in these tests are, or are false or empty.
@@ -77,8 +79,8 @@ func at(m map[string]any, path ...string) any {
 	return value
 }
 
-// saying is the observation with a field of its spec set to what is said, as JSON. It is as the API server would store it: without anything
-// that the types don't have.
+// saying is the observation with a field of its spec set to what is said, as JSON. It is as the API server would
+// store it: without anything that the types don't have.
 func saying(t *testing.T, o Observation, path, said string) Observation {
 	t.Helper()
 	raw, err := json.Marshal(o.Cluster.Spec)
@@ -106,7 +108,9 @@ func saying(t *testing.T, o Observation, path, said string) Observation {
 
 // resting is a cluster at rest, on each medium.
 func resting(t *testing.T) map[v1alpha1.Medium]Observation {
-	all := map[v1alpha1.Medium]Observation{v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory()}
+	all := map[v1alpha1.Medium]Observation{
+		v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory(),
+	}
 	for medium, o := range all {
 		require.Equal(t, "Converged", Decide(o).Because.Rule, "%s: %s", medium, Decide(o).Because.Message)
 	}
@@ -161,49 +165,15 @@ func specsOf(d Decision) map[string]corev1.PodSpec {
 	return all
 }
 
-// emptyMeans are the fields where to say nothing is to say something.
-var emptyMeans = map[string]string{
-	"affinity":                     "that members need not be on different nodes",
-	"storage.storageClassName":     "a volume of no class, instead of one of the default class",
-	"storage.wal":                  "a volume for the write-ahead log",
-	"storage.wal.size":             "the same",
-	"storage.wal.storageClassName": "the same",
-	"storage.hostPath":             "nothing that a cluster on another medium could follow",
-	"bootstrap":                    "nothing once there is a cluster",
-}
-
-// defaultsSaid are the defaults that are no default in the CRD, but said in words; all ways to write them.
-var defaultsSaid = map[string][]string{
-	"upgradePolicy":                       {`"OneMinor"`},
-	"image.repository":                    {`"gcr.io/etcd-development/etcd"`},
-	"image":                               {`{"pullPolicy":"IfNotPresent","pullSecrets":[]}`},
-	"storage.size":                        {`"1Gi"`, `"1073741824"`, `"1024Mi"`, `1073741824`},
-	"storage.migration":                   {`"Never"`, `"Replace"`},
-	"resources":                           {`{}`, `{"requests":{"cpu":"100m","memory":"256Mi"}}`, `{"requests":{"cpu":"0.1"}}`, `{"requests":{"memory":"268435456"},"limits":{}}`, `{"claims":[]}`},
-	"affinity":                            {`{"nodeAffinity":null,"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":100,"podAffinityTerm":{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":{"etcd.quorate.dev/cluster":"demo"}}}}]}}`},
-	"topologySpreadConstraints":           {`[{"maxSkew":1,"minDomains":1,"nodeAffinityPolicy":"Honor","nodeTaintsPolicy":"Ignore","topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`},
-	"options.quotaBackendBytes":           {`805306368`},
-	"options.snapshotCount":               {`10000`},
-	"options.maxRequestBytes":             {`1572864`},
-	"options.maxTxnOps":                   {`128`},
-	"options.autoCompaction.retention":    {`"1h"`, `"60m"`, `"3600s"`, `"0h60m"`},
-	"options":                             {`{"heartbeatInterval":100,"electionTimeout":1000,"logLevel":"info","autoCompaction":{"mode":"Periodic"}}`},
-	"auth":                                {`{"enabled":false,"token":"JWT"}`},
-	"auth.token":                          {`"JWT"`},
-	"deletionPolicy":                      {`"Delete"`},
-	"recovery.quorumLoss":                 {`"Manual"`},
-	"memberReplacement.policy":            {`"Automatic"`},
-	"maintenance.defragmentation.minFree": {`"100Mi"`, `"104857600"`},
-	"tls.auto":                            {`{"leafDuration":"2160h","caDuration":"87600h"}`, `{"leafDuration":"129600m"}`},
-	"tls.auto.leafDuration":               {`"2160h"`, `"7776000s"`},
-	"tls":                                 {`{"mode":"Auto","minVersion":"TLS1.2","cipherSuites":[],"extraSANs":[]}`},
-	"networkPolicy":                       {`{"disabled":false}`},
-	"tolerations":                         {`null`},
-}
-
-// TestSayingADefaultChangesNothing: a field that is empty, or says what it says by itself, restarts and replaces nobody.
+// TestSayingADefaultChangesNothing: a field that is empty, or says what it says by itself, restarts and replaces no
+// member.
 func TestSayingADefaultChangesNothing(t *testing.T) {
 	fields := optionalFields(t)
+	named := slices.Concat(slices.Collect(maps.Keys(emptyMeans)), slices.Collect(maps.Keys(defaultsSaid)), restarts)
+	for _, path := range slices.AppendSeq(named, maps.Keys(others)) {
+		known := slices.ContainsFunc(fields, func(f field) bool { return f.path == path })
+		assert.True(t, known, "there is no field %s", path)
+	}
 	for medium, o := range resting(t) {
 		for _, f := range fields {
 			said := slices.Clone(defaultsSaid[f.path])
@@ -252,29 +222,8 @@ func emptyOf(kind reflect.Type) []string {
 	return nil
 }
 
-// others are values that fields don't have by default, for those where any value of their type will not do.
-var others = map[string]string{
-	"replicas": "4", "storage.medium": "", "tls.mode": "", // can't be changed
-	"additionalMetadata.labels": `{"a":"b"}`, "additionalMetadata.annotations": `{"a":"b"}`, "tls.extraSANs": `["a.example"]`, "auth.roles": `[{"name":"a"}]`, "auth.users": `[]`,
-	"networkPolicy.clients": `{}`, "networkPolicy.metrics": `{}`, "memberReplacement.policy": `"Manual"`, "maintenance.defragmentation.schedule": `"0 3 * * *"`,
-	"storage.migration": `"Replace"`, "deletionPolicy": `"Retain"`, "recovery.quorumLoss": `"FromSurvivor"`,
-	"bootstrap.snapshot.url": `"s3://bucket/folder"`, "bootstrap.snapshot.store": `{"url":"s3://bucket/folder"}`,
-	"upgradePolicy": `"Step"`, "image.repository": `"quay.io/coreos/etcd"`, "image.pullPolicy": `"Always"`, "image.pullSecrets": `[{"name":"pull"}]`,
-	"resources": `{"limits":{"memory":"2Gi"}}`, "affinity": `{}`, "nodeSelector": `{"disk":"fast"}`, "tolerations": `[{"operator":"Exists"}]`,
-	"topologySpreadConstraints": `[{"maxSkew":2,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway"}]`,
-	"options.quotaBackendBytes": "268435456", "options.heartbeatInterval": "50", "options.electionTimeout": "5000", "options.logLevel": `"warn"`,
-	"options.autoCompaction.mode": `"Off"`, "options.autoCompaction.retention": `"2h"`, "tls.minVersion": `"TLS1.3"`, "tls.cipherSuites": `["TLS_A"]`, "auth.token": `"Simple"`,
-}
-
-// restarts are the fields that members are restarted for, or succeeded: all others must not be.
-var restarts = []string{
-	"image.repository", "image.pullPolicy", "image.pullSecrets", "resources", "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName",
-	"options.quotaBackendBytes", "options.snapshotCount", "options.heartbeatInterval", "options.electionTimeout", "options.maxRequestBytes", "options.maxTxnOps", "options.logLevel",
-	"options.autoCompaction.mode", "options.autoCompaction.retention", "tls.allowPlaintextClients", "tls.minVersion", "tls.cipherSuites", "auth.token",
-}
-
-// TestPodsAreMadeFromTheirTemplate: a field of which something reaches a pod that is made now is one that members which run are renewed for, and
-// no other is.
+// TestPodsAreMadeFromTheirTemplate: a field of which something reaches a pod that is made now is one that members
+// which run are renewed for, and no other is.
 func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 	for medium, o := range resting(t) {
 		for _, f := range optionalFields(t) {
@@ -286,7 +235,8 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			after := saying(t, o, f.path, value)
 			require.NoError(t, validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others", what)
 			was, is := newView(o), newView(after)
-			made, renewed := !assert.ObjectsAreEqual(was.pod("demo-1", StartResume, nil).Spec, is.pod("demo-1", StartResume, nil).Spec), is.renewal(is.find("demo-1"))
+			before, now := was.pod("demo-1", StartResume, nil).Spec, is.pod("demo-1", StartResume, nil).Spec
+			made, renewed := !assert.ObjectsAreEqual(before, now), is.renewal(is.find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
 			assert.Equal(t, slices.Contains(restarts, f.path) || grows, renewed != nil, what)
@@ -294,7 +244,8 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 	}
 }
 
-// otherThan is a value that the field does not have by default; empty where it is one of several fields, which are tried one by one.
+// otherThan is a value that the field does not have by default; empty where it is one of several fields, which are
+// tried one by one.
 func otherThan(t *testing.T, f field) string {
 	t.Helper()
 	kind := f.kind
@@ -320,12 +271,14 @@ func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
 		for _, count := range []int64{10_000, 100_000} {
 			said := unsaid.DeepCopy()
 			said.Spec.Options.SnapshotCount = &count
-			assert.Equal(t, count == meant, templateOf(said, version).hash() == templateOf(unsaid, version).hash(), "%s: %d", version, count)
+			same := templateOf(said, version).hash() == templateOf(unsaid, version).hash()
+			assert.Equal(t, count == meant, same, "%s: %d", version, count)
 		}
 	}
 	o := serve(3)
 	for _, pod := range o.Children.Pods { // made for 3.5, by a spec that says nothing
-		pod.Annotations[AnnotationImage], pod.Annotations[AnnotationTemplate] = "gcr.io/etcd-development/etcd:v3.5.35", templateOf(o.Cluster, "3.5.35").hash()
+		pod.Annotations[AnnotationImage] = "gcr.io/etcd-development/etcd:v3.5.35"
+		pod.Annotations[AnnotationTemplate] = templateOf(o.Cluster, "3.5.35").hash()
 	}
 	v := newView(o)
 	assert.False(t, v.agedTemplate(v.members[0]), "its template is judged by the version that it was made for")
@@ -337,8 +290,8 @@ func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
 // TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.
 func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
 	for want, all := range map[string][]string{
-		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "0": {"0", "0Gi"},
-		"1500u": {"1.5m", "0.0015"}, "512": {"0.5Ki", "512"},
+		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "0": {"0", "0Gi"},
+		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"}, "512": {"0.5Ki", "512"},
 	} {
 		for _, q := range all {
 			is := canonical(*quantity(q))
@@ -350,7 +303,8 @@ func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
 // TestOtherSecretsAreMountedByOtherPods: but for Quorate's own, which no pod has.
 func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	c := fresh(3).Cluster
-	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{Server: "server", Peer: "peer", Operator: "operator"}}
+	named := &v1alpha1.SecretsTLS{Server: "server", Peer: "peer", Operator: "operator"}
+	c.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: named}
 	before := templateOf(c, "3.6.16").hash()
 	c.Spec.TLS.Secrets.Operator = "other"
 	assert.Equal(t, before, templateOf(c, "3.6.16").hash())

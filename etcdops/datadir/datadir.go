@@ -7,28 +7,38 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // HasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where else its log is to
 // be (wal.Exist), and starts from nothing without one, whatever else is there; member/snap is made before the first *.wal, so a log without it is
 // not etcd's work. WALDir is empty where the log is in the data directory.
 func HasData(dataDir, walDir string) (bool, error) {
-	if walDir == "" {
-		walDir = filepath.Join(dataDir, "member", "wal")
+	log, err := HasLog(dataDir, walDir)
+	if !log || err != nil {
+		return false, err
 	}
-	entries, err := os.ReadDir(walDir)
+	return Exists(filepath.Join(dataDir, "member", "snap"))
+}
+
+// HasLog reports whether there is a write-ahead log, whatever else there is.
+func HasLog(dataDir, walDir string) (bool, error) {
+	entries, err := os.ReadDir(LogDir(dataDir, walDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	for _, e := range entries {
-		if filepath.Ext(e.Name()) == ".wal" {
-			return Exists(filepath.Join(dataDir, "member", "snap"))
-		}
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return filepath.Ext(e.Name()) == ".wal" }), nil
+}
+
+// LogDir is the directory of the log, in the data directory unless walDir names another one.
+func LogDir(dataDir, walDir string) string {
+	if walDir == "" {
+		return filepath.Join(dataDir, "member", "wal")
 	}
-	return false, nil
+	return walDir
 }
 
 // Exists reports whether there is a file or directory of this name.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -58,8 +57,9 @@ var ErrDataLost = errors.New("the member's data is lost")
 //
 // Start says what is known of the member (hooks.StartBootstrap, StartJoin, StartResume). The marker is a file outside of
 // the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start says. It
-// is written here. A member that may start gets nil; ErrDataLost says that it may not; any other error, that it is not
-// known (a volume that can't be read is not an empty one).
+// is written here, and with it a mark where the log will be: see mark.go. While that is there, etcd has not begun. A member that
+// may start gets nil; ErrDataLost says that it may not; any other error, that it is not known (a volume that can't be read is not
+// an empty one).
 //
 // A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins from nothing whatever else there is, and without
 // the rest it knows nothing that came before its last snapshot.
@@ -73,22 +73,26 @@ func check(dataDir, walDir, start, marker string) error {
 	if err != nil {
 		return fmt.Errorf("the data directory can't be read: %w", err)
 	}
-	started, err := datadir.Exists(marker)
+	word, started, err := read(marker)
 	if err != nil {
 		return fmt.Errorf("the marker can't be read: %w", err)
 	}
 	switch {
+	case data && started:
+		return nil
 	case !data && start == hooks.StartResume:
 		return fmt.Errorf("%w: it has run before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
-	case !data && started:
-		return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
 	case started:
+		began, err := mayHaveBegun(dataDir, walDir, word)
+		if err != nil {
+			return fmt.Errorf("the data directory can't be read: %w", err)
+		}
+		if began {
+			return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
+		}
 		return nil
 	}
-	if err := writeMarker(marker); err != nil {
-		return fmt.Errorf("the marker can't be written: %w", err)
-	}
-	return nil
+	return leaveMark(dataDir, walDir, marker)
 }
 
 // lacks says what is missing.
@@ -121,20 +125,4 @@ func await(ctx context.Context, file string) error {
 		case <-look.C:
 		}
 	}
-}
-
-// writeMarker makes the marker, on the disk when it returns.
-func writeMarker(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -71,7 +71,9 @@ func TestPrepare(t *testing.T) {
 			require.NoError(t, err, c.reason)
 			require.FileExists(t, marker)
 			if c.files == nil {
-				require.ErrorIs(t, check(filepath.Join(dir, "data"), "", c.start, marker), ErrDataLost, "the second time the data must be there")
+				require.NoError(t, check(filepath.Join(dir, "data"), "", c.start, marker), "etcd has not begun")
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, "data")))
+				require.ErrorIs(t, check(filepath.Join(dir, "data"), "", c.start, marker), ErrDataLost, "the second time the data must be there, or the mark")
 			}
 		})
 	}

@@ -58,7 +58,7 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 		"auth":       running["auth"].writes(),
 		"plain":      running["plain"].writesWith(running["plain"].clientWith(nil, running["plain"].service()), "key"),
 	}
-	// What these say is so anyway. The release before would restart everybody for such words, had it not been told that they are no others.
+	// What these say is so anyway. The release before restarts all members for such words, unless it is told that they are no others.
 	const words = `,"tolerations":[],"nodeSelector":{},"options":{"snapshotCount":10000,"autoCompaction":{"retention":"60m"}}`
 	now.takesOver(t, running, words)
 	before.takesOver(t, running, "")

@@ -359,7 +359,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 			}
 		case *corev1.PersistentVolumeClaim:
 			d := w.Dirs["volume of "+string(t.UID)]
-			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[hooks.AnnotationQuarantined] != "", t.Annotations[hooks.AnnotationEpoch], d.Cluster, d.Member, d.Index)
+			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[hooks.AnnotationQuarantined] != "", t.Annotations[hooks.AnnotationEpoch], d.Cluster, d.Member, d.Index, d.Unbegun != "")
 		case *corev1.ConfigMap:
 			fmt.Fprintln(b, t.Name, t.Data[hooks.EpochKeyInitialCluster], t.Data[hooks.EpochKeySource], t.Data[hooks.EpochKeyRestore], t.Data[hooks.EpochKeyAfter])
 			for _, k := range slices.Sorted(maps.Keys(t.Annotations)) {

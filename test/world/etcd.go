@@ -84,6 +84,8 @@ type Dir struct {
 	Apart bool
 	// Seed is the report of what filled it; empty for nothing.
 	Seed string
+	// Unbegun is the pod whose prepare left its mark where the log will be. etcd takes it away when it makes its log.
+	Unbegun types.UID
 }
 
 // Proc is a running etcd.

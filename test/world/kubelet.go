@@ -132,18 +132,26 @@ func (w *World) run(pod *corev1.Pod) state {
 	return state{}
 }
 
-// prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
+// prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10). One that
+// holds its own mark still is of a member that never began.
 func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if w.Prepared[pod.UID] {
 		return true
 	}
-	empty := w.dirOf(pod, place).Member == 0
+	empty, log := w.dirOf(pod, place).Member == 0, place
+	if wal, apart := w.walOf(pod); apart {
+		log = wal
+	}
 	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hooks.ContainerPrepare })
 	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env, func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
 	begun := told && pod.Annotations[hooks.AnnotationInitialCluster] == ""
 	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+hooks.StartResume)
-	if empty && (resumes || w.Markers[pod.UID]) {
+	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
+	if empty && (resumes || w.Markers[pod.UID] && !unbegun) {
 		return false
+	}
+	if w.Dirs[log].Member == 0 {
+		w.storeDir(log, Dir{Unbegun: pod.UID})
 	}
 	w.Markers[pod.UID], w.Prepared[pod.UID] = true, true
 	return true
