@@ -529,6 +529,7 @@ type answerChild struct {
 	Spec       any               `json:"spec,omitempty"`
 	Type       corev1.SecretType `json:"type,omitempty"`
 	Data       any               `json:"data,omitempty"`
+	StringData map[string]string `json:"stringData,omitempty"`
 	Immutable  *bool             `json:"immutable,omitempty"`
 }
 
@@ -554,11 +555,11 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
 	for _, o := range d.Secrets {
-		data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
+		secret, err := r.secret(o)
 		if err != nil {
 			return nil, err
 		}
-		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}), c.Secrets[o.Name]))
+		a.Children = append(a.Children, secret)
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
 		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}), c.Certificates[o.Name]))
