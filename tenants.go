@@ -27,7 +27,7 @@ func (t *tenants) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.endpoints, "existing-endpoints", "", "`addresses`, with commas between, at which EtcdClusters may join an etcd (spec.bootstrap.existing): networks such as 10.1.2.0/24, "+
 		"names, and ends of names such as .etcd.example.com. Never loopback, link-local, or a Service of another namespace. Empty allows none")
 	flags.BoolVar(&t.sharedIssuers, "shared-issuers", false, "let EtcdClusters have certificates of issuers that other namespaces can use too, such as a ClusterIssuer: "+
-		"whoever gets a certificate of it in the name of root may do everything in their etcds")
+		"who gets a certificate of it in the name of root may do everything in their etcds")
 }
 
 func (t *tenants) check() error {

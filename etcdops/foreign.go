@@ -16,7 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Endpoints that are not pods of ours are named by whoever writes the spec of a cluster. They are dialed at the addresses that the installation allows
+// Endpoints that are not pods of ours are named by the author of a spec. They are dialed at the addresses that the installation allows
 // and at no other, and what is told of them is one of a few clauses of ours: nothing that answers there can have its words shown.
 
 // errForbidden is what a dialer says instead of dialing.

@@ -29,7 +29,7 @@ func (o Observation) sharesIssuer() string {
 	if mode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
 		return ""
 	}
-	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates too, and whoever has one with the common name root "+
+	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates too, and who has one with the common name root "+
 		"may do everything in this etcd: name an Issuer of this namespace, with an authority of its own, or have it allowed (quorate install --shared-issuers)",
 		wholeIssuer(asked.IssuerRef).Kind, asked.IssuerRef.Name)
 }

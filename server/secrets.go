@@ -10,7 +10,7 @@ import (
 	"github.com/quorate-dev/quorate/server/pki"
 )
 
-// Metacontroller notes on each child the answer that it applied last, and whoever sees annotations sees that: kubectl describe prints those of Secrets.
+// Metacontroller notes on each child the answer that it applied last, and who sees annotations sees that: kubectl describe prints those of Secrets.
 // By its merge (mergeObject in pkg/dynamic/apply), a field that was answered and is answered no more is taken off the object, and one that was never
 // answered is left alone. What is answered as stringData never stands in the object: the API server puts it into data and drops it. So a Secret is told
 // what it is to hold once, as stringData; from the next answer on nothing of it is told, the note has nothing of it any more, and data stays.
@@ -30,7 +30,7 @@ func (r *request) secret(o *hooks.DesiredSecret) (answerChild, error) {
 		for key, value := range data {
 			content.StringData[key] = string(value)
 		}
-	default: // what somebody has put beside it
+	default: // another key was put beside it by hand
 		content.Data = data
 	}
 	return asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, content), observed), nil

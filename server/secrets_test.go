@@ -116,7 +116,7 @@ func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 		require.NoError(t, err)
 		at(secret, "metadata", "annotations")[lastApplied] = string(raw)
 	}
-	at(r, "children", groupSecrets, "orders-client-tls", "data")["keystore.p12"] = base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe}) // somebody's
+	at(r, "children", groupSecrets, "orders-client-tls", "data")["keystore.p12"] = base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe}) // put there by hand
 	made["orders-client-tls"]["keystore.p12"] = []byte{0xff, 0xfe}
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)

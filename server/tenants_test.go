@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsOfOtherNamespacesAreNotRelated: whoever calls, and whatever it sends, a cluster uses Secrets of its own namespace alone.
+// TestSecretsOfOtherNamespacesAreNotRelated: whatever a call has, a cluster uses Secrets of its own namespace alone.
 func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	secret := func(namespace, name string) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
