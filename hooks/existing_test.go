@@ -301,7 +301,9 @@ func recipeOf(d Decision, secret string) Recipe {
 
 // TestPlainTextBesideIsSaid: while foreign members are asked without TLS, the condition Secured is False and says so, whatever our own members speak.
 func TestPlainTextBesideIsSaid(t *testing.T) {
-	secured := func(o Observation) *metav1.Condition { return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured) }
+	secured := func(o Observation) *metav1.Condition {
+		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured)
+	}
 	const words = "is asked in plain text: what answers at its endpoints"
 	o := besideThree(3)
 	assert.Equal(t, "Disabled", secured(o).Reason)
