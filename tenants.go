@@ -27,7 +27,7 @@ func (t *tenants) flags(flags *flag.FlagSet) {
 	flags.StringVar(&t.endpoints, "existing-endpoints", "", "`addresses`, with commas between, at which EtcdClusters may join an etcd (spec.bootstrap.existing): networks such as 10.1.2.0/24, "+
 		"names, and ends of names such as .etcd.example.com. Never loopback, link-local, or a Service of another namespace. Empty allows none")
 	flags.BoolVar(&t.sharedIssuers, "shared-issuers", false, "let EtcdClusters have certificates of issuers that other namespaces can use too, such as a ClusterIssuer: "+
-		"whoever gets a certificate of it in the name of root may do everything in their etcds")
+		"who gets a certificate of it in the name of root may do everything in their etcds")
 }
 
 func (t *tenants) check() error {
@@ -50,12 +50,14 @@ func (t *tenants) env() []any {
 	return all
 }
 
-// isFor reports whether an object of the manifests is one for this installation: all but the policy against what it allows.
+// isFor reports whether an object of the manifests is one for this installation: all but the policy against what it
+// allows.
 func (t *tenants) isFor(o object) bool {
 	return !t.sharedIssuers || at(o, "metadata")["name"] != sharedIssuers
 }
 
-// adapt changes the policies of the manifests, which allow nothing. They look at the objects of this installation alone.
+// adapt changes the policies of the manifests, which allow nothing. They look at the objects of this installation
+// alone.
 func (t *tenants) adapt(policy object, s *scope) {
 	name := at(policy, "metadata")["name"]
 	if name != existingEndpoints && name != sharedIssuers {
@@ -71,8 +73,8 @@ func (t *tenants) adapt(policy object, s *scope) {
 	}
 }
 
-// expression is what the policy asks of the host of an endpoint e: the same as hooks.AllowedEndpoints does, as far as the URL tells. Functions for addresses are
-// there since Kubernetes 1.31, so they are in it only with networks.
+// expression is what the policy asks of the host of an endpoint e: the same as hooks.AllowedEndpoints does, as far as
+// the URL tells. Functions for addresses are there since Kubernetes 1.31, so they are in it only with networks.
 func (t *tenants) expression() string {
 	const host = "url(e).getHostname().lowerAscii()"
 	const services = host + ".split('.').filter(l, l == 'svc').size()"

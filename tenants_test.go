@@ -12,7 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
-// TestWhatTenantsMayAskFor: nothing beyond their namespace by default; what is allowed, policy and server are told alike.
+// TestWhatTenantsMayAskFor: nothing beyond their namespace by default; what is allowed, policy and server are told
+// alike.
 func TestWhatTenantsMayAskFor(t *testing.T) {
 	told := func(objects map[string]string) (serving, string) {
 		var d appsv1.Deployment

@@ -16,14 +16,15 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Endpoints that are not pods of ours are named by whoever writes the spec of a cluster. They are dialed at the addresses that the installation allows
-// and at no other, and what is told of them is one of a few clauses of ours: nothing that answers there can have its words shown.
+// Endpoints that are not pods of ours are named by the author of a spec. They are dialed at the addresses that the
+// installation allows and at no other, and what is told of them is one of a few clauses of ours: nothing that answers
+// there can have its words shown.
 
 // errForbidden is what a dialer says instead of dialing.
 var errForbidden = errors.New("this installation of Quorate does not allow its address")
 
-// dialForeign connects to an endpoint of another etcd. The address is looked at when it is known and before anything is sent there, so that it makes no
-// difference what a name leads to the next time that it is looked up.
+// dialForeign connects to an endpoint of another etcd. The address is looked at when it is known and before anything
+// is sent there, so that it makes no difference what a name leads to the next time that it is looked up.
 func (e *Etcd) dialForeign(ctx context.Context, endpoint hooks.Endpoint) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address(endpoint))
 	if err != nil || endpoint.Allowed.Refuses(endpoint.ClientURL, endpoint.Namespace) != "" {
@@ -42,7 +43,8 @@ func (e *Etcd) dialForeign(ctx context.Context, endpoint hooks.Endpoint) (net.Co
 	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(hooks.Absolute(host), port))
 }
 
-// inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's sees it.
+// inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's
+// sees it.
 func inOurWords(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	answer, is := status.FromError(err)
@@ -74,7 +76,8 @@ var (
 // noEtcd is all that is told of what answers in any other way.
 const noEtcd = "its answer is none of etcd's"
 
-// ourWords are those for what an endpoint answered, or for why it did not. They keep the form by which explain tells them apart.
+// ourWords are those for what an endpoint answered, or for why it did not. They keep the form by which explain tells
+// them apart.
 func ourWords(answer *status.Status) string {
 	said := answer.Message()
 	var known rpctypes.EtcdError

@@ -34,8 +34,8 @@ func elsewhere(url string) hooks.Endpoint {
 		Allowed: &hooks.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}}
 }
 
-// TestWhatIsNotAllowedIsNotDialed: not by its address, not by a name that is allowed and leads there, and not without a list. What listens there hears nothing,
-// and the words are the same whether anything does.
+// TestWhatIsNotAllowedIsNotDialed: not by its address, not by a name that is allowed and leads there, and not without
+// a list. What listens there hears nothing, and the words are the same whether anything does.
 func TestWhatIsNotAllowedIsNotDialed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -86,7 +86,8 @@ func (s *talker) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 	return nil, status.Error(s.code, s.says)
 }
 
-// TestWhatAnswersElsewhereIsToldInOurWords: whatever is at an endpoint that a spec names, none of its words is told, and one tenant can't read another's banner.
+// TestWhatAnswersElsewhereIsToldInOurWords: whatever is at an endpoint that a spec names, none of its words is told,
+// and one tenant can't read another's banner.
 func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 	plain := func(serve func(net.Conn)) func(net.Listener) {
 		return func(l net.Listener) {

@@ -28,13 +28,14 @@
 //	children.go     what should exist; pods.go which pods, claims.go which claims, record.go what the record of the epoch says
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
-//	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them
 //	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
+//	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them;
+//	                issuer.go who may sign them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
 //	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
-//	                existing_trust.go the authority and Secrets of those
+//	                existing_trust.go the authority and Secrets of those, endpoints.go where an etcd may be that is joined
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	roles.go        which role pods show while no quorum answers
 //	ailing.go       what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would

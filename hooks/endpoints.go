@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Who may write an EtcdCluster names, in spec.bootstrap.existing, where Quorate's server asks for an etcd. That server stands where the author does
-// not: it reaches the members of every tenant, and says what it met. So where an etcd may be is the choice of the installation.
+// Who may write an EtcdCluster names, in spec.bootstrap.existing, where Quorate's server asks for an etcd. That
+// server stands where the author does not: it reaches the members of every tenant, and says what it met. So where an
+// etcd may be is the choice of the installation.
 
 // AllowedEndpoints are where an etcd may be that EtcdClusters join. Nil and the zero value allow none.
 type AllowedEndpoints struct {
@@ -23,8 +24,9 @@ type AllowedEndpoints struct {
 // nameForm is that of a name in DNS. The last label has a letter, so that no address is taken for one.
 var nameForm = regexp.MustCompile(`^[.]?([a-z0-9]([a-z0-9-]*[a-z0-9])?[.])*[a-z0-9]*[a-z]([a-z0-9-]*[a-z0-9])?$`)
 
-// ParseAllowedEndpoints reads a list with commas between: networks such as 10.1.2.0/24, names such as etcd.example.com, and ends of names such as
-// .etcd.example.com. The result is sorted; nil for an empty list. The error names the element that is wrong.
+// ParseAllowedEndpoints reads a list with commas between: networks such as 10.1.2.0/24, names such as
+// etcd.example.com, and ends of names such as .etcd.example.com. The result is sorted; nil for an empty list. The
+// error names the element that is wrong.
 func ParseAllowedEndpoints(list string) (*AllowedEndpoints, error) {
 	if list == "" {
 		return nil, nil
@@ -71,8 +73,8 @@ func (a *AllowedEndpoints) String() string {
 	return strings.Join(all, ",")
 }
 
-// Refuses says why an EtcdCluster in this namespace may not have Quorate ask at this URL, as far as the URL tells; empty when it may. Whether a name
-// leads where it may, [AllowedEndpoints.Takes] says of each address that it has.
+// Refuses says why an EtcdCluster in this namespace may not have Quorate ask at this URL, as far as the URL tells;
+// empty when it may. Whether a name leads where it may, [AllowedEndpoints.Takes] says of each address that it has.
 func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 	if a == nil || len(a.Networks)+len(a.Hosts) == 0 {
 		return "this installation of Quorate allows none"
@@ -95,8 +97,9 @@ func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 	return "this installation of Quorate allows " + strings.ReplaceAll(a.String(), ",", ", ") + " alone"
 }
 
-// Takes reports whether Quorate may connect to an address that the host of an endpoint has: one of an allowed network, or one of an allowed name. The
-// names of Services are the tenants' to make, so their addresses count, and never the name.
+// Takes reports whether Quorate may connect to an address that the host of an endpoint has: one of an allowed
+// network, or one of an allowed name. The names of Services are the tenants' to make, so their addresses count, and
+// never the name.
 func (a *AllowedEndpoints) Takes(host string, address netip.Addr) bool {
 	address = address.Unmap().WithZone("")
 	if a == nil || never(address) {
@@ -106,9 +109,9 @@ func (a *AllowedEndpoints) Takes(host string, address netip.Addr) bool {
 	return a.has(address) || !service && a.names(lowered(host))
 }
 
-// Absolute is the name to look up for the host of an endpoint. Without the dot at its end a resolver would first try the name within Kubernetes'
-// domains, where etcd.example.com is the Service example of a namespace com. The names of Services need that; a name without dots is found there in
-// Quorate's own namespace alone.
+// Absolute is the name to look up for the host of an endpoint. Without the dot at its end a resolver would first try
+// the name within Kubernetes' domains, where etcd.example.com is the Service example of a namespace com. The names of
+// Services need that; a name without dots is found there in Quorate's own namespace alone.
 func Absolute(host string) string {
 	host = lowered(host)
 	_, service := serviceOf(host)
@@ -131,8 +134,8 @@ func (a *AllowedEndpoints) names(host string) bool {
 // nat64 holds IPv4 addresses in its last four bytes (RFC 6052, section 2.1).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// never reports whether no etcd that may be joined can have this address: it leads to the server itself, or to what its node alone should reach, such
-// as the metadata of a cloud at 169.254.169.254.
+// never reports whether no etcd that may be joined can have this address: it leads to the server itself, or to what
+// its node alone should reach, such as the metadata of a cloud at 169.254.169.254.
 func never(address netip.Addr) bool {
 	address = address.Unmap()
 	if nat64.Contains(address) {
@@ -142,8 +145,9 @@ func never(address netip.Addr) bool {
 	return !address.IsGlobalUnicast() || address.Is4() && address.As4()[0] == 0
 }
 
-// serviceOf is the namespace of the Service, or of the pod behind one, that a name is of: in Kubernetes' DNS the label svc follows it. The domain of a
-// Kubernetes is not known here, so that every name with that label is taken for one; with several of them, or nothing before, for one of no namespace.
+// serviceOf is the namespace of the Service, or of the pod behind one, that a name is of: in Kubernetes' DNS the
+// label svc follows it. The domain of a Kubernetes is not known here, so that every name with that label is taken for
+// one; with several of them, or nothing before, for one of no namespace.
 func serviceOf(host string) (namespace string, is bool) {
 	labels := strings.Split(host, ".")
 	at := slices.Index(labels, "svc")
@@ -156,8 +160,9 @@ func serviceOf(host string) (namespace string, is bool) {
 	return labels[at-1], true
 }
 
-// notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil for none. Beside those that
-// were joined the members run on whatever becomes of the list: what is not allowed any more is not asked.
+// notAllowed says which of the spec's endpoints the installation does not allow, before anything is joined there; nil
+// for none. Beside those that were joined the members run on whatever becomes of the list: what is not allowed any
+// more is not asked.
 func (o Observation) notAllowed() error {
 	spec := existing(o.Cluster)
 	if spec == nil {
@@ -175,7 +180,8 @@ func (o Observation) notAllowed() error {
 	return nil
 }
 
-// tellable is a name or URL of a foreign member that has the form of one, in some length: others are told to no person and written nowhere.
+// tellable is a name or URL of a foreign member that has the form of one, in some length: others are told to no
+// person and written nowhere.
 var tellable = regexp.MustCompile(`^(https?://)?[0-9A-Za-z_.:\[\]-]{1,100}$`)
 
 // urlsOf are the client URLs of a foreign member that have the form of one.

@@ -20,8 +20,8 @@ func allowing(t *testing.T, list string) *AllowedEndpoints {
 	return a
 }
 
-// TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the server itself, its node, or another
-// tenant's Service by name.
+// TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
+// server itself, its node, or another tenant's Service by name.
 func TestAllowedEndpoints(t *testing.T) {
 	raw, err := os.ReadFile("testdata/endpoints.json") // the policy is held against the same: TestPolicyForExistingEndpoints in test/manifests
 	require.NoError(t, err)
@@ -37,8 +37,8 @@ func TestAllowedEndpoints(t *testing.T) {
 	}
 }
 
-// TestANameLeadsWhereItMay: the name of a Service is its namespace's to point anywhere, so its addresses count; a name that is listed may have every address but
-// those that are never allowed.
+// TestANameLeadsWhereItMay: the name of a Service is its namespace's to point anywhere, so its addresses count; a
+// name that is listed may have every address but those that are never allowed.
 func TestANameLeadsWhereItMay(t *testing.T) {
 	for _, c := range []struct {
 		list, host, address string
@@ -75,8 +75,8 @@ func TestParseAllowedEndpoints(t *testing.T) {
 	}
 }
 
-// TestNoEtcdIsJoinedThatIsNotAllowed: before the members have joined the cluster can't be run, and nothing is asked at those URLs; once they have, a shorter
-// list takes no pod away.
+// TestNoEtcdIsJoinedThatIsNotAllowed: before the members have joined the cluster can't be run, and nothing is asked
+// at those URLs; once they have, a shorter list takes no pod away.
 func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o := fresh(3)
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}

@@ -306,7 +306,7 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o Observation) *metav1.Condition {
 		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured)
 	}
-	const words = "is asked in plain text: whoever answers at its endpoints"
+	const words = "is asked in plain text: what answers at its endpoints"
 	o := besideThree(3)
 	assert.Equal(t, "Disabled", secured(o).Reason)
 	assert.Contains(t, secured(o).Message, words)

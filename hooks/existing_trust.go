@@ -28,7 +28,7 @@ func (v *view) asksInPlainText() string {
 	if spec == nil || spec.TLS != nil || !v.beside() && (v.epoch != nil || !joins(v.Cluster)) {
 		return ""
 	}
-	return "the etcd of spec.bootstrap.existing is asked in plain text: whoever answers at its endpoints, or sits on the way, is taken for it; " +
+	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on the way, is taken for it; " +
 		"give it endpoints with https:// and tls, if it has them"
 }
 

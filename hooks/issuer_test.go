@@ -10,8 +10,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestAnIssuerThatIsSharedIsRefused: whoever has a certificate of it in the name of root is root in the cluster's etcd, so nothing is asked of it unless the
-// installation allows it. A cluster that has its certificates of it already is looked after as before, and advised; another one is not begun with.
+// TestAnIssuerThatIsSharedIsRefused: who has a certificate of it in the name of root is root in the cluster's etcd,
+// so nothing is asked of it unless the installation allows it. A cluster that has its certificates of it already is
+// looked after as before, and advised; another one is not begun with.
 func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		ref              v1alpha1.IssuerRef

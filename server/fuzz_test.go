@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -273,5 +274,29 @@ func appliedTo(t *testing.T, old, child map[string]any, owner any) map[string]an
 	}
 	at(meta, "annotations")[lastApplied] = string(last)
 	now["metadata"] = meta
+	if child["kind"] == "Secret" {
+		now["data"] = holds(t, old, child)
+		delete(now, "stringData")
+	}
 	return now
+}
+
+// holds is what a Secret holds when Metacontroller has merged an answer into it, and the API server has put stringData into data.
+func holds(t *testing.T, old, child map[string]any) map[string]any {
+	t.Helper()
+	data := map[string]any{}
+	if old != nil {
+		maps.Copy(data, at(old, "data"))
+		var last struct{ Data map[string]any }
+		note, _ := at(old, "metadata", "annotations")[lastApplied].(string)
+		require.NoError(t, json.Unmarshal([]byte(note), &last))
+		maps.DeleteFunc(data, func(key string, _ any) bool { _, noted := last.Data[key]; return noted })
+	}
+	told, _ := child["data"].(map[string]any)
+	maps.Copy(data, told)
+	text, _ := child["stringData"].(map[string]any)
+	for key, value := range text {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value.(string)))
+	}
+	return data
 }

@@ -1,13 +1,16 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +51,8 @@ func secretsIn(t *testing.T, answered []byte) map[string]map[string][]byte {
 			Kind     string
 			Metadata struct{ Name string }
 			Data     json.RawMessage
+			// StringData of one that is made; one that is kept is told without.
+			StringData map[string]string
 		}
 	}
 	require.NoError(t, json.Unmarshal(answered, &a))
@@ -55,11 +60,82 @@ func secretsIn(t *testing.T, answered []byte) map[string]map[string][]byte {
 	for _, c := range a.Children {
 		if c.Kind == "Secret" {
 			data := map[string][]byte{}
-			require.NoError(t, json.Unmarshal(c.Data, &data))
+			require.Empty(t, c.Data, c.Metadata.Name)
+			for key, value := range c.StringData {
+				data[key] = []byte(value)
+			}
 			all[c.Metadata.Name] = data
 		}
 	}
 	return all
+}
+
+// observedSecrets are what the Secrets in a request hold.
+func observedSecrets(t *testing.T, request []byte) map[string]map[string][]byte {
+	t.Helper()
+	r, err := decode(bytes.NewReader(request))
+	require.NoError(t, err)
+	return r.secrets
+}
+
+// TestNoKeyStaysInAnAnnotation: what Metacontroller applied last is in an annotation of each Secret, which kubectl describe prints. From the second answer on
+// no key and no password is in it, also of Secrets that an earlier Quorate has made, and all of them hold what they held.
+func TestNoKeyStaysInAnAnnotation(t *testing.T) {
+	s, _ := testServer(Options{Etcd: silent{}, Verify: true})
+	s.now = time.Now
+	h := s.Handler()
+	request := newborn(t)
+	call := func(times int) {
+		for range times {
+			w := post(h, "/sync", request)
+			require.Equal(t, 200, w.Code, w.Body.String())
+			request = applied(t, request, w.Body.Bytes())
+		}
+	}
+	told := func(note string) bool {
+		return strings.Contains(note, "PRIVATE KEY") || strings.Contains(note, "LS0tLS1CRUdJTi") || strings.Contains(note, "tls.key")
+	}
+	notes := func() (all []string) {
+		for _, secret := range at(generic(t, request), "children", groupSecrets) {
+			all = append(all, at(secret, "metadata", "annotations")[lastApplied].(string))
+		}
+		return all
+	}
+	call(4)
+	made := observedSecrets(t, request)
+	require.Equal(t, []string{"orders-ca", "orders-client-tls", "orders-operator-tls", "orders-peer-tls", "orders-server-tls", "orders-token"}, slices.Sorted(maps.Keys(made)))
+	require.NotEmpty(t, made["orders-ca"]["tls.key"])
+	require.False(t, slices.ContainsFunc(notes(), told))
+
+	r := generic(t, request) // as Quorate answered before
+	for _, secret := range at(r, "children", groupSecrets) {
+		var note map[string]any
+		require.NoError(t, json.Unmarshal([]byte(at(secret, "metadata", "annotations")[lastApplied].(string)), &note))
+		note["data"] = at(secret, "data")
+		raw, err := json.Marshal(note)
+		require.NoError(t, err)
+		at(secret, "metadata", "annotations")[lastApplied] = string(raw)
+	}
+	at(r, "children", groupSecrets, "orders-client-tls", "data")["keystore.p12"] = base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe}) // put there by hand
+	made["orders-client-tls"]["keystore.p12"] = []byte{0xff, 0xfe}
+	raw, err := json.Marshal(r)
+	require.NoError(t, err)
+	request = raw
+	require.True(t, slices.ContainsFunc(notes(), told))
+	for range 3 {
+		call(1)
+		require.Equal(t, made, observedSecrets(t, request))
+	}
+	var left int
+	for _, note := range notes() {
+		if told(note) {
+			left++
+		}
+	}
+	require.Equal(t, 1, left, "what is no text can be told as data alone")
+	before := post(h, "/sync", request).Body.String()
+	call(1)
+	require.Equal(t, before, post(h, "/sync", request).Body.String(), "at rest nothing is written")
 }
 
 // TestCertificatesFromNothing goes from a new cluster to one whose members could start, applying each answer as Metacontroller does.
@@ -80,7 +156,8 @@ func TestCertificatesFromNothing(t *testing.T) {
 	require.Contains(t, first, "orders-ca")
 	require.NotContains(t, first, "orders-server-tls", "leaves are made only from an observed authority")
 	second := secretsIn(t, call())
-	require.Equal(t, first["orders-ca"], second["orders-ca"], "what was observed is answered as it was")
+	require.Empty(t, second["orders-ca"], "what a Secret holds is told once")
+	require.Equal(t, first["orders-ca"], observedSecrets(t, request)["orders-ca"])
 	call()
 	last := call()
 	require.Equal(t, secretsIn(t, last), secretsIn(t, call()), "and nothing changes any more")

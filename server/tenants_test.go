@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsOfOtherNamespacesAreNotRelated: whoever calls, and whatever it sends, a cluster uses Secrets of its own namespace alone.
+// TestSecretsOfOtherNamespacesAreNotRelated: whatever a call has, a cluster uses Secrets of its own namespace alone.
 func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	secret := func(namespace, name string) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -31,7 +31,8 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	require.Nil(t, r.data("theirs"))
 }
 
-// TestSnapshotsOfOtherClustersAreNotRelated: of all that are sent, those count that have the cluster's label, or that its spec names.
+// TestSnapshotsOfOtherClustersAreNotRelated: of all that are sent, those count that have the cluster's label, or that
+// its spec names.
 func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	snapshot := func(namespace, name, of string) map[string]any {
 		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot", "spec": map[string]any{"cluster": of},
@@ -46,8 +47,9 @@ func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	require.ElementsMatch(t, []string{"labelled", "named"}, slices.Collect(maps.Keys(r.Related.Snapshots)))
 }
 
-// TestWhatIsRememberedByNameDependsOnTheNameAlone: Metacontroller before 4.16 keeps the answer of the hook customize by the name and generation of the parent,
-// for all namespaces together. A cluster of another tenant with the same name would be answered what was asked for by this one.
+// TestWhatIsRememberedByNameDependsOnTheNameAlone: Metacontroller before 4.16 keeps the answer of the hook customize
+// by the name and generation of the parent, for all namespaces together. A cluster of another tenant with the same
+// name would be answered what was asked for by this one.
 func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 	elsewhere := func(r map[string]any) {
 		at(r, "parent", "metadata")["namespace"] = "bank"

@@ -24,7 +24,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // The groups of children in Metacontroller's requests, "Kind.version" or "Kind.group/version".
@@ -562,6 +561,7 @@ type answerChild struct {
 	Spec       any               `json:"spec,omitempty"`
 	Type       corev1.SecretType `json:"type,omitempty"`
 	Data       any               `json:"data,omitempty"`
+	StringData map[string]string `json:"stringData,omitempty"`
 	Immutable  *bool             `json:"immutable,omitempty"`
 }
 
@@ -587,11 +587,11 @@ func encode(r *request, d hooks.Desired, status *v1alpha1.EtcdClusterStatus, res
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "policy/v1", "PodDisruptionBudget", d.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec })...)
 	a.Children = append(a.Children, specs(r.Cluster.Namespace, "networking.k8s.io/v1", "NetworkPolicy", d.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec })...)
 	for _, o := range d.Secrets {
-		data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
+		secret, err := r.secret(o)
 		if err != nil {
 			return nil, err
 		}
-		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, answerChild{Type: o.Type, Data: data}), c.Secrets[o.Name]))
+		a.Children = append(a.Children, secret)
 	}
 	for _, o := range d.Certificates { // whole: whoever adds fields that we don't set keeps them
 		a.Children = append(a.Children, asking(child(r.Cluster.Namespace, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec}), c.Certificates[o.Name]))

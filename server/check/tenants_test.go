@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestWhatIsAllowedNeedsNoPolicy: an installation with --shared-issuers has no policy against them, and installing again keeps what it allows.
+// TestWhatIsAllowedNeedsNoPolicy: an installation with --shared-issuers has no policy against them, and installing
+// again keeps what it allows.
 func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
 	w := good(t)
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// What serves all clusters may have logged what belongs to any: Metacontroller logs whole Secrets at some levels, and has a copy of each in an annotation
-// besides. Whose Secrets these are is not known here, and they can't be read. So keys are told by their form, however deep they are wrapped.
+// What serves all clusters may have logged what belongs to any: Metacontroller logs whole Secrets at some levels, and
+// has a copy of each in an annotation besides. Whose Secrets these are is not known here, and they can't be read. So
+// keys are told by their form, however deep they are wrapped.
 
 var (
 	blank = `(?: |\+|%20)`
@@ -16,7 +17,8 @@ var (
 	keyInPEM = regexp.MustCompile(`(?s)-----BEGIN` + blank + `(?:[A-Z0-9]+` + blank + `)*PRIVATE` + blank + `KEY-----.*?(-----END` + blank + `(?:[A-Z0-9]+` + blank + `)*PRIVATE` + blank + `KEY-----|\z)`)
 	// keyOfAge is an identity by which snapshots are read.
 	keyOfAge = regexp.MustCompile(`(?i)AGE-SECRET-KEY-[0-9A-Z]+`)
-	// keysInData is what a Secret holds, within an object that is part of a text: as JSON, quoted or not, and as Go prints a map.
+	// keysInData is what a Secret holds, within an object that is part of a text: as JSON, quoted or not, and as Go
+	// prints a map.
 	keysInData = regexp.MustCompile(`((?:\\*"(?:data|stringData)\\*"\s*:\s*|\b(?:data|stringData):))(?:\{[^{}]*"[^{}]*\}|map\[[^\[\]]+\])`)
 	// run is what may be base64, in one line or wrapped.
 	run       = regexp.MustCompile(`[A-Za-z0-9+/_-]{40,}(?:={0,2}(?:\s|\\+[nr])+[A-Za-z0-9+/_-]{16,})*={0,2}`)
@@ -39,7 +41,8 @@ func withoutKeys(s string) string {
 	})
 }
 
-// holdsKey reports whether a run of base64 is, or wraps, a private key. Where it begins is not known: what stands before it may look like a part.
+// holdsKey reports whether a run of base64 is, or wraps, a private key. Where it begins is not known: what stands
+// before it may look like a part.
 func holdsKey(found string, depth int) bool {
 	clean := strings.NewReplacer("-", "+", "_", "/").Replace(wrappings.ReplaceAllString(found, ""))
 	for from := range 4 {
@@ -73,8 +76,8 @@ func tellsKey(raw []byte, depth int) bool {
 	return false
 }
 
-// isKey reports whether it begins as a private key in DER does: a sequence whose first elements are a version and, by PKCS #8 an algorithm, by PKCS #1 a
-// number, by SEC 1 the key.
+// isKey reports whether it begins as a private key in DER does: a sequence whose first elements are a version and, by
+// PKCS #8 an algorithm, by PKCS #1 a number, by SEC 1 the key.
 func isKey(der []byte) bool {
 	if len(der) < 16 || der[0] != 0x30 {
 		return false

@@ -17,8 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKeysOfOthersAreStruckOut: a report is about one cluster, and may have logs of what serves all. It knows the Secrets of none of the other tenants, so their
-// keys are told by their form, however they are written: as PEM or DER, in base64, in an annotation of an object in a log, wrapped, escaped, or all of that.
+// TestKeysOfOthersAreStruckOut: a report is about one cluster, and may have logs of what serves all. It knows the
+// Secrets of none of the other tenants, so their keys are told by their form, however they are written: as PEM or
+// DER, in base64, in an annotation of an object in a log, wrapped, escaped, or all of that.
 func TestKeysOfOthersAreStruckOut(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func deletion(t *testing.T, policy, object, options string) string {
 	return judged(t, render(t, "base")["ValidatingAdmissionPolicy/"+policy], admission.Delete, object, "", options)
 }
 
-// judged is what a policy says to a request about an object: what it was, and what it is to be; empty for neither.
+// judged is what a policy says to a request about an object: the object before and after; empty where there is none.
 func judged(t *testing.T, policy []byte, operation admission.Operation, before, after, options string) string {
 	t.Helper()
 	spec := native(t, policy).(*admissionv1.ValidatingAdmissionPolicy).Spec

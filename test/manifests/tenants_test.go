@@ -18,7 +18,8 @@ func joining(endpoints ...string) string {
 	return ordersWith(`, bootstrap: {existing: {endpoints: ["` + strings.Join(endpoints, `", "`) + `"]}}`)
 }
 
-// TestPolicyForExistingEndpoints: the policy refuses what the server would not ask, by the same list, and what an object has already stays.
+// TestPolicyForExistingEndpoints: the policy refuses what the server would not ask, by the same list, and what an
+// object has already stays.
 func TestPolicyForExistingEndpoints(t *testing.T) {
 	const policy = "ValidatingAdmissionPolicy/quorate-existing-endpoints"
 	if base := render(t, "base")[policy]; judged(t, base, admission.Create, "", joining("https://10.1.2.3:2379"), "{}") == "" {

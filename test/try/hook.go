@@ -112,7 +112,7 @@ type answer struct {
 }
 
 // call asks the hook server, by the bytes that Metacontroller would send.
-func call(hook http.Handler, body []byte, finalizing bool) (*answer, error) {
+func call(hook http.Handler, body []byte, held vault, finalizing bool) (*answer, error) {
 	path := "/sync"
 	if finalizing {
 		path = "/finalize"
@@ -122,10 +122,11 @@ func call(hook http.Handler, body []byte, finalizing bool) (*answer, error) {
 	if said.Code != http.StatusOK {
 		return nil, fmt.Errorf("the hook answers %d: %s", said.Code, bytes.TrimSpace(said.Body.Bytes()))
 	}
-	return understood(said.Body.Bytes())
+	return understood(said.Body.Bytes(), held)
 }
 
-func understood(body []byte) (*answer, error) {
+// understood is an answer. What it does not tell of a Secret stays as the Secret holds it, and what it tells as text the API server puts into data.
+func understood(body []byte, held vault) (*answer, error) {
 	var told struct {
 		Status             v1alpha1.EtcdClusterStatus
 		Children           []json.RawMessage
@@ -143,6 +144,13 @@ func understood(body []byte) (*answer, error) {
 			return nil, err
 		}
 		if s, is := o.(*corev1.Secret); is {
+			s.Data = held[s.Name]
+			if len(s.StringData) > 0 {
+				s.Data = map[string][]byte{}
+			}
+			for key, value := range s.StringData {
+				s.Data[key] = []byte(value)
+			}
 			a.secrets[s.Name], o = s.Data, pki.Read(s)
 		}
 		a.Children[key] = o

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -148,8 +149,9 @@ func (t *try) call() {
 		return
 	}
 	t.calling = true
+	held := maps.Clone(t.vault)
 	go func() {
-		a, err := call(t.hook, body, q.Finalizing)
+		a, err := call(t.hook, body, held, q.Finalizing)
 		t.answers <- answered{q, a, err}
 	}()
 }
