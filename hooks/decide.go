@@ -21,11 +21,12 @@ func Decide(o Observation) Decision {
 		}
 		because := Because{Rule: r.Name, Message: said.message}
 		v.run = or(said.run, v.run)
+		told := status(v, because, v.prospectOf(i, said))
 		return Decision{
 			Step:        said.step,
 			Children:    children(v, said),
-			Status:      status(v, because, v.prospectOf(i, said)),
-			ResyncAfter: v.wake(said.resync),
+			Status:      told,
+			ResyncAfter: v.wake(said.resync, &told),
 			Because:     because,
 		}
 	}
