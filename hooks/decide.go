@@ -21,6 +21,9 @@ func Decide(o Observation) Decision {
 		}
 		because := Because{Rule: r.Name, Message: said.message}
 		v.run = or(said.run, v.run)
+		if said.mark == CondemnedSilent {
+			v.condemns = said.condemn
+		}
 		told := status(v, because, v.prospectOf(i, said))
 		return Decision{
 			Step:        said.step,

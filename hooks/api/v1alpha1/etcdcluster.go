@@ -523,7 +523,7 @@ type EtcdClusterStatus struct {
 	// +optional
 	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
 
-	// Replacement is what Quorate remembers about learners that did not catch up.
+	// Replacement is what Quorate remembers about learners that did not catch up, and about voters that were given up.
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
 
