@@ -313,7 +313,7 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		record.Data[EpochKeyPast] = "1=c1/" + voters
 		tell(&o, "demo-0", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
-		pass(&o, now.Add(10 * time.Minute))
+		pass(&o, now.Add(10*time.Minute))
 		said := goOn(t, &o).Because.Message
 		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the most"), "%s: %s", voters, said)
 	}
