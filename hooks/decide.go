@@ -20,15 +20,19 @@ func Decide(o Observation) Decision {
 			continue
 		}
 		v.run = or(said.run, v.run)
+		if said.mark == CondemnedSilent {
+			v.condemns = said.condemn
+		}
 		answer := children(v, said)
 		v.expect(answer)
 		said.message = v.andUnmade(said.message)
 		because := Because{Rule: r.Name, Message: said.message}
+		told := status(v, because, v.prospectOf(i, said))
 		return Decision{
 			Step:        said.step,
 			Children:    answer,
-			Status:      status(v, because, v.prospectOf(i, said)),
-			ResyncAfter: v.wakeForUnmade(v.wake(said.resync)),
+			Status:      told,
+			ResyncAfter: v.wakeForUnmade(v.wake(said.resync, &told)),
 			Because:     because,
 		}
 	}

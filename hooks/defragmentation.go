@@ -139,17 +139,6 @@ func (v *view) scheduleAdvice() string {
 	return ""
 }
 
-// wake is how soon to be asked again: as the rule says, and when the schedule begins a run.
-func (v *view) wake(resync time.Duration) time.Duration {
-	if v.run == nil || v.run.Next.IsZero() {
-		return resync
-	}
-	if until := v.run.Next.Sub(v.Now); until > 0 && (resync == 0 || until < resync) {
-		return until
-	}
-	return resync
-}
-
 // dueRun is what a run is to begin for now; empty for nothing.
 func (v *view) dueRun() v1alpha1.DefragmentationTrigger {
 	asked := v.Cluster.Annotations[AnnotationDefragment]

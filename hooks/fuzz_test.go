@@ -391,6 +391,10 @@ var mishaps = []func(o *Observation, n int){
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *Observation, n int) {
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n), Voter: MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
+	},
+	func(o *Observation, n int) {
 		o.Cluster.Spec.MemberReplacement.KeepClaimFor = &metav1.Duration{Duration: time.Duration(n) * 10 * time.Hour}
 	},
 

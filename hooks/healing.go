@@ -51,7 +51,8 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 func giveUp(v *view) *verdict {
 	for _, m := range v.voters {
 		if v.overdue(m) && v.reprieve(m) == "" {
-			return v.giveUpOn(m, fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), colon(v.ails(m))))
+			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), colon(v.ails(m)))
+			return or(v.staysBefore(m, why), v.giveUpOn(m, why))
 		}
 	}
 	return nil
@@ -71,8 +72,11 @@ func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	if !removes && mark == CondemnedSilent {
 		return said
 	}
-	if removes && slices.ContainsFunc(v.grounds(m.name), unmarked) {
+	switch {
+	case removes && slices.ContainsFunc(v.grounds(m.name), unmarked):
 		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
+	case removes && mark == CondemnedSilent && v.replacements("").Voter != m.name:
+		said = &verdict{message: why + "; noting that first", resync: soon}
 	}
 	said.condemn, said.mark = m.name, mark
 	return said
@@ -317,7 +321,7 @@ func (v *view) timeFor() time.Duration {
 	return given.Truncate(time.Second)
 }
 
-// The pauses between learners that come to nothing.
+// The pauses between learners that come to nothing, and between voters that are given up.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = time.Hour
@@ -328,27 +332,56 @@ func pauseAfter(failures int32) time.Duration {
 	return min(longestPause, firstPause<<min(max(failures, 1)-1, 16))
 }
 
-// attempts is what is remembered of learners that came to nothing. Each is counted before it is removed: the call that removes it has seen
-// that, and so has every call that could add the next one, however old the status is that it is shown. It is forgotten when one becomes a
-// voter or none is wanted, and when the spec changes: that may be what mends it.
-func (v *view) attempts() *v1alpha1.ReplacementStatus {
-	old := v.Cluster.Status.Replacement
+// replacements is what is remembered of learners that came to nothing, and of voters that were given up, with the voter that is given up now;
+// empty for none. Each is counted before it is removed: the call that removes it has seen that, and so has every call that could add or remove
+// the next one, however old the status is that it is shown. All is forgotten when the spec changes: that may be what mends it.
+func (v *view) replacements(givenUp string) v1alpha1.ReplacementStatus {
+	var r v1alpha1.ReplacementStatus
+	if old := v.Cluster.Status.Replacement; old != nil {
+		r = *old
+	}
 	if v.Etcd == nil || v.epoch == nil {
-		return old
+		return r
 	}
-	late := v.late()
-	if v.promoted() || v.Cluster.Generation != v.Cluster.Status.ObservedGeneration || v.learner() == nil && len(v.counted()) >= v.wanted() {
-		old = nil
+	if v.Cluster.Generation != v.Cluster.Status.ObservedGeneration {
+		r = v1alpha1.ReplacementStatus{}
 	}
-	if late == nil || old != nil && old.Learner == late.name {
-		return old
+	v.countLate(&r)
+	v.countGivenUp(&r, givenUp)
+	return r
+}
+
+// countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
+func (v *view) countLate(r *v1alpha1.ReplacementStatus) {
+	if v.promoted() || v.learner() == nil && len(v.counted()) >= v.wanted() {
+		r.Failures, r.Learner, r.NotBefore = 0, "", metav1.Time{}
 	}
-	next := v1alpha1.ReplacementStatus{Failures: 1, Learner: late.name}
-	if old != nil {
-		next.Failures = old.Failures + 1
+	if late := v.late(); late != nil && late.name != r.Learner {
+		r.Failures, r.Learner = r.Failures+1, late.name
+		r.NotBefore = metav1.NewTime(v.second().Add(pauseAfter(r.Failures)))
 	}
-	next.NotBefore = metav1.NewTime(v.Now.Truncate(time.Second).Add(pauseAfter(next.Failures)))
-	return &next
+}
+
+// countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason, and of each a claim is
+// kept: so they are forgotten only an hour after the pause.
+func (v *view) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
+	if !r.NextGivenUp.IsZero() && !v.Now.Before(r.NextGivenUp.Add(longestPause)) {
+		r.GivenUp, r.Voter, r.NextGivenUp = 0, "", metav1.Time{}
+	}
+	if name != "" && name != r.Voter {
+		r.GivenUp, r.Voter = r.GivenUp+1, name
+		r.NextGivenUp = metav1.NewTime(v.second().Add(pauseAfter(r.GivenUp)))
+	}
+}
+
+// staysBefore says why a voter is not given up now, although its time is over; nil when it is.
+func (v *view) staysBefore(m *member, why string) *verdict {
+	r := v.replacements("")
+	if r.Voter == m.name || !v.Now.Before(r.NextGivenUp.Time) {
+		return nil
+	}
+	return &verdict{message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the spec changes", why,
+		count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)), resync: r.NextGivenUp.Sub(v.Now)}
 }
 
 // promoted reports whether this call has made a learner a voter.
@@ -362,8 +395,8 @@ func (v *view) promoted() bool {
 
 // restsBefore says why no learner is added now; nil when one may be.
 func (v *view) restsBefore(why string) *verdict {
-	a := v.attempts()
-	if a == nil || !v.Now.Before(a.NotBefore.Time) {
+	a := v.replacements("")
+	if !v.Now.Before(a.NotBefore.Time) {
 		return nil
 	}
 	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec changes", why, count(int(a.Failures), "learner"),

@@ -41,7 +41,11 @@ func given(what ...func(o *Observation)) Observation {
 	return o
 }
 
-func marked(o *Observation) { note(o.Children.Claims["demo-1"], AnnotationCondemned, "true") }
+func marked(o *Observation) {
+	note(o.Children.Claims["demo-1"], AnnotationCondemned, "true")
+	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
+	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
+}
 
 func claimNamed(d Decision, name string) *corev1.PersistentVolumeClaim {
 	for _, c := range d.Children.Claims {
@@ -64,6 +68,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 		step Step
 	}{
 		"its claim is marked first":              {given(), "GiveUp", nil},
+		"it is noted, too":                       {given(marked, func(o *Observation) { o.Cluster.Status.Replacement = nil }), "GiveUp", nil},
 		"then it goes":                           {given(marked), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"not before its time":                    {given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "Heal", nil},
 		"nor before the time that the spec sets": {given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "Heal", nil},
@@ -205,6 +210,50 @@ func TestPausesBetweenLearners(t *testing.T) {
 	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second, 9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
 		assert.Equal(t, want, pauseAfter(failures), failures)
 	}
+}
+
+// TestVotersGivenUpInARow: their successors may go the same way, and of each a claim is kept.
+func TestVotersGivenUpInARow(t *testing.T) {
+	second := now.Truncate(time.Second)
+	in := func(d time.Duration) metav1.Time { return metav1.NewTime(second.Add(d)) }
+	d := Decide(given())
+	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: in(10 * time.Second)}, d.Status.Replacement)
+
+	row := func(n int32, next time.Duration, what ...func(o *Observation)) Observation {
+		o := given(marked)
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9", NextGivenUp: in(next)}
+		for _, change := range what {
+			change(&o)
+		}
+		return o
+	}
+	waits := row(9, time.Hour)
+	d = Decide(waits)
+	require.NoError(t, Verify(waits, d))
+	assert.Nil(t, d.Step)
+	assert.Equal(t, "GiveUp", d.Because.Rule)
+	assert.Contains(t, d.Because.Message, "after 9 voters given up in a row it stays a member until "+second.Add(time.Hour).Format(time.RFC3339))
+	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
+
+	for name, c := range map[string]struct {
+		o    Observation
+		n    int32
+		next time.Duration
+	}{
+		"when the pause is over":    {row(9, 0), 10, time.Hour},
+		"soon after it":             {row(4, -59*time.Minute), 5, 160 * time.Second},
+		"an hour after it":          {row(9, -time.Hour), 1, 10 * time.Second},
+		"when the spec was changed": {row(9, time.Hour, func(o *Observation) { o.Cluster.Generation++ }), 1, 10 * time.Second},
+	} {
+		r := Decide(c.o).Status.Replacement
+		require.NotNil(t, r, name)
+		assert.Equal(t, []any{c.n, "demo-1", in(c.next)}, []any{r.GivenUp, r.Voter, r.NextGivenUp}, name)
+	}
+	blind := row(9, -2*time.Hour, func(o *Observation) { o.Etcd = nil })
+	assert.Equal(t, blind.Cluster.Status.Replacement, Decide(blind).Status.Replacement)
+	all := serve(3)
+	all.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9", NextGivenUp: in(-time.Hour)}
+	assert.Nil(t, Decide(all).Status.Replacement)
 }
 
 func TestALearnersTimeGrowsWithTheData(t *testing.T) {

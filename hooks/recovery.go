@@ -128,8 +128,8 @@ func recoverQuorum(v *view) *verdict {
 		return nil
 	}
 	if !asked || len(lost) == 0 {
-		if wait := v.lostUntil().Sub(v.Now); wait > 0 {
-			return v.mayComeBack(policy, lost, wait)
+		if v.Now.Before(v.lostUntil()) {
+			return v.mayComeBack(policy, lost)
 		}
 	}
 	from, why := v.wayBack(policy, asked)
@@ -144,13 +144,13 @@ func (v *view) recoveryDue() bool { return len(v.quorumIsLost()) > 0 || !v.Now.B
 
 // mayComeBack waits for a quorum before the next epoch is recorded. While its data is there only a person may ask for that, and maybe did so
 // long ago, for another trouble.
-func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string, wait time.Duration) *verdict {
+func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string) *verdict {
 	at := v.lostUntil().UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
 		why = "no quorum answers, although its data is there; by the annotation " + AnnotationRecover
 	}
-	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: min(wait, 10*time.Second)}
+	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: patience}
 }
 
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.

@@ -95,7 +95,7 @@ var Rules = []Rule{
 	{"Depart", "The pod of a removed member must be gone before the next change of members (S3).", depart},
 	{"Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace},
 	{"Shrink", "Voters above the wanted number are removed one by one: not serving first, then followers, the leader last (S6).", shrink},
-	{"GiveUp", "A voter that has not served for longer than spec.memberReplacement.after is removed while the rest has quorum, and growth brings its successor; its claim is marked first, and kept for a while (S6, S7).", giveUp},
+	{"GiveUp", "A voter that has not served for longer than spec.memberReplacement.after is removed while the rest has quorum, and growth brings its successor; its claim is marked first, and kept for a while; after others in a row, it is removed after a pause that grows with their number (S6, S7).", giveUp},
 	{"Grow", "A missing voter joins as a learner under a new name, while all others serve and the pause after one that did not catch up is over (S3, S4, S9).", grow},
 	{"RetireForeign", "Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one by one while all others serve: not serving first, then followers, the leader last (S6).", retireForeign},
 	{"Beside", "While there are members that are not ours, nothing but what is above is changed.", beside},

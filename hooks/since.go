@@ -17,12 +17,12 @@ import (
 // time in the status (a member, the quorum, a learner) has been seen so since the later of the two: [view.observed]. So a gap is known once,
 // for all of them, and the times that people see stay true. It is written only while something of the kind is counted, and seldom (S16).
 //
-//	counted by it             a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what spec.recovery
-//	                          or a person begins then; a survivor's volume that can't be reached
-//	counted by the wall       whatever is a promise to people or a fact of others: validity of certificates, schedules and deadlines of
-//	                          snapshots, how long claims are kept, grace periods of pods, how long a container or a condition of a
-//	                          volume has been there; the end of calls (CallsEnd); and pauses between our own attempts, in which
-//	                          nothing is concluded from what was not seen
+//	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what spec.recovery or a
+//	                      person begins then; a survivor's volume that can't be reached; the pause of a silent cluster (pause.go)
+//	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long claims are kept
+//	                      facts of others: grace periods of pods, since when a container or a condition of a volume is there, a claim
+//	                      that the API server did not let grow, how long etcd may defragment or compact, the end of calls (CallsEnd)
+//	                      pauses between our own attempts, in which nothing is concluded from what was not seen
 
 // usualResync is how often Metacontroller calls by our manifests.
 const usualResync = 30 * time.Second

@@ -54,7 +54,10 @@ func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus 
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
 	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
-	s.Replacement, s.Watched, s.Connection = v.attempts(), v.watched(), v.connection()
+	if r := v.replacements(v.condemns); r != (v1alpha1.ReplacementStatus{}) {
+		s.Replacement = &r
+	}
+	s.Watched, s.Connection = v.watched(), v.connection()
 	s.Running, s.Awaited = v.runningVersion(s.Members), v.awaited
 	s.History = history(v, because, s.Auth)
 	s.Conditions = conditions(v, because, next, s.Auth)

@@ -43,6 +43,7 @@ type view struct {
 	serves    string                          // identifies the certificates that members are to show
 	run       *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
 	awaited   []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
+	condemns  string                          // the voter that the verdict gives up for its silence; empty for none
 }
 
 // member is one entry of etcd's list with what belongs to it.

@@ -73,7 +73,7 @@ func secretsIn(t *testing.T, answered []byte) map[string]map[string][]byte {
 // observedSecrets are what the Secrets in a request hold.
 func observedSecrets(t *testing.T, request []byte) map[string]map[string][]byte {
 	t.Helper()
-	r, err := decode(bytes.NewReader(request))
+	r, err := decode(t.Context(), bytes.NewReader(request))
 	require.NoError(t, err)
 	return r.secrets
 }

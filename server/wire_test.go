@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,30 @@ func TestRefusedRequests(t *testing.T) {
 			require.Less(t, log.Len(), 1000, "no object in the log")
 		})
 	}
+}
+
+// TestResyncIsRead: of the CompositeController, which may have none.
+func TestResyncIsRead(t *testing.T) {
+	for want, spec := range map[time.Duration]any{
+		30 * time.Second: map[string]any{"resyncPeriodSeconds": 30, "generateSelector": true},
+		5 * time.Minute:  map[string]any{"resyncPeriodSeconds": 300},
+		0:                map[string]any{"resyncPeriodSeconds": nil},
+	} {
+		r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = spec })))
+		require.NoError(t, err)
+		require.Equal(t, want, r.observation(time.Now(), hooks.Settings{}).Resync)
+	}
+	for _, without := range []func(map[string]any){
+		func(r map[string]any) { delete(r, "controller") },
+		func(r map[string]any) { r["controller"] = nil },
+		func(r map[string]any) { at(r, "controller")["spec"] = map[string]any{"resyncPeriodSeconds": -5} },
+	} {
+		r, err := decode(t.Context(), bytes.NewReader(edited(t, without)))
+		require.NoError(t, err)
+		require.Zero(t, r.Resync)
+	}
+	_, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = "soon" })))
+	require.ErrorContains(t, err, "controller.spec can't be a string")
 }
 
 // TestChildrenAreReadByName: some versions key children by namespace and name.

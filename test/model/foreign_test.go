@@ -315,7 +315,7 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute, joined >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {
-		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time))
+		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time), r.Voter, w.Now.Before(r.NextGivenUp.Time))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Foreign)) {
 		runs, ran := w.ForeignRuns(name)

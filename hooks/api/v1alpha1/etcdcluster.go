@@ -544,7 +544,7 @@ type EtcdClusterStatus struct {
 	// +listType=atomic
 	Awaited []AwaitedStatus `json:"awaited,omitempty"`
 
-	// Replacement is what Quorate remembers about learners that did not catch up.
+	// Replacement is what Quorate remembers about learners that did not catch up, and about voters that were given up.
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
 

@@ -128,7 +128,8 @@ type DefragmentationStatus struct {
 	Next metav1.Time `json:"next,omitzero"`
 }
 
-// ReplacementStatus is what Quorate remembers about learners that did not catch up. Without it the next one is only tried sooner.
+// ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given up. Without it the next one
+// is only tried, or given up, sooner.
 type ReplacementStatus struct {
 	// Failures in a row.
 	// +optional
@@ -141,6 +142,18 @@ type ReplacementStatus struct {
 	// NotBefore is when the next learner may be added.
 	// +optional
 	NotBefore metav1.Time `json:"notBefore,omitzero"`
+
+	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that followed the one before.
+	// +optional
+	GivenUp int32 `json:"givenUp,omitempty"`
+
+	// Voter is the last of them. It is removed once that is written here.
+	// +optional
+	Voter string `json:"voter,omitempty"`
+
+	// NextGivenUp is when the next one may be given up.
+	// +optional
+	NextGivenUp metav1.Time `json:"nextGivenUp,omitzero"`
 }
 
 // WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of Metacontroller's, a new

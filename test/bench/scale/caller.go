@@ -23,7 +23,9 @@ type caller struct {
 	trust   *tls.Config
 	body    func(to *bytes.Buffer, parent int)
 	answers func(parent int, body []byte, repeat func(after time.Duration)) error
-	reuse   bool
+	// silent: of the first so many parents it is told by themselves how long calls took.
+	silent int
+	reuse  bool
 
 	queue *queue
 	mu    sync.Mutex
@@ -34,6 +36,7 @@ type caller struct {
 // tally is what was measured since it was emptied.
 type tally struct {
 	took    []time.Duration
+	silent  []time.Duration // of parents whose members do not answer
 	since   []time.Duration // from the call before about the same parent
 	refused map[int]int     // by HTTP status; 0 for no answer
 	drained []time.Duration // from each resync until nothing was left
@@ -97,7 +100,11 @@ func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent i
 		time.AfterFunc(again, func() { c.queue.add(parent) })
 		return
 	}
-	c.tally.took = append(c.tally.took, took)
+	if parent < c.silent {
+		c.tally.silent = append(c.tally.silent, took)
+	} else {
+		c.tally.took = append(c.tally.took, took)
+	}
 	delete(c.tries, parent)
 	c.mu.Unlock()
 	if err := c.answers(parent, answer, func(after time.Duration) { time.AfterFunc(after, func() { c.queue.add(parent) }) }); err != nil {
@@ -196,6 +203,9 @@ func (f *fleet) answered(c *caller) func(int, []byte, func(time.Duration)) error
 		}
 		if !differs {
 			return nil
+		}
+		if k.lastStatus != nil {
+			repeat(0) // as Metacontroller does when the status changes
 		}
 		k.lastStatus, k.lastChildren = answer.Status, answer.Children
 		return k.shows(answer.Status, f.parent.Generation)

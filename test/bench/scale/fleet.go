@@ -39,6 +39,7 @@ type fleet struct {
 	image    string   // of Quorate, as the pods name it
 	pods     []string // names, in order
 	clusters []*cluster
+	silent   int // the first so many of the clusters have members that do not answer
 }
 
 // A cluster of the fleet. The status and what was answered last change with the answers; only one call at a time is about it.

@@ -31,6 +31,7 @@ type options struct {
 	memory    string
 	core      string
 	clusters  int
+	silent    int
 	workers   int
 	resync    time.Duration
 	measure   time.Duration
@@ -66,6 +67,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.memory, "memory", "115MiB", "GOMEMLIMIT of the server, as the Deployment sets it")
 	flags.StringVar(&o.core, "core", "0", "the `core` that the server has for itself; run this program on another one")
 	flags.IntVar(&o.clusters, "clusters", 10000, "how many clusters")
+	flags.IntVar(&o.silent, "silent", 0, "of how many clusters the members take connections and answer nothing; a silence has its longest pause after -for=6m or so")
 	flags.IntVar(&o.workers, "workers", 20, "workers of Metacontroller")
 	flags.DurationVar(&o.resync, "resync", 30*time.Second, "resync period")
 	flags.DurationVar(&o.measure, "for", 90*time.Second, "how long to measure, after every cluster was asked about once")
@@ -94,6 +96,7 @@ func (o options) run(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.silent = o.silent
 	etcd := &members{fleet: f, latency: o.latency}
 	stop, err := etcd.listen(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ func measure(ctx context.Context, o options, f *fleet, q *quorate) (*result, err
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	clusters := newCaller(q.url("/sync"), q.hooks, q.trust)
-	clusters.reuse = o.plain
+	clusters.reuse, clusters.silent = o.plain, o.silent
 	clusters.body = func(to *bytes.Buffer, n int) { f.fill(to, f.clusters[n]) }
 	clusters.answers = f.answered(clusters)
 	done := clusters.work(ctx, o.workers)
@@ -71,7 +71,7 @@ func measure(ctx context.Context, o options, f *fleet, q *quorate) (*result, err
 func (c *caller) warm(ctx context.Context, clusters int) error {
 	for range 6000 { // ten minutes
 		c.mu.Lock()
-		answered, refused := len(c.tally.took), len(c.tally.refused)
+		answered, refused := len(c.tally.took)+len(c.tally.silent), len(c.tally.refused)
 		c.mu.Unlock()
 		switch {
 		case answered >= clusters:
@@ -149,7 +149,7 @@ func (o options) noise(ctx context.Context, q *quorate) (*caller, error) {
 
 // row is the result as a line of the table.
 func (r *result) row(o options) string {
-	calls := len(r.tally.took) + len(r.snapshots.took)
+	calls := len(r.tally.took) + len(r.tally.silent) + len(r.snapshots.took)
 	round := "not done in " + o.resync.String()
 	if len(r.tally.drained) > 0 {
 		round = fmt.Sprintf("%.1f s", quantile(r.tally.drained, 0.5).Seconds())
@@ -165,6 +165,14 @@ func (r *result) row(o options) string {
 		line += fmt.Sprintf("| with %d snapshots, one cluster written every %s: %.0f calls a second about them, p50 %.1f ms, p99 %.0f ms, a round %.1f s |\n", o.snapshots, o.writes,
 			float64(len(r.snapshots.took))/r.over.Seconds(), quantile(r.snapshots.took, 0.5).Seconds()*1000, quantile(r.snapshots.took, 0.99).Seconds()*1000,
 			quantile(r.snapshots.drained, 0.5).Seconds())
+	}
+	if o.silent > 0 {
+		var busy time.Duration
+		for _, took := range r.tally.silent {
+			busy += took
+		}
+		line += fmt.Sprintf("| of them %d are silent: %.1f calls a second about them, p50 %.1f s, p99 %.1f s, %.1f workers busy with them; the calls above are those about the others |\n", o.silent,
+			float64(len(r.tally.silent))/r.over.Seconds(), quantile(r.tally.silent, 0.5).Seconds(), quantile(r.tally.silent, 0.99).Seconds(), busy.Seconds()/r.over.Seconds())
 	}
 	return line + fmt.Sprintf("<!-- a call has %d bytes -->\n", r.sent)
 }

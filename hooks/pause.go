@@ -1,0 +1,94 @@
+package hooks
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// How soon to look again at a cluster with members that do not serve. Whoever does not answer takes the whole time that a question has, and with
+// it a worker of Metacontroller's; many such clusters, as after the loss of a zone, would take all of them, and the others be asked about late.
+//
+// So the pause grows with the time for which nothing has changed, to a tenth of it and to the resync period at most: what comes back without
+// a word from Kubernetes is seen a tenth later than it could be. That is rare. A pod that is made, gets an address, starts or turns ready is an
+// event, at which Metacontroller calls at once; so are a Secret, a snapshot and an edit.
+
+// restless is the part of a silence that may pass until the next look.
+const restless = 10
+
+// wake is how soon to be asked again: as the rule says, less often while members are silent, and when a time is over that is counted, or the
+// schedule begins a run.
+func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	until := []time.Duration{v.grown(resync, s), v.nextTimeOver()}
+	if v.run != nil && !v.run.Next.IsZero() {
+		until = append(until, v.run.Next.Sub(v.Now))
+	}
+	until = filter(until, func(d time.Duration) bool { return d > 0 })
+	if len(until) == 0 {
+		return 0
+	}
+	return slices.Min(until)
+}
+
+// grown is a pause while members are silent. At its longest it is left to Metacontroller's resync: two in one period would be one too many.
+func (v *view) grown(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
+	if resync == 0 || resync > patience || !silent {
+		return resync
+	}
+	pause := max(resync, v.observed(lastChange(s))/restless)
+	switch {
+	case pause < v.resyncPeriod():
+		return pause.Round(time.Millisecond)
+	case v.Resync > 0:
+		return 0
+	}
+	return v.resyncPeriod()
+}
+
+// lastChange is when a status last told of something new.
+func lastChange(s *v1alpha1.EtcdClusterStatus) time.Time {
+	var last time.Time
+	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.Available); c != nil {
+		last = c.LastTransitionTime.Time
+	}
+	for _, m := range s.Members {
+		last = later(last, later(m.Since.Time, m.Joined.Time))
+	}
+	if n := len(s.History); n > 0 {
+		last = later(last, s.History[n-1].Time.Time)
+	}
+	return last
+}
+
+// nextTimeOver is in how long the next of the times is over that are counted; 0 for none.
+func (v *view) nextTimeOver() time.Duration {
+	if !v.counts() {
+		return 0
+	}
+	var left []time.Duration
+	for _, m := range v.voters {
+		if s := v.silentFor(m); s > 0 {
+			left = append(left, replaceAfter(&v.Cluster.Spec)-s)
+		}
+	}
+	if l := v.learner(); l != nil {
+		if s := v.remembered(l); s != nil {
+			left = append(left, v.timeFor()-v.whileAvailable(s.Joined))
+		}
+	}
+	if v.Etcd == nil {
+		left = append(left, v.lostUntil().Sub(v.Now))
+	}
+	if v.heir != nil && v.choosing() {
+		left = append(left, v.surveyFor()-v.observed(v.surveyedSince()))
+	}
+	left = filter(left, func(d time.Duration) bool { return d > 0 })
+	if len(left) == 0 {
+		return 0
+	}
+	return slices.Min(left)
+}
