@@ -14,6 +14,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/server/pki"
 )
 
 const (
@@ -41,6 +43,8 @@ type held struct {
 
 	// settle is called when it is decoded, with the bytes that were made of it.
 	settle func(made int64)
+	// turn is what has to be waited for before what a Secret holds is verified.
+	turn pki.Turn
 }
 
 // Close implements io.Closer.
@@ -77,20 +81,33 @@ func (s *Server) intake(c *gin.Context) {
 		return
 	}
 	c.Request = c.Request.WithContext(ctx)
-	c.Request.Body = held{buffer, func(made int64) {
-		if t.pool == &s.memory {
-			t.keep(size + made)
-			return
-		}
-		*buffer = bytes.Buffer{}
-		if made < largeMade {
-			t.keep(0)
-		}
-	}}
+	c.Request.Body = s.held(buffer, t, who, size)
 	c.Set(whoKey, who)
 	c.Next()
 	if buffer.Cap() <= largeBody {
 		bodies.Put(buffer)
+	}
+}
+
+// held is the body of a call that has this part of the memory. One that is large waits no more: it has its turn.
+func (s *Server) held(buffer *bytes.Buffer, t *ticket, who whose, size int64) held {
+	if t.pool == &s.large {
+		return held{Buffer: buffer, settle: func(made int64) {
+			*buffer = bytes.Buffer{}
+			if made < largeMade {
+				t.keep(0)
+			}
+		}}
+	}
+	return held{
+		Buffer: buffer, settle: func(made int64) { t.keep(size + made) },
+		turn: func(ctx context.Context) (func(), error) {
+			turn, err := s.verifying.take(ctx, who.Namespace, 1)
+			if err != nil {
+				return nil, err
+			}
+			return turn.end, nil
+		},
 	}
 }
 

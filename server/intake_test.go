@@ -68,7 +68,7 @@ func TestKeysThatNothingAsksFor(t *testing.T) {
 	require.Less(t, r.made, int64(1<<20))
 }
 
-// TestWhoseCallsAreLarge: 20 calls of 8 MB at once, each about another cluster, take memory for one, and a small call among them is answered.
+// TestWhoseCallsAreLarge: 20 calls of 8 MB at once take memory for one, and a small call among them is answered.
 func TestWhoseCallsAreLarge(t *testing.T) {
 	body := keysOf(t, 10, 60_000, "hostile")
 	small := steady(t)
