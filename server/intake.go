@@ -80,6 +80,9 @@ func (s *Server) intake(c *gin.Context) {
 		s.refuse(c, unreadable("the request", err))
 		return
 	}
+	if who.UID == "" { // not at the beginning, where Metacontroller sends it
+		who = identify(buffer.Bytes())
+	}
 	c.Request = c.Request.WithContext(ctx)
 	c.Request.Body = s.held(buffer, t, who, size)
 	c.Set(whoKey, who)
@@ -113,7 +116,7 @@ func (s *Server) held(buffer *bytes.Buffer, t *ticket, who whose, size int64) he
 
 const whoKey = "who"
 
-// whose is whom a call is about, as far as its first bytes tell.
+// whose is whom a call is about, as far as that was found.
 type whose struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -173,6 +176,7 @@ func (s *Server) seat(c *gin.Context) {
 	rise := s.seats.sit(who.Namespace, who.UID, began)
 	if rise == nil {
 		s.metrics.putOff.WithLabelValues(who.Namespace, "slow").Inc()
+		c.Header("Retry-After", "5") // about when a seat is free, and rarely enough that asking costs little
 		s.refuse(c, &badRequest{http.StatusTooManyRequests, fmt.Sprintf("the last call about %s took longer than %s, and as many calls of its namespace wait for slow clusters as may; ask again", who, slowCall)})
 		return
 	}

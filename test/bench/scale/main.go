@@ -36,9 +36,11 @@ type options struct {
 	measure   time.Duration
 	latency   time.Duration
 	snapshots int
+	silent    int
 	writes    time.Duration
 	header    bool
 	plain     bool
+	patient   bool
 }
 
 func main() {
@@ -71,9 +73,11 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.measure, "for", 90*time.Second, "how long to measure, after every cluster was asked about once")
 	flags.DurationVar(&o.latency, "latency", time.Millisecond, "by how much each answer and each handshake of etcd is late")
 	flags.IntVar(&o.snapshots, "snapshots", 0, "how many EtcdSnapshots there are besides")
+	flags.IntVar(&o.silent, "silent", 0, "how many clusters there are besides, all of one other namespace, whose members take connections and say nothing")
 	flags.DurationVar(&o.writes, "write-every", 10*time.Second, "with snapshots: how often the status of one cluster changes, which asks about all of them")
 	flags.BoolVar(&o.header, "header", false, "print the head of the table too")
 	flags.BoolVar(&o.plain, "reuse", false, "let the caller keep its connections, which Metacontroller does for two of them only")
+	flags.BoolVar(&o.patient, "patient", false, "ask again when a 429 says, as Metacontroller 4.17.2 does, and not by backoff, as 1.5.20 does")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -90,10 +94,11 @@ func run(ctx context.Context, args []string) error {
 
 // run is one measurement, from nothing to nothing.
 func (o options) run(ctx context.Context) (*result, error) {
-	f, err := newFleet(o.recording, o.clusters)
+	f, err := newFleet(o.recording, o.clusters+o.silent)
 	if err != nil {
 		return nil, err
 	}
+	f.hush(o.clusters)
 	etcd := &members{fleet: f, latency: o.latency}
 	stop, err := etcd.listen(ctx)
 	if err != nil {

@@ -61,6 +61,9 @@ func (m *members) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.silent {
+		time.Sleep(time.Minute) // longer than anybody waits
+	}
 	c.tlsOnce.Do(func() {
 		pair, failed := tls.X509KeyPair(c.shown[hooks.KeyCertificate], c.shown[hooks.KeyPrivate])
 		if failed != nil {
