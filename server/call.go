@@ -291,7 +291,7 @@ func (s *Server) refuse(c *gin.Context, err error) {
 	} else if errors.Is(c.Request.Context().Err(), context.Canceled) {
 		code = clientGone
 	}
-	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
+	if (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable) && c.Writer.Header().Get("Retry-After") == "" {
 		c.Header("Retry-After", "1")
 	}
 	_ = c.Error(err)

@@ -207,7 +207,7 @@ func keepsAll(t *testing.T, h http.Handler, request []byte) {
 	require.Len(t, children, sent)
 }
 
-func generic(t *testing.T, raw []byte) map[string]any {
+func generic(t testing.TB, raw []byte) map[string]any {
 	t.Helper()
 	var o map[string]any
 	in := json.NewDecoder(bytes.NewReader(raw))
@@ -217,7 +217,7 @@ func generic(t *testing.T, raw []byte) map[string]any {
 }
 
 // applied is the request that follows when the answer has been applied: what it omits is gone, and everything has a UID.
-func applied(t *testing.T, request, answered []byte) []byte {
+func applied(t testing.TB, request, answered []byte) []byte {
 	t.Helper()
 	r, a := generic(t, request), generic(t, answered)
 	parent := at(r, "parent")
@@ -250,7 +250,7 @@ func byName(group map[string]any, name string) map[string]any {
 	return nil
 }
 
-func appliedTo(t *testing.T, old, child map[string]any, owner any) map[string]any {
+func appliedTo(t testing.TB, old, child map[string]any, owner any) map[string]any {
 	t.Helper()
 	last, err := json.Marshal(child)
 	require.NoError(t, err)

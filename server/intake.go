@@ -14,6 +14,8 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/server/pki"
 )
 
 const (
@@ -41,6 +43,8 @@ type held struct {
 
 	// settle is called when it is decoded, with the bytes that were made of it.
 	settle func(made int64)
+	// turn is what has to be waited for before what a Secret holds is verified.
+	turn pki.Turn
 }
 
 // Close implements io.Closer.
@@ -76,17 +80,11 @@ func (s *Server) intake(c *gin.Context) {
 		s.refuse(c, unreadable("the request", err))
 		return
 	}
+	if who.UID == "" { // not at the beginning, where Metacontroller sends it
+		who = identify(buffer.Bytes())
+	}
 	c.Request = c.Request.WithContext(ctx)
-	c.Request.Body = held{buffer, func(made int64) {
-		if t.pool == &s.memory {
-			t.keep(size + made)
-			return
-		}
-		*buffer = bytes.Buffer{}
-		if made < largeMade {
-			t.keep(0)
-		}
-	}}
+	c.Request.Body = s.held(buffer, t, who, size)
 	c.Set(whoKey, who)
 	c.Next()
 	if buffer.Cap() <= largeBody {
@@ -94,9 +92,31 @@ func (s *Server) intake(c *gin.Context) {
 	}
 }
 
+// held is the body of a call that has this part of the memory. One that is large waits no more: it has its turn.
+func (s *Server) held(buffer *bytes.Buffer, t *ticket, who whose, size int64) held {
+	if t.pool == &s.large {
+		return held{Buffer: buffer, settle: func(made int64) {
+			*buffer = bytes.Buffer{}
+			if made < largeMade {
+				t.keep(0)
+			}
+		}}
+	}
+	return held{
+		Buffer: buffer, settle: func(made int64) { t.keep(size + made) },
+		turn: func(ctx context.Context) (func(), error) {
+			turn, err := s.verifying.take(ctx, who.Namespace, 1)
+			if err != nil {
+				return nil, err
+			}
+			return turn.end, nil
+		},
+	}
+}
+
 const whoKey = "who"
 
-// whose is whom a call is about, as far as its first bytes tell.
+// whose is whom a call is about, as far as that was found.
 type whose struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -156,6 +176,7 @@ func (s *Server) seat(c *gin.Context) {
 	rise := s.seats.sit(who.Namespace, who.UID, began)
 	if rise == nil {
 		s.metrics.putOff.WithLabelValues(who.Namespace, "slow").Inc()
+		c.Header("Retry-After", "5") // about when a seat is free, and rarely enough that asking costs little
 		s.refuse(c, &badRequest{http.StatusTooManyRequests, fmt.Sprintf("the last call about %s took longer than %s, and as many calls of its namespace wait for slow clusters as may; ask again", who, slowCall)})
 		return
 	}

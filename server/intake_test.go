@@ -68,7 +68,7 @@ func TestKeysThatNothingAsksFor(t *testing.T) {
 	require.Less(t, r.made, int64(1<<20))
 }
 
-// TestWhoseCallsAreLarge: 20 calls of 8 MB at once, each about another cluster, take memory for one, and a small call among them is answered.
+// TestWhoseCallsAreLarge: 20 calls of 8 MB at once take memory for one, and a small call among them is answered.
 func TestWhoseCallsAreLarge(t *testing.T) {
 	body := keysOf(t, 10, 60_000, "hostile")
 	small := steady(t)
@@ -224,4 +224,16 @@ func TestOfAnUnknownLength(t *testing.T) {
 	}
 	hog.end()
 	require.Equal(t, http.StatusOK, <-done)
+}
+
+// TestWhoIsFound: whom a call is about, wherever that stands, and in how few bytes.
+func TestWhoIsFound(t *testing.T) {
+	body := steady(t)
+	want := whose{Namespace: "shop", Name: "orders", UID: "12c500ed-0b78-7910-5fb4-6af0f246be87"}
+	require.Equal(t, want, identify(body))
+	require.Equal(t, want, identify(body[:20_000]), "Metacontroller sends it before the children")
+	require.Equal(t, want, identify(edited(t, func(map[string]any) {})), "behind them")
+	for _, nothing := range []string{"", "x", "[]", `{"parent":[]}`, `{"parent":{"metadata":7}}`, `{"children":{`} {
+		require.Equal(t, whose{}, identify([]byte(nothing)))
+	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // A pool is what all calls share of something, such as bytes of memory. Whoever finds too little left waits. No tenant, which is a namespace,
@@ -10,12 +11,15 @@ import (
 // longest ago. What is larger than the pool is served alone.
 type pool struct {
 	size int64
+	// rest is how long a tenant goes without, in times of what its last call held its part: 3 leaves three quarters of a processor to others.
+	rest time.Duration
 
 	mu      sync.Mutex
 	held    int64
 	tenants map[string]*tenant
 	waiting []*ticket
 	served  uint64
+	resting map[string]time.Time // until when
 }
 
 type tenant struct {
@@ -24,12 +28,16 @@ type tenant struct {
 	served uint64 // when it was last
 }
 
+// quick is what nobody rests after.
+const quick = 5 * time.Millisecond
+
 // A ticket is a call's part of a pool.
 type ticket struct {
 	pool   *pool
 	tenant string
 	n      int64
 	served chan struct{} // closed once it has its part
+	since  time.Time     // when it got that
 }
 
 // take waits for n of the pool. The error is ctx's, when ctx ends first.
@@ -76,6 +84,7 @@ func (p *pool) serve() {
 			return
 		}
 		p.waiting = append(p.waiting[:next], p.waiting[next+1:]...)
+		t.since = time.Now()
 		p.held += t.n
 		p.served++
 		p.tenants[t.tenant].held += t.n
@@ -90,6 +99,9 @@ func (p *pool) next() int {
 	for i, t := range p.waiting {
 		own := p.tenants[t.tenant]
 		if own.held > 0 && own.held+t.n > p.size/2 {
+			continue
+		}
+		if _, rests := p.resting[t.tenant]; rests {
 			continue
 		}
 		if best >= 0 {
@@ -118,10 +130,35 @@ func (t *ticket) keep(n int64) {
 	if n >= t.n {
 		return
 	}
+	if n == 0 {
+		p.restAfter(t)
+	}
 	p.held -= t.n - n
 	p.tenants[t.tenant].held -= t.n - n
 	t.n = n
 	p.serve()
+}
+
+// restAfter lets the ticket's tenant rest. The lock is held.
+func (p *pool) restAfter(t *ticket) {
+	held := time.Since(t.since)
+	if p.rest == 0 || held < quick {
+		return
+	}
+	if p.resting == nil {
+		p.resting = map[string]time.Time{}
+	}
+	rest := p.rest * held
+	until := time.Now().Add(rest)
+	p.resting[t.tenant] = until
+	time.AfterFunc(rest, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.resting[t.tenant].Equal(until) { // else it rests for longer
+			delete(p.resting, t.tenant)
+			p.serve()
+		}
+	})
 }
 
 // end gives all of it back.

@@ -88,3 +88,26 @@ func TestHalfAtMost(t *testing.T) {
 	second.end()
 	require.EqualValues(t, 1000, (<-q.told).n)
 }
+
+// TestWhoHasHadMuchRests: after a call that took long, a tenant's next one waits three times as long, and those of others do not.
+func TestWhoHasHadMuchRests(t *testing.T) {
+	p := pool{size: 1, rest: 3}
+	first, err := p.take(t.Context(), "hostile", 1)
+	require.NoError(t, err)
+	first.since = time.Now().Add(-time.Hour)
+	first.end()
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = p.take(soon, "hostile", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	other, err := p.take(t.Context(), "other", 1)
+	require.NoError(t, err)
+	other.since = time.Now().Add(-10 * time.Millisecond)
+	began := time.Now()
+	other.end()
+	again, err := p.take(t.Context(), "other", 1)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), 25*time.Millisecond)
+	again.end()
+	require.Empty(t, p.tenants)
+}

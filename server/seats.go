@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy, 99 of 100 take 245 ms
-	// (docs/scale.md), and a member that is silent takes 1.5 s.
-	slowCall = 500 * time.Millisecond
+	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100 workers, 99 of 100 take
+	// less (docs/scale.md), and a member that is silent takes 1.5 s.
+	slowCall = time.Second
 	// seatsOf is which part of Metacontroller's workers may wait for slow clusters of one namespace.
 	seatsOf = 4
 	// peakOver is for how long it is remembered how many calls came at once, at least.
@@ -65,7 +65,7 @@ func (s *seats) rise(namespace string, cluster types.UID, seated bool, took time
 			delete(s.taken, namespace)
 		}
 	}
-	if took < slowCall {
+	if took < slowCall || cluster == "" {
 		delete(s.slow, cluster)
 		return
 	}

@@ -129,7 +129,7 @@ func (s *secretReader) read(in *source, field string, asked func(key []byte) boo
 	}
 	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*hooks.Secret, error) {
 		data[w.Metadata.Name] = w.Data
-		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
+		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = &badRequest{http.StatusServiceUnavailable, fmt.Sprintf("the time of the call was over when %s was to be read: what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)}
 		}

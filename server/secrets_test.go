@@ -22,7 +22,7 @@ import (
 )
 
 // newborn is the steady request as it was in the beginning, for a cluster with TLS.
-func newborn(t *testing.T) []byte {
+func newborn(t testing.TB) []byte {
 	t.Helper()
 	return edited(t, func(r map[string]any) {
 		delete(at(r, "parent", "spec"), "tls")
@@ -44,7 +44,7 @@ func (silent) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, map
 func (silent) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint) error { return nil }
 
 // secretsIn are the Secrets of an answer by name, decoded.
-func secretsIn(t *testing.T, answered []byte) map[string]map[string][]byte {
+func secretsIn(t testing.TB, answered []byte) map[string]map[string][]byte {
 	t.Helper()
 	var a struct {
 		Children []struct {

@@ -68,7 +68,9 @@ type Server struct {
 	seats   seats
 	memory  pool // bytes of calls that are not large, with what is made of them
 	large   pool // large calls
-	said    said
+	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
+	verifying pool
+	said      said
 	// saidOfOthers is what was said of snapshots and schedules: they are not counted among the clusters.
 	saidOfOthers said
 	refused      seldom
@@ -99,7 +101,7 @@ func New(o Options) *Server {
 		o.Log = slog.Default()
 	}
 	return &Server{
-		options: o, log: o.Log, metrics: o.Metrics, now: time.Now, memory: pool{size: mostReading()}, large: pool{size: 1},
+		options: o, log: o.Log, metrics: o.Metrics, now: time.Now, memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // A source is the body of a call while it is decoded, with what may be made of it. Some JSON of few bytes becomes many times as many when it
@@ -18,6 +20,7 @@ type source struct {
 	jsontext.Decoder
 	all    []byte
 	settle func(made int64) // called when the call is decoded; nil where the body is no call's
+	turn   pki.Turn         // to verify what Secrets hold; nil where there is none
 	// room is what may be made of it, made what was so far, both in bytes of memory by weigh.
 	room, made int64
 	// ample: there is room for all of it.
@@ -41,7 +44,7 @@ func newSource(body io.Reader) (*source, error) {
 	whole := &bytes.Buffer{}
 	switch body := body.(type) {
 	case held:
-		whole, in.settle = body.Buffer, body.settle
+		whole, in.settle, in.turn = body.Buffer, body.settle, body.turn
 	case *bytes.Buffer:
 		whole = body
 	default:
@@ -71,7 +74,7 @@ func (in *source) done() {
 		in.settle(in.made)
 	}
 	if len(in.all) <= largeBody {
-		in.all, in.settle = nil, nil
+		in.all, in.settle, in.turn = nil, nil, nil
 		in.Reset(nothing)
 		sources.Put(in)
 	}

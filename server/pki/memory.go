@@ -38,6 +38,12 @@ type tenant struct {
 	bytes int64
 }
 
+// A Turn waits until something that takes long may be read, and returns what is called afterwards. The error is ctx's, when ctx ends first.
+type Turn func(ctx context.Context) (end func(), err error)
+
+// atOnce waits for nobody.
+func atOnce(context.Context) (func(), error) { return func() {}, nil }
+
 // mostKnown is how many bytes what is remembered takes: a quarter of the memory that the process may use. A cluster has six Secrets of some
 // 2 KiB, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call grows.
 func mostKnown() int64 {
@@ -45,8 +51,8 @@ func mostKnown() int64 {
 	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
 }
 
-// of is what the data says, without metadata. Nobody may change it. Of several calls for the same, one reads.
-func (m *memory) of(ctx context.Context, tenant string, data map[string][]byte) (*hooks.Secret, error) {
+// of is what the data says, without metadata. Nobody may change it. Of several calls for the same, one reads, in its turn.
+func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[string][]byte) (*hooks.Secret, error) {
 	key := sum(data)
 	for {
 		read, others := m.begin(key)
@@ -54,7 +60,7 @@ func (m *memory) of(ctx context.Context, tenant string, data map[string][]byte) 
 		case read != nil:
 			return read, nil
 		case others == nil:
-			return m.finish(ctx, tenant, key, data)
+			return m.finish(ctx, tenant, turn, key, data)
 		}
 		select {
 		case <-others:
@@ -82,13 +88,18 @@ func (m *memory) begin(key content) (*hooks.Secret, <-chan struct{}) {
 }
 
 // finish reads what begin has left to the caller.
-func (m *memory) finish(ctx context.Context, tenant string, key content, data map[string][]byte) (*hooks.Secret, error) {
+func (m *memory) finish(ctx context.Context, tenant string, turn Turn, key content, data map[string][]byte) (*hooks.Secret, error) {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		close(m.reading[key])
 		delete(m.reading, key)
 	}()
+	end, err := turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
 	var m memory
 	s := made(t)
 	of := func(data map[string][]byte) *hooks.Secret {
-		read, err := m.of(t.Context(), "shop", data)
+		read, err := m.of(t.Context(), "shop", atOnce, data)
 		require.NoError(t, err)
 		return read
 	}
@@ -84,15 +84,15 @@ func TestOneReads(t *testing.T) {
 	var wg sync.WaitGroup
 	got := make([]*hooks.Secret, 8)
 	for i := range got {
-		wg.Go(func() { got[i], _ = m.of(context.Background(), "shop", s["leaf"]) })
+		wg.Go(func() { got[i], _ = m.of(context.Background(), "shop", atOnce, s["leaf"]) })
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := m.of(over, "shop", s["leaf"])
+	_, err := m.of(over, "shop", atOnce, s["leaf"])
 	require.ErrorIs(t, err, context.Canceled, "it waits no longer than its call")
-	_, err = m.of(over, "shop", s["ca"])
+	_, err = m.of(over, "shop", atOnce, s["ca"])
 	require.ErrorIs(t, err, context.Canceled, "it begins nothing")
-	first, err := m.finish(t.Context(), "shop", key, s["leaf"])
+	first, err := m.finish(t.Context(), "shop", atOnce, key, s["leaf"])
 	require.NoError(t, err)
 	wg.Wait()
 	for _, other := range got {

@@ -23,14 +23,17 @@ import (
 
 // Read is what decisions may know of a Secret.
 func Read(s *corev1.Secret) *hooks.Secret {
-	read, _ := ReadFor(context.Background(), s.Namespace, s) // it fails with its context alone
+	read, _ := ReadFor(context.Background(), s.Namespace, nil, s) // it fails with its context alone
 	return read
 }
 
-// ReadFor is Read on behalf of a tenant, within the time of a call. The error is ctx's, when that has ended before the Secret was read; to read
-// one takes some milliseconds, and a third of a second at most.
-func ReadFor(ctx context.Context, tenant string, s *corev1.Secret) (*hooks.Secret, error) {
-	same, err := known.of(ctx, tenant, s.Data)
+// ReadFor is Read on behalf of a tenant, within the time of a call, and in its turn (nil: at once) when it was not read lately. The error is
+// ctx's, when that has ended before the Secret was read; to read one takes less than a millisecond, and some tenths of a second at most.
+func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*hooks.Secret, error) {
+	if turn == nil {
+		turn = atOnce
+	}
+	same, err := known.of(ctx, tenant, turn, s.Data)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@
 #
 #   test/bench/scale.sh                 all of the table, 20 minutes
 #   test/bench/scale.sh -clusters 1000  one line, with these flags
-#   test/bench/scale.sh -clusters 1000 -silent 100 -for 6m   with clusters whose members answer nothing
+#   test/bench/scale.sh -clusters 1000 -silent 100 -for 6m   and clusters whose members answer nothing
 #   QUORATE=/tmp/before/quorate ...     another binary
 #   test/bench/scale.sh profile         where the processor time of a call goes
 set -euo pipefail

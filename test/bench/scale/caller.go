@@ -23,9 +23,9 @@ type caller struct {
 	trust   *tls.Config
 	body    func(to *bytes.Buffer, parent int)
 	answers func(parent int, body []byte, repeat func(after time.Duration)) error
-	// silent: of the first so many parents it is told by themselves how long calls took.
-	silent int
-	reuse  bool
+	counts  func(parent int) bool // whose times are measured; nil for all
+	reuse   bool
+	patient bool // asks again when a 429 says, as 4.17.2 does
 
 	queue *queue
 	mu    sync.Mutex
@@ -36,7 +36,8 @@ type caller struct {
 // tally is what was measured since it was emptied.
 type tally struct {
 	took    []time.Duration
-	silent  []time.Duration // of parents whose members do not answer
+	silent  []time.Duration // the same of calls whose times are not measured with the others
+	late    []time.Duration // from being in the queue to the answer
 	since   []time.Duration // from the call before about the same parent
 	refused map[int]int     // by HTTP status; 0 for no answer
 	drained []time.Duration // from each resync until nothing was left
@@ -69,11 +70,11 @@ func (c *caller) work(ctx context.Context, workers int) *sync.WaitGroup {
 		wg.Go(func() {
 			var body bytes.Buffer
 			for {
-				parent, ok := c.queue.get()
+				parent, since, ok := c.queue.get()
 				if !ok {
 					return
 				}
-				c.call(ctx, transport, parent, &body)
+				c.call(ctx, transport, parent, since, &body)
 				c.queue.done(parent)
 			}
 		})
@@ -83,10 +84,10 @@ func (c *caller) work(ctx context.Context, workers int) *sync.WaitGroup {
 }
 
 // call makes one call. One that fails is repeated after 5 ms, and twice as long each time, as client-go's rate limiter does.
-func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent int, body *bytes.Buffer) {
+func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent int, since time.Time, body *bytes.Buffer) {
 	c.body(body, parent)
 	began := time.Now()
-	code, answer, err := post(ctx, transport, c.hook, body.Bytes())
+	code, later, answer, err := post(ctx, transport, c.hook, body.Bytes())
 	took := time.Since(began)
 	if ctx.Err() != nil {
 		return
@@ -96,14 +97,18 @@ func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent i
 		c.tally.refused[code]++
 		c.tries[parent]++
 		again := time.Millisecond * 5 << min(c.tries[parent]-1, 17)
+		if c.patient && code == http.StatusTooManyRequests {
+			again = later
+		}
 		c.mu.Unlock()
 		time.AfterFunc(again, func() { c.queue.add(parent) })
 		return
 	}
-	if parent < c.silent {
-		c.tally.silent = append(c.tally.silent, took)
-	} else {
+	if c.counts == nil || c.counts(parent) {
 		c.tally.took = append(c.tally.took, took)
+		c.tally.late = append(c.tally.late, time.Since(since))
+	} else {
+		c.tally.silent = append(c.tally.silent, took)
 	}
 	delete(c.tries, parent)
 	c.mu.Unlock()
@@ -112,20 +117,21 @@ func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent i
 	}
 }
 
-func post(ctx context.Context, transport http.RoundTripper, url string, body []byte) (int, []byte, error) {
+func post(ctx context.Context, transport http.RoundTripper, url string, body []byte) (code int, later time.Duration, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	client := &http.Client{Transport: transport, Timeout: 10 * time.Second} // the webhook's timeout
 	resp, err := client.Do(request)
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
+	answer, err = io.ReadAll(resp.Body)
+	later, _ = time.ParseDuration(resp.Header.Get("Retry-After") + "s") // none is at once
+	return resp.StatusCode, later, answer, err
 }
 
 // reset empties the tally and returns what was in it.

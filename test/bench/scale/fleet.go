@@ -39,7 +39,6 @@ type fleet struct {
 	image    string   // of Quorate, as the pods name it
 	pods     []string // names, in order
 	clusters []*cluster
-	silent   int // the first so many of the clusters have members that do not answer
 }
 
 // A cluster of the fleet. The status and what was answered last change with the answers; only one call at a time is about it.
@@ -47,6 +46,7 @@ type cluster struct {
 	values map[string]string // what fills the holes
 	shown  map[string][]byte // the members' Secret
 	first  int               // number of its first member
+	silent bool
 
 	tlsOnce sync.Once
 	tls     *tls.Config
@@ -71,6 +71,19 @@ const hole = "\x00"
 func newFleet(file string, n int) (*fleet, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
+		return nil, err
+	}
+	var ordered struct { // as Metacontroller sends it
+		Controller json.RawMessage `json:"controller"`
+		Parent     json.RawMessage `json:"parent"`
+		Children   json.RawMessage `json:"children"`
+		Related    json.RawMessage `json:"related"`
+		Finalizing bool            `json:"finalizing"`
+	}
+	if err := json.Unmarshal(raw, &ordered); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if raw, err = json.Marshal(ordered); err != nil {
 		return nil, err
 	}
 	var compact bytes.Buffer
@@ -228,8 +241,27 @@ func serves(secrets ...map[string][]byte) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
+// hostile is the namespace of the clusters that are silent.
+const hostile = "hostile"
+
+// hush makes the clusters from the nth on silent, and those of one other namespace.
+func (f *fleet) hush(n int) {
+	for _, c := range f.clusters[n:] {
+		c.silent = true
+	}
+}
+
 // fill writes the call about a cluster.
 func (f *fleet) fill(to *bytes.Buffer, c *cluster) {
+	f.write(to, c)
+	if c.silent {
+		text := bytes.ReplaceAll(to.Bytes(), fmt.Appendf(nil, `"namespace":%q`, f.parent.Namespace), fmt.Appendf(nil, `"namespace":%q`, hostile))
+		to.Reset()
+		to.Write(text)
+	}
+}
+
+func (f *fleet) write(to *bytes.Buffer, c *cluster) {
 	to.Reset()
 	for i, part := range f.parts {
 		if i%2 == 1 {

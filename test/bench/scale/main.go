@@ -31,15 +31,16 @@ type options struct {
 	memory    string
 	core      string
 	clusters  int
-	silent    int
 	workers   int
 	resync    time.Duration
 	measure   time.Duration
 	latency   time.Duration
 	snapshots int
+	silent    int
 	writes    time.Duration
 	header    bool
 	plain     bool
+	patient   bool
 }
 
 func main() {
@@ -67,15 +68,16 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.memory, "memory", "115MiB", "GOMEMLIMIT of the server, as the Deployment sets it")
 	flags.StringVar(&o.core, "core", "0", "the `core` that the server has for itself; run this program on another one")
 	flags.IntVar(&o.clusters, "clusters", 10000, "how many clusters")
-	flags.IntVar(&o.silent, "silent", 0, "of how many clusters the members take connections and answer nothing; a silence has its longest pause after -for=6m or so")
 	flags.IntVar(&o.workers, "workers", 20, "workers of Metacontroller")
 	flags.DurationVar(&o.resync, "resync", 30*time.Second, "resync period")
 	flags.DurationVar(&o.measure, "for", 90*time.Second, "how long to measure, after every cluster was asked about once")
 	flags.DurationVar(&o.latency, "latency", time.Millisecond, "by how much each answer and each handshake of etcd is late")
 	flags.IntVar(&o.snapshots, "snapshots", 0, "how many EtcdSnapshots there are besides")
+	flags.IntVar(&o.silent, "silent", 0, "how many clusters there are besides, all of one other namespace, whose members take connections and say nothing")
 	flags.DurationVar(&o.writes, "write-every", 10*time.Second, "with snapshots: how often the status of one cluster changes, which asks about all of them")
 	flags.BoolVar(&o.header, "header", false, "print the head of the table too")
 	flags.BoolVar(&o.plain, "reuse", false, "let the caller keep its connections, which Metacontroller does for two of them only")
+	flags.BoolVar(&o.patient, "patient", false, "ask again when a 429 says, as Metacontroller 4.17.2 does, and not by backoff, as 1.5.20 does")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -92,11 +94,11 @@ func run(ctx context.Context, args []string) error {
 
 // run is one measurement, from nothing to nothing.
 func (o options) run(ctx context.Context) (*result, error) {
-	f, err := newFleet(o.recording, o.clusters)
+	f, err := newFleet(o.recording, o.clusters+o.silent)
 	if err != nil {
 		return nil, err
 	}
-	f.silent = o.silent
+	f.hush(o.clusters)
 	etcd := &members{fleet: f, latency: o.latency}
 	stop, err := etcd.listen(ctx)
 	if err != nil {

@@ -2,7 +2,10 @@
 
 package main
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A queue hands out numbers as client-go's work queue does: what is added twice before it is handed out is handed out once, and what
 // is added while somebody works on it comes back when he is done.
@@ -12,11 +15,12 @@ type queue struct {
 	order      []int
 	dirty      map[int]bool
 	processing map[int]bool
+	since      map[int]time.Time // when what waits was added
 	closed     bool
 }
 
 func newQueue() *queue {
-	q := &queue{dirty: map[int]bool{}, processing: map[int]bool{}}
+	q := &queue{dirty: map[int]bool{}, processing: map[int]bool{}, since: map[int]time.Time{}}
 	q.waits.L = &q.mu
 	return q
 }
@@ -28,27 +32,28 @@ func (q *queue) add(n int) {
 		return
 	}
 	q.dirty[n] = true
+	q.since[n] = time.Now()
 	if !q.processing[n] {
 		q.order = append(q.order, n)
 		q.waits.Signal()
 	}
 }
 
-// get waits for a number; false when the queue is closed.
-func (q *queue) get() (int, bool) {
+// get waits for a number, and says since when it has waited; false when the queue is closed.
+func (q *queue) get() (int, time.Time, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.order) == 0 && !q.closed {
 		q.waits.Wait()
 	}
 	if q.closed {
-		return 0, false
+		return 0, time.Time{}, false
 	}
 	n := q.order[0]
 	q.order = q.order[1:]
 	q.processing[n] = true
 	delete(q.dirty, n)
-	return n, true
+	return n, q.since[n], true
 }
 
 func (q *queue) done(n int) {

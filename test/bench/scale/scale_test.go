@@ -49,16 +49,16 @@ func TestQueue(t *testing.T) {
 	for _, n := range []int{1, 2, 1} {
 		q.add(n)
 	}
-	first, _ := q.get()
+	first, _, _ := q.get()
 	assert.Equal(t, 1, first)
 	q.add(1) // comes back when it is done, and not before
-	second, _ := q.get()
+	second, _, _ := q.get()
 	assert.Equal(t, 2, second)
 	assert.Equal(t, 2, q.left())
 	q.done(1)
-	again, _ := q.get()
+	again, _, _ := q.get()
 	assert.Equal(t, 1, again)
 	q.close()
-	_, ok := q.get()
+	_, _, ok := q.get()
 	assert.False(t, ok)
 }
