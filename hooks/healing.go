@@ -96,9 +96,9 @@ func (v *view) silentFor(m *member) time.Duration {
 // slow, and it does not answer meanwhile.
 const busyFor = 10 * time.Minute
 
-// busy reports whether a member may still be at that.
+// busy reports whether a member may still be at that: it has not served since.
 func (v *view) busy(m *member) bool {
-	if !v.underWay() || len(v.run.Done) == 0 {
+	if !v.underWay() || len(v.run.Done) == 0 || v.run.Before == nil {
 		return false
 	}
 	return v.run.Done[len(v.run.Done)-1] == m.name && v.Now.Before(v.run.Last.Add(busyFor))
