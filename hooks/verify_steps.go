@@ -143,7 +143,7 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	return policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+	return policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.
