@@ -10,7 +10,9 @@ import (
 // serve (S1, S2). Which voter is chosen, choice.go says.
 
 // disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.
-func (v *view) disrupted(m *member) bool { return m.restarting() || m == v.held() || v.busy(m) }
+func (v *view) disrupted(m *member) bool {
+	return m.restarting() || m == v.held() || !m.serving() && v.busy(m)
+}
 
 // stays reports whether the voter serves, and will as far as it is for us to say.
 func (v *view) stays(m *member) bool { return m.serving() && !v.disrupted(m) }

@@ -101,7 +101,7 @@ func (j *judgement) exchanged() []string {
 
 // chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
 func (j *judgement) chosen(m *member, what ...string) {
-	named := strings.Fields(j.v.epoch.record.Annotations[AnnotationRenewing])
+	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down"))
 	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
 	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
 }
@@ -128,7 +128,7 @@ func (j *judgement) stays(m *member) bool {
 	}
 	ends, spared := m.pod.Annotations[AnnotationExchanged], m.pod.Annotations[AnnotationSpared]
 	since, err := time.Parse(time.RFC3339, spared)
-	named := append(strings.Fields(j.v.epoch.record.Annotations[AnnotationRenewing]), "", "", "")
+	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down")), "", "", "")
 	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == or(containerOf(m.pod), "-"))
 	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && (!chosen || err == nil && j.o.Now.Sub(since) >= CallsEnd)
 }
