@@ -169,10 +169,13 @@ func (v *view) condemn(e evidence) *verdict {
 	slices.SortStableFunc(e.wrong, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	m := e.wrong[0]
 	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
+	stay := filter(others, v.stays)
 	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.name, v.hashes())
 	switch {
-	case serving(others) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, serving(others), len(others)), resync: patience}
+	case len(stay) < quorum(len(others)) && v.undisturbed(others, why) != nil:
+		return v.undisturbed(others, why)
+	case len(stay) < quorum(len(others)):
+		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: patience}
 	case v.leads(m) == 1:
 		return v.change(v.handOver(m), why+"; it leads and hands over first")
 	}

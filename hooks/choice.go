@@ -23,21 +23,41 @@ type restart struct {
 	pod  string // its UID
 	// container is the one that ends when the image is exchanged; empty when the pod goes.
 	container string
+	// down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it is restarted for.
+	down bool
 }
 
 // noContainer is the container of a pod in which none was seen yet.
 const noContainer = "-"
 
+// wasDown is the last word on a choice of a voter that did not serve.
+const wasDown = "down"
+
 func readRestart(s string) restart {
-	fields := append(strings.Fields(s), "", "", "")
-	return restart{fields[0], fields[1], fields[2]}
+	words := strings.Fields(s)
+	down := len(words) > 2 && words[len(words)-1] == wasDown
+	if down {
+		words = words[:len(words)-1]
+	}
+	fields := append(words, "", "", "")
+	return restart{fields[0], fields[1], fields[2], down}
 }
 
 func (r restart) String() string {
 	if r.name == "" {
 		return ""
 	}
-	return strings.TrimRight(strings.Join([]string{r.name, r.pod, r.container}, " "), " ")
+	words := []string{r.name, r.pod, r.container}
+	if r.down {
+		words = append(words, wasDown)
+	}
+	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
+}
+
+// same reports whether the other one ends the same pod, or the same container.
+func (r restart) same(other restart) bool {
+	r.down = other.down
+	return r == other
 }
 
 // restartOf a member's pod, or of the container in it.
@@ -55,7 +75,7 @@ func (v *view) held() *member {
 	if m == nil || m.pod == nil || m.restarting() || finished(m.pod) || v.sparedLong(m.pod) {
 		return nil
 	}
-	if v.epoch.renewing != restartOf(m.pod, v.epoch.renewing.container != "") {
+	if !v.epoch.renewing.same(restartOf(m.pod, v.epoch.renewing.container != "")) {
 		return nil
 	}
 	return m
@@ -95,12 +115,13 @@ func (v *view) heldFirst(list []*member) []*member {
 // choose says what must happen before the voter is restarted in this way; nil when nothing must, for it was chosen for it.
 func (v *view) choose(m *member, inPlace bool, reason string) *verdict {
 	held, wanted := v.held(), restartOf(m.pod, inPlace)
+	wanted.down = !m.serving() && !(servedBefore(m.pod) && m.pod.Labels[LabelRole] == "") // one without a role has not served since
 	switch {
 	case held != nil && (held != m || m.pod.Annotations[AnnotationSpared] != ""):
 		return v.letGo()
 	case m.pod.Annotations[AnnotationSpared] != "":
 		return &verdict{message: fmt.Sprintf("waiting until the pod of %s is no longer spared: %s", m.name, reason), resync: soon}
-	case v.epoch.renewing == wanted:
+	case v.epoch.renewing.same(wanted):
 		return nil
 	}
 	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: soon}
@@ -123,5 +144,31 @@ func (v *view) renewing(said *verdict) string {
 	case v.Etcd == nil || v.held() != nil:
 		return v.epoch.renewing.String()
 	}
+	if m := v.find(v.epoch.renewing.name); m != nil && m.pod != nil && string(m.pod.UID) == v.epoch.renewing.pod && m.pod.DeletionTimestamp != nil {
+		return v.epoch.renewing.String() // whether it served, the next pod is to tell
+	}
 	return ""
+}
+
+// ---- whether a change may be at fault
+
+// noteRestart puts on the pod of a voter, new or with another image, whether that served when it was chosen for it.
+func (v *view) noteRestart(pod *corev1.Pod) {
+	chosen := v.epoch.renewing
+	served := chosen.name == pod.Name && !chosen.down
+	switch exchanged := pod.Annotations[AnnotationExchanged] != ""; {
+	case exchanged && !served:
+		pod.Annotations[AnnotationRestarted] = wasDown
+	case exchanged && pod.Annotations[AnnotationRestarted] == wasDown:
+		delete(pod.Annotations, AnnotationRestarted)
+	case exchanged: // that it was says it all
+	case served:
+		pod.Annotations[AnnotationRestarted] = "serving"
+	}
+}
+
+// servedBefore reports whether the member served until it was restarted into this pod, or into the image that is in it.
+func servedBefore(pod *corev1.Pod) bool {
+	noted := pod.Annotations[AnnotationRestarted]
+	return noted != wasDown && (noted != "" || pod.Annotations[AnnotationExchanged] != "")
 }

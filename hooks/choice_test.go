@@ -11,10 +11,10 @@ import (
 )
 
 func TestWhatTheRecordSaysOfARestart(t *testing.T) {
-	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -"} {
+	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -", "demo-1 uid down", "demo-1 uid - down"} {
 		assert.Equal(t, said, readRestart(said).String())
 	}
-	assert.Equal(t, restart{"a", "b", "c"}, readRestart(" a  b c d "))
+	assert.Equal(t, restart{"a", "b", "c", false}, readRestart(" a  b c d "))
 }
 
 // choosing is an observation whose record names demo-1 in this way.
@@ -36,6 +36,8 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"nothing is said of a pod", "demo-1", func(*corev1.Pod) {}, false},
 		{"nobody is chosen", "", func(*corev1.Pod) {}, false},
 		{"no member is chosen", "demo-7 uid-pod-7", func(*corev1.Pod) {}, false},
+		{"it was down", "demo-1 uid-pod-1 down", func(*corev1.Pod) {}, true},
+		{"it was down, and the container is there", "demo-1 uid-pod-1 containerd://7 down", func(*corev1.Pod) {}, true},
 		{"another pod", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.UID = "other" }, false},
 		{"another pod for another container", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.UID = "other" }, false},
 		{"another container", "demo-1 uid-pod-1 containerd://6", func(*corev1.Pod) {}, false},

@@ -32,6 +32,7 @@
 //	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them;
 //	                issuer.go who may sign them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
+//	disruption.go   voters that may be down because of us; choice.go which of them is restarted
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
 //	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,

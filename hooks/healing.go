@@ -146,11 +146,13 @@ func (v *view) reprieve(m *member) string {
 	return ""
 }
 
-// changeAtFault reports whether a silent member is as the spec wants it now, and a voter that serves is not: then a roll has just begun, and
-// going on with it, or with new members, would only spread what does not work. A node that is gone is no change's fault.
+// changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no other voter serves with that:
+// then a roll has just begun, and going on with it, or with new members, would only spread what does not work. A node that is gone is no
+// change's fault.
 func (v *view) changeAtFault(m *member) bool {
-	return v.epoch != nil && m.pod != nil && !nodeGone(m.pod, v.Now) && !v.differs(m) &&
-		slices.ContainsFunc(v.voters, func(o *member) bool { return o.name != "" && o.pod != nil && o.serving() && v.differs(o) })
+	ours := filter(v.voters, func(o *member) bool { return o.name != "" && o.serving() && !o.restarting() })
+	return v.epoch != nil && m.pod != nil && !nodeGone(m.pod, v.Now) && servedBefore(m.pod) && !v.differs(m) &&
+		len(ours) > 0 && !slices.ContainsFunc(ours, func(o *member) bool { return !v.differs(o) })
 }
 
 // differs reports whether the member's pod was made from another template or image than the spec's.

@@ -81,8 +81,10 @@ func TestWhoIsGivenUp(t *testing.T) {
 		"nor when a person decides": {given(marked, func(o *Observation) {
 			o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
 		}), "Heal", nil},
-		"nor for a change that only it has had": {given(marked, agedOthers), "Heal", nil},
-		"but for a node that is gone": {given(marked, agedOthers, func(o *Observation) {
+		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "Heal", nil},
+		"but when it was down before":           {given(marked, agedOthers, restartedInto("down")), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"and when nobody chose it":              {given(marked, agedOthers), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"but for a node that is gone": {given(marked, agedOthers, restartedInto("serving"), func(o *Observation) {
 			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
 		}),
 			"GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
@@ -345,4 +347,9 @@ func TestWhereTheClientServiceLeads(t *testing.T) {
 	assert.Empty(t, chooses(o), "one that serves would get no clients")
 	o.Etcd = nil
 	assert.Empty(t, chooses(o), "blind")
+}
+
+// restartedInto notes whether demo-1 served when it was chosen to be restarted.
+func restartedInto(was string) func(*Observation) {
+	return func(o *Observation) { o.Children.Pods["demo-1"].Annotations[AnnotationRestarted] = was }
 }

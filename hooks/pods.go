@@ -176,6 +176,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	v.noteTemplate(pod, v.versionNow())
 	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
+	v.noteRestart(pod)
 	if provided(v.Cluster) && v.seesMounted() {
 		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
 	}
@@ -209,7 +210,9 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, annotationFormerTemplate, AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged, AnnotationSHA256))
+	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, annotationFormerTemplate,
+		AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged,
+		AnnotationRestarted, AnnotationSHA256))
 	v.noteServed(&pod)
 	if !v.aged(old) {
 		v.noteTemplate(&pod, madeForVersion(old))

@@ -224,6 +224,7 @@ func (v *view) exchange(pod *corev1.Pod) {
 	pod.Annotations[AnnotationImage] = wanted
 	if id := containerOf(pod); id != "" {
 		pod.Annotations[AnnotationExchanged] = id
+		v.noteRestart(pod)
 	}
 	pod.Spec.Containers = slices.Clone(pod.Spec.Containers)
 	for i := range pod.Spec.Containers {

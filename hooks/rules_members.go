@@ -73,11 +73,11 @@ func promote(v *view) *verdict {
 	if l.pod.Annotations[AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
 		return nil
 	}
-	voters := v.voters
-	if serving(voters)+1 < quorum(len(voters)+1) {
-		return nil
+	why := fmt.Sprintf("promoting %s: it has caught up", l.name)
+	if len(filter(v.voters, v.stays))+1 < quorum(len(v.voters)+1) {
+		return v.undisturbed(v.voters, why)
 	}
-	return v.change(Promote{ID: l.ID, Name: l.name}, fmt.Sprintf("promoting %s: it has caught up", l.name))
+	return v.change(Promote{ID: l.ID, Name: l.name}, why)
 }
 
 // caughtUp reports whether the learner itself answered in this call as a learner, with a volume, at 90 % of the leader's index
@@ -140,11 +140,10 @@ func (v *view) disposable(m *member) bool {
 	return m.Learner || !m.serving() && v.leads(m) == 0 && v.spares(m)
 }
 
-// spares reports whether the voters that serve, and are not about to restart, are a quorum without this one.
+// spares reports whether the voters that stay are a quorum without this one. One of them that was only chosen is let go before this one is.
 func (v *view) spares(m *member) bool {
-	rest := filter(v.voters, func(o *member) bool {
-		return o.ID != m.ID && o.serving() && (o.pod != nil || o.alias != "") && !o.restarting()
-	})
+	held := v.held()
+	rest := filter(v.voters, func(o *member) bool { return o.ID != m.ID && (v.stays(o) || o == held && o.serving()) })
 	return len(rest) >= quorum(len(v.voters))
 }
 
@@ -285,31 +284,38 @@ func (v *view) victim() *member {
 // retire removes a voter, if the others keep quorum without it (S1), after handing the leadership on.
 func (v *view) retire(m *member, why string) *verdict {
 	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
-	restarting := filter(others, (*member).restarting)
-	stay := filter(others, func(o *member) bool { return o.serving() && !o.restarting() })
 	silent := filter(others, func(o *member) bool { return !o.serving() })
+	stay := filter(others, v.stays)
+	enough := len(stay) == len(others) || !m.serving() && len(stay) >= quorum(len(others)) // who does not serve may only not be reached
 	switch {
 	case m.called() == "":
 		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: patience}
 	case serving(others) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.called(), serving(others), len(others), v.complaintsOf(silent)), outlook: v.byPerson(silent), resync: patience}
-	case len(restarting) > 0 && (m.serving() || len(stay) < quorum(len(others))): // who does not serve may only not be reached
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: patience}
-	case m.serving() && serving(others) < len(others):
-		return &verdict{message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.called(), v.complaintsOf(silent)), outlook: v.byPerson(silent), resync: patience}
+		return &verdict{
+			message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.called(), serving(others), len(others), v.complaintsOf(silent)),
+			outlook: v.byPerson(silent), resync: patience,
+		}
+	case !enough && v.undisturbed(others, why) != nil:
+		return v.undisturbed(others, why)
+	case !enough:
+		return &verdict{
+			message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.called(), v.complaintsOf(silent)),
+			outlook: v.byPerson(silent), resync: patience,
+		}
 	case m.ID == v.Etcd.Leader:
 		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
 	}
 	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.called()))
 }
 
-// handOver gives the leadership to the serving voter that has come furthest; to one that is to be restarted or replaced itself, or whose
+// handOver gives the leadership to the serving voter that has come furthest; to one that is or is to be restarted or replaced itself, or whose
 // data is proven wrong, only when there is no other.
 func (v *view) handOver(from *member) Step {
 	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })
 	wrong := v.evidence().wrong
 	for _, better := range []func(*member) bool{
 		func(o *member) bool { return !slices.Contains(wrong, o) },
+		v.stays,
 		func(o *member) bool { return v.renewal(o) == nil },
 		func(o *member) bool { return from.alias == "" || o.name != "" },
 	} {

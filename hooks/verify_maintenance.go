@@ -59,8 +59,7 @@ func (j *judgement) quiet(s fmt.Stringer) {
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 	for _, m := range j.v.members {
-		j.require(m.serving(), "S2", "%s while %s does not serve", s, m.name)
-		j.require(m.pod == nil || m.pod.DeletionTimestamp == nil, "S2", "%s while the pod of %s stops", s, m.name)
+		j.require(j.stays(m), "S2", "%s while %s does not serve, or its pod stops or may be made to", s, m.name)
 	}
 	j.require(len(j.podsThatGo()) == 0 && len(j.exchanged()) == 0, "S2", "%s while a pod is made anew", s)
 }

@@ -3,6 +3,7 @@ package hooks
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -113,7 +114,7 @@ func (j *judgement) exchanged() []string {
 
 // chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
 func (j *judgement) chosen(m *member, what ...string) {
-	named := strings.Fields(j.v.epoch.record.Annotations[AnnotationRenewing])
+	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down"))
 	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
 	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
 }
@@ -127,21 +128,22 @@ func etcdImage(pod *corev1.Pod) string {
 	return ""
 }
 
-// othersStay counts the other voters that serve and whose pods nobody has deleted or given another image from which they have yet to start.
+// othersStay counts the other voters that serve and will go on serving.
 func (j *judgement) othersStay(m *member) int {
-	n := 0
-	for _, o := range j.v.voters {
-		if o.ID != m.ID && o.serving() && o.name == "" && j.beside() {
-			n++
-		}
-		if o.ID == m.ID || !o.serving() || o.pod == nil || o.pod.DeletionTimestamp != nil {
-			continue
-		}
-		if ends := o.pod.Annotations[AnnotationExchanged]; ends == "" || ends != containerOf(o.pod) {
-			n++
-		}
+	return len(filter(j.v.voters, func(o *member) bool { return o.ID != m.ID && j.stays(o) }))
+}
+
+// stays reports whether a voter serves, and nobody has deleted its pod, or given it another image from which it has yet to start, or may still
+// do so: who has been chosen for that may be, until it has been spared for as long as calls live.
+func (j *judgement) stays(m *member) bool {
+	if !m.serving() || m.name == "" || m.pod == nil {
+		return m.serving() && m.name == "" && j.beside()
 	}
-	return n
+	ends, spared := m.pod.Annotations[AnnotationExchanged], m.pod.Annotations[AnnotationSpared]
+	since, err := time.Parse(time.RFC3339, spared)
+	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down")), "", "", "")
+	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == or(containerOf(m.pod), "-"))
+	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && (!chosen || err == nil && j.o.Now.Sub(since) >= CallsEnd)
 }
 
 // mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not

@@ -69,8 +69,8 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
 	j.require(m.pod == nil || m.pod.Annotations[AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
-	voters := j.v.voters
-	j.require(serving(voters)+1 >= quorum(len(voters)+1), "S1", "%s would leave %d of %d serving", s, serving(voters)+1, len(voters)+1)
+	stay, voters := j.othersStay(m), len(j.v.voters)+1
+	j.require(stay+1 >= quorum(voters), "S1", "%s would leave %d of %d serving and staying", s, stay+1, voters)
 }
 
 // readdress: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no other one's listener
@@ -81,7 +81,7 @@ func (j *judgement) readdress(s Readdress) {
 	j.require(s.PeerURL == PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
 	j.require(j.v.learner() == nil && len(j.v.departing()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.voters {
-		j.require(o.serving(), "S1", "%s while %s does not serve", s, o.name)
+		j.require(j.stays(o), "S1", "%s while %s does not serve, or may be restarted", s, o.name)
 		j.require(o.name == "" || speaks(o.pod).certificates, "S1", "%s, whom %s can't dial then", s, o.name)
 		j.require(o.name == "" || speaks(o.pod).peers == byTLS(o.PeerURLs...), "S1", "%s before %s listens as it is listed", s, o.name)
 	}
@@ -111,8 +111,9 @@ func (j *judgement) remove(s Remove) {
 	j.require(j.beside() || lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
-	j.require(serving(others) >= quorum(len(others)), "S1", "%s would leave %d of %d serving", s, serving(others), len(others))
-	j.require(wrong || !m.serving() || serving(others) == len(others), "S2", "%s, which serves, while another voter does not", s)
+	stay := j.othersStay(m)
+	j.require(stay >= quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay, len(others))
+	j.require(wrong || !m.serving() || stay == len(others), "S2", "%s, which serves, while another voter does not, or may be restarted", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
@@ -144,7 +145,7 @@ func (j *judgement) dead(m *member) bool {
 	})
 	w := j.o.Cluster.Status.Watched
 	watched := w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
-	return watched && policy.Policy != v1alpha1.ReplaceManual && !slices.Contains(fencedBy(j.o.Cluster), m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+	return watched && policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.

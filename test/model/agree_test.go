@@ -263,7 +263,7 @@ func choiceWords(name string, samePod, exchange, sameContainer bool) string {
 }
 
 func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(record.Annotations[hooks.AnnotationRenewing]), "", "", "")
+	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[hooks.AnnotationRenewing], " down")), "", "", "")
 	p := d.w.Pod(fields[0])
 	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
 }

@@ -279,7 +279,7 @@ const noContainer = "-"
 
 // readChoice reads what the record says.
 func readChoice(said string) (c choice) {
-	fields := strings.Fields(said)
+	fields := strings.Fields(strings.TrimSuffix(said, " down")) // that decides only who is given up
 	if len(fields) == 0 {
 		return choice{}
 	}

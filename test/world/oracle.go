@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -32,6 +33,8 @@ type Oracle struct {
 	names map[string]uint64
 	// learned are members that were initial or have been learners: the only ones that may vote (S4).
 	learned map[uint64]bool
+	// ordered are the pods that answers of ours have had deleted: their members may serve for another moment, and no longer (S1).
+	ordered map[types.UID]bool
 	// orphaned is set when somebody asked for the children to be kept (S17).
 	orphaned bool
 	// unrooted is set when somebody took the authority away, and uprooted when a certificate too that nobody can sign any more (S19).
@@ -39,12 +42,12 @@ type Oracle struct {
 }
 
 func newOracle() Oracle {
-	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}}
+	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}, ordered: map[types.UID]bool{}}
 }
 
 func (o Oracle) clone() Oracle {
 	o.Broken = slices.Clone(o.Broken)
-	o.identities, o.names, o.learned = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned)
+	o.identities, o.names, o.learned, o.ordered = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned), maps.Clone(o.ordered)
 	return o
 }
 
@@ -191,11 +194,23 @@ func (o *Oracle) runs(d Dir, place string) {
 	}
 }
 
-// afterStep looks at what a step of ours has done to the quorum.
+// afterStep looks at what a step of ours has done to the quorum: to that which there is, and to that which stays once the pods that we have
+// deleted, or given another image, have stopped.
 func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
-	if w.quorate(before) && !w.quorate(w.Etcd.Clusters[before.ID]) {
+	after := w.Etcd.Clusters[before.ID]
+	stays := func(c Cluster) bool {
+		return len(slices.DeleteFunc(w.component(c), func(m hooks.Member) bool { return w.goes(c, m) })) >= len(c.voters())/2+1
+	}
+	if w.quorate(before) && !w.quorate(after) || stays(before) && !stays(after) {
 		w.violate("S1", "%s took the quorum away", step)
 	}
+}
+
+// goes reports whether we have ordered away the pod, or the container, in which the member runs.
+func (w *World) goes(c Cluster, m hooks.Member) bool {
+	uid, _ := w.running(c.ID, m.ID)
+	pod := w.Pod(w.Procs[uid].Pod)
+	return w.Oracle.ordered[uid] || pod != nil && pod.UID == uid && pod.Spec.Containers[0].Image != w.Procs[uid].Image
 }
 
 // afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as many of
@@ -237,9 +252,12 @@ func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
 	}
 }
 
-// beforeDelete looks at a deletion of ours: no claim of a member that is still one, nothing that is to be kept.
+// beforeDelete looks at a deletion of ours: which pod goes, no claim of a member that is still one, nothing that is to be kept.
 func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object) {
 	live := w.Objects[key]
+	if key.Kind == PodKind && live != nil && live.GetUID() == observed.GetUID() {
+		o.ordered[live.GetUID()] = true
+	}
 	if key.Kind != ClaimKind || live == nil || live.GetUID() != observed.GetUID() {
 		return
 	}
