@@ -93,7 +93,9 @@ func TestWhoseCallsAreLarge(t *testing.T) {
 	runtime.ReadMemStats(&m)
 	for range 20 {
 		calls.Go(func() {
-			require.Equal(t, 200, post(h, "/sync", body).Code)
+			if post(h, "/sync", body).Code != http.StatusOK {
+				t.Error("a large call was refused")
+			}
 		})
 	}
 	for range 20 {

@@ -138,6 +138,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.decisions.WithLabelValues("Converged").Inc()
 	m.steps.WithLabelValues("promote", "done").Inc()
 	m.snapshotsEnded.WithLabelValues("Succeeded").Inc()
+	m.putOff.WithLabelValues("shop", "slow").Inc()
 	c, status, children := aCluster("orders")
 	m.clusters.note(c, "Converged", status, children)
 	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(), VerifiedAt: metav1.Now()}

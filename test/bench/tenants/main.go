@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -23,7 +24,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -99,13 +99,13 @@ func tenants(request map[string]any) []tenant {
 }
 
 // hostile is the request about a cluster in the namespace hostile, with so many Secrets of others.
-func hostile(request map[string]any, n int, make func(name string) map[string]any) []byte {
+func hostile(request map[string]any, n int, made func(name string) map[string]any) []byte {
 	var r map[string]any
 	_ = json.Unmarshal(bytes.ReplaceAll(mustJSON(request), []byte(`"shop"`), []byte(`"hostile"`)), &r)
 	secrets := map[string]any{}
 	for i := range n {
 		name := fmt.Sprintf("secret-%d", i)
-		secrets[name] = make(name)
+		secrets[name] = made(name)
 	}
 	r["related"] = map[string]any{"Secret.v1": secrets}
 	// One of them is asked for, and so read.
@@ -156,26 +156,7 @@ func (o options) measure(t tenant, quiet []byte) error {
 	defer s.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), o.during)
 	defer cancel()
-	var codes sync.Map
-	var calls sync.WaitGroup
-	if t.body != nil {
-		var n atomic.Int64
-		for range o.workers - 1 {
-			calls.Go(func() {
-				for ctx.Err() == nil {
-					i := int(n.Add(1))
-					body := bytes.Replace(t.body(i), []byte(`12c500ed-`), fmt.Appendf(nil, "%08x-", i%100), 1)
-					code := s.call(body)
-					count, _ := codes.LoadOrStore(code, &atomic.Int64{})
-					count.(*atomic.Int64).Add(1) //nolint:forcetypeassert // nothing else is stored
-					if code != http.StatusOK {
-						time.Sleep(time.Second) // Retry-After
-					}
-				}
-			})
-		}
-		time.Sleep(o.during / 10)
-	}
+	told := o.harass(ctx, t, s)
 	var took []time.Duration
 	failed := 0
 	for ctx.Err() == nil {
@@ -186,21 +167,52 @@ func (o options) measure(t tenant, quiet []byte) error {
 		took = append(took, time.Since(began))
 		time.Sleep(20 * time.Millisecond)
 	}
-	calls.Wait()
+	codes := told()
 	slices.Sort(took)
-	var by []string
-	codes.Range(func(code, n any) bool {
-		by = append(by, fmt.Sprintf("%d: %d", code, n.(*atomic.Int64).Load())) //nolint:forcetypeassert // the same
-		return true
-	})
-	slices.Sort(by)
 	state := "runs"
 	if s.ended() {
 		state = "**killed**"
 	}
-	fmt.Printf("| %s | %s | %s | %d MiB | %.1f ms, %.0f ms, %d of %d |\n", t.name, strings.Join(by, ", "), state, g.most()>>20,
+	fmt.Printf("| %s | %s | %s | %d MiB | %.1f ms, %.0f ms, %d of %d |\n", t.name, codes, state, g.most()>>20,
 		ms(took, 0.5), ms(took, 0.99), failed, len(took))
 	return nil
+}
+
+// harass makes the hostile tenant's calls until ctx ends, with all workers but one. What it returns says then how they were answered.
+func (o options) harass(ctx context.Context, t tenant, s *server) (told func() string) {
+	if t.body == nil {
+		return func() string { return "" }
+	}
+	var mu sync.Mutex
+	codes, n := map[int]int{}, 0
+	next := func(code int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; code >= 0 {
+			codes[code]++
+		}
+		return n
+	}
+	var calls sync.WaitGroup
+	for range o.workers - 1 {
+		calls.Go(func() {
+			for i := next(-1); ctx.Err() == nil; {
+				code := s.call(bytes.Replace(t.body(i), []byte(`12c500ed-`), fmt.Appendf(nil, "%08x-", i%100), 1))
+				if i = next(code); code != http.StatusOK {
+					time.Sleep(time.Second) // Retry-After
+				}
+			}
+		})
+	}
+	time.Sleep(o.during / 10)
+	return func() string {
+		calls.Wait()
+		var by []string
+		for _, code := range slices.Sorted(maps.Keys(codes)) {
+			by = append(by, fmt.Sprintf("%d: %d", code, codes[code]))
+		}
+		return strings.Join(by, ", ")
+	}
 }
 
 func ms(sorted []time.Duration, q float64) float64 {
