@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"math/big"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -96,7 +97,13 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 				if err != nil {
 					return
 				}
-				go serve(conn)
+				go func() {
+					defer conn.Close()
+					serve(conn)
+					// What it has not read would have the kernel reset the connection, and what it said be lost.
+					_ = conn.(*net.TCPConn).CloseWrite() //nolint:forcetypeassert // of a TCP listener
+					_, _ = io.Copy(io.Discard, conn)
+				}()
 			}
 		}
 	}
@@ -123,8 +130,8 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 		serve  func(net.Listener)
 		want   string
 	}{
-		"a banner":           {"http", plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")); _ = c.Close() }), none},
-		"it hangs up":        {"http", plain(func(c net.Conn) { _ = c.Close() }), none},
+		"a banner":           {"http", plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")) }), none},
+		"it hangs up":        {"http", plain(func(net.Conn) {}), none},
 		"a web server":       {"http", web, none},
 		"another service":    {"http", func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, none},
 		"words, unknown":     {"http", talks(codes.Unknown, peerSays), none},
@@ -134,7 +141,7 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 		"words, denied":      {"http", talks(codes.PermissionDenied, peerSays), none},
 		"words, too large":   {"http", talks(codes.ResourceExhausted, "grpc: received message "+peerSays), "another etcd answers at this address: its answer has more than 4 MiB"},
 		"etcd's own":         {"http", talks(codes.InvalidArgument, "etcdserver: authentication failed, invalid user ID or password"), "etcd refused: authentication failed, invalid user ID or password"},
-		"plain text by TLS":  {"https", plain(func(c net.Conn) { _, _ = c.Write([]byte(peerSays + peerSays)); _ = c.Close() }), "TLS handshake failed: first record does not look like a TLS handshake"},
+		"plain text by TLS":  {"https", plain(func(c net.Conn) { _, _ = c.Write([]byte(peerSays + peerSays)) }), "TLS handshake failed: first record does not look like a TLS handshake"},
 		"a stranger's by TLS": {"https", func(l net.Listener) {
 			web(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{marked(t, "10.1.2.3")}}))
 		}, "TLS handshake failed: failed to verify certificate: x509: certificate signed by unknown authority"},

@@ -41,7 +41,7 @@ func (o Observation) sharesIssuer() string {
 // and advised: nothing that is held back from it would change who has a certificate.
 func (o Observation) refuseIssuer() error {
 	why := o.sharesIssuer()
-	if why == "" || o.hasCertificatesOf(o.Cluster.Spec.TLS.CertManager.IssuerRef) {
+	if why == "" || o.Children.Certificates == nil || o.hasCertificatesOf(o.Cluster.Spec.TLS.CertManager.IssuerRef) {
 		return nil
 	}
 	return errors.New(why)

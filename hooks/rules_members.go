@@ -74,7 +74,11 @@ func promote(v *view) *verdict {
 		return nil
 	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.name)
-	if len(filter(v.voters, v.stays))+1 < quorum(len(v.voters)+1) {
+	stay, all := len(filter(v.voters, v.stays)), len(v.voters)
+	switch {
+	case serving(v.voters)+1 < quorum(all+1):
+		return nil
+	case stay+1 < quorum(all+1) && (stay >= quorum(all) || v.held() != nil): // else the quorum goes in any case, unless the learner votes by then
 		return v.undisturbed(v.voters, why)
 	}
 	return v.change(Promote{ID: l.ID, Name: l.name}, why)

@@ -282,7 +282,7 @@ func appliedTo(t testing.TB, old, child map[string]any, owner any) map[string]an
 }
 
 // holds is what a Secret holds when Metacontroller has merged an answer into it, and the API server has put stringData into data.
-func holds(t *testing.T, old, child map[string]any) map[string]any {
+func holds(t testing.TB, old, child map[string]any) map[string]any {
 	t.Helper()
 	data := map[string]any{}
 	if old != nil {

@@ -264,11 +264,20 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
 	return r
 }
 
-// grouped are children by kind. Of Certificates there are none, but where the installation has a rule for them.
+// grouped are children by kind. Certificates are there only where the installation has a rule for them.
 func (w *World) grouped(all map[Key]metav1.Object) hooks.Children {
 	c := group(all)
 	if w.CertManager {
 		c.Certificates = map[string]*hooks.CertManagerCertificate{}
+		for _, made := range w.Certificates {
+			noted := *made
+			noted.Annotations = maps.Clone(made.Annotations)
+			if noted.Annotations == nil {
+				noted.Annotations = map[string]string{}
+			}
+			noted.Annotations[hooks.AnnotationLastApplied] = "{}"
+			c.Certificates[made.Name] = &noted
+		}
 	}
 	return c
 }
@@ -351,6 +360,9 @@ func (w *World) apply(c *Call, desired map[Key]metav1.Object) {
 	}
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
 		return
+	}
+	if w.CertManager {
+		w.Certificates = c.Decision.Children.Certificates
 	}
 	if !w.writeChildren(c, desired) || c.crash.At == BeforeStatus || c.Finalizing && !c.lookedAfter {
 		return

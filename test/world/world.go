@@ -66,8 +66,10 @@ type World struct {
 	Forged, Authorities int
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
-	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.
-	CertManager bool
+	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those. Certificates are
+	// those that were answered last.
+	CertManager  bool
+	Certificates []*hooks.CertManagerCertificate
 	// Mesh is set while a mesh puts containers of its own into pods.
 	Mesh bool
 	// Starts counts etcds that were started.
