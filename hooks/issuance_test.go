@@ -28,6 +28,7 @@ func provide(o *Observation, from v1alpha1.TLSMode) {
 	if o.Related.Secrets != nil || o.Children.Secrets == nil {
 		return
 	}
+	o.Settings.SharedIssuers = true
 	o.Related.Secrets = map[string]*Secret{}
 	for name, s := range o.Children.Secrets {
 		if s.Certificate != nil {

@@ -47,7 +47,6 @@ func TestWhatPodsNeed(t *testing.T) {
 			t.Run(name+" on "+medium, func(t *testing.T) {
 				o := serve(3)
 				on(&o)
-				o.Settings.SharedIssuers = true
 				provide(&o, v1alpha1.TLSCertManager)
 				observeIssued(&o, Decide(o))
 				lack(&o)
@@ -84,7 +83,6 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 			o := serve(3)
 			addMember(&o, 3, true)
 			o.Etcd.Members[3].Name, o.Etcd.Members[3].ClientURLs = "", nil
-			o.Settings.SharedIssuers = true
 			provide(&o, v1alpha1.TLSCertManager)
 			observeIssued(&o, Decide(o))
 			delete(o.Children.Pods, "demo-3")
