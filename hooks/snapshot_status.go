@@ -254,7 +254,7 @@ func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhas
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s%s", pod.Name, colon(schedulersWords(c.Message))), 0
+			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s: %s", pod.Name, c.Message), 0
 		}
 	}
 	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
