@@ -75,9 +75,9 @@ func (v *view) volume(name string) *volume {
 	for i := range v.Cluster.Status.Members {
 		m := &v.Cluster.Status.Members[i]
 		switch {
-		case m.Name == name && m.Volume != nil:
+		case m.Volume != nil && m.Name == name:
 			d.old = *m.Volume
-		case WALClaim(m.Name) == name && m.WALVolume != nil:
+		case m.WALVolume != nil && WALClaim(m.Name) == name:
 			d.old = *m.WALVolume
 		}
 	}
