@@ -36,8 +36,8 @@
 //	                existing_trust.go the authority and Secrets of those
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
-//	pause.go        how soon to look again at who does not serve
-//	since.go        for how long something has been so, as far as somebody has looked
+//	pause.go        how soon to look again while members are silent
+//	since.go        for how long something has been so, as far as Quorate has looked
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
