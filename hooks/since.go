@@ -9,21 +9,21 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Clocks that end in something being given up count what Quorate has seen, and not what has passed. While Metacontroller,
-// Quorate or the API server is away, members may well come back and go again, and kubelets and other controllers stand
-// still with us. So a member that is down at the first look after an outage of an hour has been down for as long as before
-// it, at most.
+// Clocks that end in something being given up count what Quorate has seen, and not what has passed. While
+// Metacontroller, Quorate or the API server is away, members may well come back and go again, and kubelets and
+// other controllers stand still with us. So a member that is down at the first look after an outage of an hour has
+// been down for as long as before it, at most.
 //
-// There is one such clock, the status's Watched: since when Quorate has looked at the cluster without a gap. Whatever has
-// been so since a time in the status (a member, the quorum, a learner) has been seen so since the later of the two:
-// [view.observed]. So a gap is known once, for all of them, and the times that people see stay true. It is written only
-// while something of the kind is counted, and seldom (S16).
+// There is one such clock, the status's Watched: since when Quorate has looked at the cluster without a gap.
+// Whatever has been so since a time in the status (a member, the quorum, a learner) has been seen so since the
+// later of the two: [view.observed]. So a gap is known once, for all of them, and the times that people see stay
+// true. It is written only while something of the kind is counted, and seldom (S16).
 //
 //	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what
 //	                      spec.recovery or a person begins then; a survivor's volume that can't be reached; the pause of
 //	                      a silent cluster (pause.go)
-//	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long claims
-//	                      are kept
+//	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long
+//	                      claims are kept
 //	                      facts of others: grace periods of pods, since when a container or a condition of a volume is
 //	                      there, a claim that the API server did not let grow, how long etcd may defragment or compact,
 //	                      the end of calls (CallsEnd)
@@ -35,10 +35,10 @@ const usualResync = 30 * time.Second
 // resyncPeriod is within how long Quorate looks again when nothing happens.
 func (v *view) resyncPeriod() time.Duration { return or(v.Resync, usualResync) }
 
-// A look is written once the last one that was written is two resync periods old, so that it costs one write in that time
-// (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far apart as they
-// should be, as in an installation that is overloaded, less than four periods lie between the look that was written and the
-// next call. More are a gap.
+// A look is written once the last one that was written is two resync periods old, so that it costs one write in
+// that time (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far
+// apart as they should be, as in an installation that is overloaded, less than four periods lie between the look
+// that was written and the next call. More are a gap.
 const (
 	lookWritten = 2 // resync periods
 	lookMissed  = 2 * lookWritten
