@@ -41,8 +41,8 @@
 //	roles.go        which role pods show while no quorum answers
 //	ailing.go       what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
-//	pause.go        how soon to look again at who does not serve
-//	since.go        for how long something has been so, as far as somebody has looked
+//	pause.go        how soon to look again while members are silent
+//	since.go        for how long something has been so, as far as Quorate has looked
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members

@@ -17,7 +17,7 @@ import (
 // Its data may be all that is left of something one day, so its claim is kept for a while, in quarantine. A learner that does not come to
 // anything is tried again, ever more slowly. Whoever answers as somebody else is fenced off, and left to a person.
 //
-// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as somebody has looked (since.go).
+// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate has looked (since.go).
 // Losing it only delays.
 
 // What holds where the spec says nothing.

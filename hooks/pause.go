@@ -9,18 +9,20 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// How soon to look again at a cluster with members that do not serve. Whoever does not answer takes the whole time that a question has, and with
-// it a worker of Metacontroller's; many such clusters, as after the loss of a zone, would take all of them, and the others be asked about late.
+// How soon to look again at a cluster with members that do not serve. A member that does not answer takes the
+// whole time that a question has, and with it a worker of Metacontroller's; many such clusters, as after the loss
+// of a zone, would take all workers, and the others be asked about late.
 //
-// So the pause grows with the time for which nothing has changed, to a tenth of it and to the resync period at most: what comes back without
-// a word from Kubernetes is seen a tenth later than it could be. That is rare. A pod that is made, gets an address, starts or turns ready is an
-// event, at which Metacontroller calls at once; so are a Secret, a snapshot and an edit.
+// So the pause grows with the time for which nothing has changed, to a tenth of it and to the resync period at
+// most: what comes back without a word from Kubernetes is seen a tenth later than it could be. That is rare. A pod
+// that is made, gets an address, starts or turns ready is an event, at which Metacontroller calls at once; so are
+// a Secret, a snapshot and an edit.
 
 // restless is the part of a silence that may pass until the next look.
 const restless = 10
 
-// wake is how soon to be asked again: as the rule says, less often while members are silent, and when a time is over that is counted, or the
-// schedule begins a run.
+// wake is how soon to be asked again: as the rule says, less often while members are silent, and when a time is
+// over that is counted, or the schedule begins a run.
 func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	until := []time.Duration{v.grown(resync, s), v.nextTimeOver()}
 	if v.run != nil && !v.run.Next.IsZero() {
@@ -33,7 +35,8 @@ func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Du
 	return slices.Min(until)
 }
 
-// grown is a pause while members are silent. At its longest it is left to Metacontroller's resync: two in one period would be one too many.
+// grown is a pause while members are silent. At its longest it is left to Metacontroller's resync: two calls in
+// one period would be one too many.
 func (v *view) grown(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
 	if resync == 0 || resync > patience || !silent {

@@ -9,36 +9,42 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Clocks that end in something being given up count what Quorate has seen, and not what has passed. While Metacontroller, Quorate or the API
-// server is away, members may well come back and go again, and kubelets and other controllers stand still with us. So a member that is down
-// at the first look after an outage of an hour has been down for as long as before it, at most.
+// Clocks that end in something being given up count what Quorate has seen, and not what has passed. While
+// Metacontroller, Quorate or the API server is away, members may well come back and go again, and kubelets and
+// other controllers stand still with us. So a member that is down at the first look after an outage of an hour has
+// been down for as long as before it, at most.
 //
-// There is one such clock, the status's Watched: since when somebody has looked at the cluster without a gap. Whatever has been so since a
-// time in the status (a member, the quorum, a learner) has been seen so since the later of the two: [view.observed]. So a gap is known once,
-// for all of them, and the times that people see stay true. It is written only while something of the kind is counted, and seldom (S16).
+// There is one such clock, the status's Watched: since when Quorate has looked at the cluster without a gap.
+// Whatever has been so since a time in the status (a member, the quorum, a learner) has been seen so since the
+// later of the two: [view.observed]. So a gap is known once, for all of them, and the times that people see stay
+// true. It is written only while something of the kind is counted, and seldom (S16).
 //
-//	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what spec.recovery or a
-//	                      person begins then; a survivor's volume that can't be reached; the pause of a silent cluster (pause.go)
-//	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long claims are kept
-//	                      facts of others: grace periods of pods, since when a container or a condition of a volume is there, a claim
-//	                      that the API server did not let grow, how long etcd may defragment or compact, the end of calls (CallsEnd)
+//	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what
+//	                      spec.recovery or a person begins then; a survivor's volume that can't be reached; the pause of
+//	                      a silent cluster (pause.go)
+//	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long
+//	                      claims are kept
+//	                      facts of others: grace periods of pods, since when a container or a condition of a volume is
+//	                      there, a claim that the API server did not let grow, how long etcd may defragment or compact,
+//	                      the end of calls (CallsEnd)
 //	                      pauses between our own attempts, in which nothing is concluded from what was not seen
 
 // usualResync is how often Metacontroller calls by our manifests.
 const usualResync = 30 * time.Second
 
-// resyncPeriod is within how long somebody looks again when nothing happens.
+// resyncPeriod is within how long Quorate looks again when nothing happens.
 func (v *view) resyncPeriod() time.Duration { return or(v.Resync, usualResync) }
 
-// A look is written once the last one that was written is two resync periods old, so that one that is counted costs one write in that time
-// (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far apart as they should be, as in an
-// installation that is overloaded, less than four periods lie between the look that was written and the next call. More are a gap.
+// A look is written once the last one that was written is two resync periods old, so that it costs one write in
+// that time (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far
+// apart as they should be, as in an installation that is overloaded, less than four periods lie between the look
+// that was written and the next call. More are a gap.
 const (
 	lookWritten = 2 // resync periods
 	lookMissed  = 2 * lookWritten
 )
 
-// watchedSince is since when somebody has looked without a gap; now when nobody has.
+// watchedSince is since when Quorate has looked without a gap; now after one.
 func (v *view) watchedSince() time.Time {
 	w := v.Cluster.Status.Watched
 	if w == nil || w.Since.IsZero() || v.Now.Sub(w.Until.Time) > lookMissed*v.resyncPeriod() {
@@ -47,7 +53,7 @@ func (v *view) watchedSince() time.Time {
 	return w.Since.Time
 }
 
-// observed is for how long something has been so that is so since then, as far as somebody has looked; 0 for no time.
+// observed is for how long something has been so that is so since then, as far as Quorate has looked; 0 for no time.
 func (v *view) observed(since time.Time) time.Duration {
 	if since.IsZero() {
 		return 0
@@ -61,7 +67,8 @@ func (v *view) watched() *v1alpha1.WatchedStatus {
 		return nil
 	}
 	w := v1alpha1.WatchedStatus{Since: metav1.NewTime(v.watchedSince()), Until: v.second()}
-	if old := v.Cluster.Status.Watched; old != nil && old.Since.Equal(&w.Since) && v.Now.Sub(old.Until.Time) < lookWritten*v.resyncPeriod() {
+	old := v.Cluster.Status.Watched
+	if old != nil && old.Since.Equal(&w.Since) && v.Now.Sub(old.Until.Time) < lookWritten*v.resyncPeriod() {
 		w.Until = old.Until
 	}
 	return &w
