@@ -84,7 +84,7 @@ func ourWords(answer *status.Status) string {
 	if errors.As(rpctypes.Error(answer.Err()), &known) || answers[said] != nil { // one out of etcd's own table
 		return said
 	}
-	switch answer.Code() {
+	switch answer.Code() { //nolint:exhaustive // the others say nothing that is told
 	case codes.Canceled, codes.DeadlineExceeded:
 		return answer.Code().String()
 	case codes.ResourceExhausted:

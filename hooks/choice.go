@@ -115,7 +115,7 @@ func (v *view) heldFirst(list []*member) []*member {
 // choose says what must happen before the voter is restarted in this way; nil when nothing must, for it was chosen for it.
 func (v *view) choose(m *member, inPlace bool, reason string) *verdict {
 	held, wanted := v.held(), restartOf(m.pod, inPlace)
-	wanted.down = !m.serving() && !(servedBefore(m.pod) && m.pod.Labels[LabelRole] == "") // one without a role has not served since
+	wanted.down = !m.serving() && (!servedBefore(m.pod) || m.pod.Labels[LabelRole] != "") // one without a role has not served since
 	switch {
 	case held != nil && (held != m || m.pod.Annotations[AnnotationSpared] != ""):
 		return v.letGo()

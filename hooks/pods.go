@@ -227,11 +227,17 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
 	}
-	wanted, idle := v.versionNow(), neverRan(old) || v.Etcd == nil && v.epoch.quorate() && !running(old)
-	if idle && old.Annotations[AnnotationImage] != v.Settings.image(&v.Cluster.Spec, wanted) && (!v.epoch.quorate() || sameFlags(madeForVersion(old), wanted)) {
+	if v.takesImage(old) {
 		v.exchange(&pod)
 	}
 	return &pod
+}
+
+// takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
+func (v *view) takesImage(pod *corev1.Pod) bool {
+	wanted, idle := v.versionNow(), neverRan(pod) || v.Etcd == nil && v.epoch.quorate() && !running(pod)
+	return idle && pod.Annotations[AnnotationImage] != v.Settings.image(&v.Cluster.Spec, wanted) &&
+		(!v.epoch.quorate() || sameFlags(madeForVersion(pod), wanted))
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin; and on one that is to be

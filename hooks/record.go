@@ -80,11 +80,10 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if foreign := v.noteForeign(); foreign != "" {
 		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
 	}
-	if names := v.readdressed(); len(names) > 0 {
-		ann[AnnotationReaddressed] = strings.Join(names, ",")
-	}
-	if names := v.mismatches(); len(names) > 0 {
-		ann[AnnotationMismatched] = strings.Join(names, ",")
+	for key, names := range map[string][]string{AnnotationReaddressed: v.readdressed(), AnnotationMismatched: v.mismatches()} {
+		if len(names) > 0 {
+			ann[key] = strings.Join(names, ",")
+		}
 	}
 	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm

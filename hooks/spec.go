@@ -17,17 +17,17 @@ type release struct{ major, minor, patch int }
 
 func parseRelease(s string) (release, error) {
 	var n [3]int
-	rest, more := s, true
+	rest := s
 	for i := range n {
-		var part string
-		if part, rest, more = strings.Cut(rest, "."); more == (i == 2) {
+		part, after, more := strings.Cut(rest, ".")
+		if more == (i == 2) {
 			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
 		}
 		v, err := strconv.ParseUint(part, 10, 16)
 		if err != nil || len(part) > 1 && part[0] == '0' { // 3.6.016 names no image
 			return release{}, fmt.Errorf("spec.version %q is not x.y.z", s)
 		}
-		n[i] = int(v)
+		n[i], rest = int(v), after
 	}
 	return release{n[0], n[1], n[2]}, nil
 }

@@ -144,9 +144,13 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
+	return j.watchedFor(long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+}
+
+// watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
+func (j *judgement) watchedFor(long func(since time.Time) bool) bool {
 	w := j.o.Cluster.Status.Watched
-	watched := w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
-	return watched && policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.
