@@ -71,31 +71,24 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if v.Etcd != nil && v.unfit() == "" {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
-	if highest := v.noteRevision(); highest != "" {
-		ann[AnnotationHighestRevision] = highest
-	}
-	if sum := v.firstSum(); sum != "" {
-		ann[AnnotationSHA256] = sum
-	}
 	if foreign := v.noteForeign(); foreign != "" {
 		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
-	}
-	for key, names := range map[string][]string{AnnotationReaddressed: v.readdressed(), AnnotationMismatched: v.mismatches()} {
-		if len(names) > 0 {
-			ann[key] = strings.Join(names, ",")
-		}
 	}
 	if !v.epoch.quorate() && v.Etcd == nil {
 		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
-	if said.version != "" {
-		ann[AnnotationVersion] = said.version
-	}
-	if chosen := v.renewing(said); chosen != "" {
-		ann[AnnotationRenewing] = chosen
-	}
-	if log := v.nextOldLog(said).String(); log != "" {
-		ann[AnnotationOldLog] = log
+	for key, value := range map[string]string{
+		AnnotationHighestRevision: v.noteRevision(),
+		AnnotationSHA256:          v.firstSum(),
+		AnnotationReaddressed:     strings.Join(v.readdressed(), ","),
+		AnnotationMismatched:      strings.Join(v.mismatches(), ","),
+		AnnotationVersion:         said.version,
+		AnnotationRenewing:        v.renewing(said),
+		AnnotationOldLog:          v.nextOldLog(said).String(),
+	} {
+		if value != "" {
+			ann[key] = value
+		}
 	}
 	record := kept(v.Cluster, old)
 	record.Annotations = ann
