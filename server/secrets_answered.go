@@ -32,6 +32,11 @@ func (r *request) secret(o *hooks.DesiredSecret) (answerChild, error) {
 		for key, value := range data {
 			content.StringData[key] = string(value)
 		}
+		for _, key := range []string{hooks.KeyPreviousCertificate, hooks.KeyPreviousPrivate} {
+			if _, stays := data[key]; !stays && len(r.secrets[o.Name][key]) > 0 {
+				content.StringData[key] = "" // what is only left out stays in data
+			}
+		}
 	default: // another key was put beside it by hand
 		content.Data = data
 	}
