@@ -6,7 +6,7 @@ import (
 )
 
 // Voters that may be down because of us: restarted, stopped by a fence, or defragmented, or chosen for it. A call that we don't see may carry
-// such a choice out in a moment, so whoever takes a voter away or down, or makes the quorum larger, counts none of them among those that
+// such a choice out in a moment, so a rule that takes a voter away or down, or makes the quorum larger, counts none of them among those that
 // serve (S1, S2). Which voter is chosen, choice.go says.
 
 // disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.

@@ -120,7 +120,7 @@ func (v *view) remembered(m *member) *v1alpha1.MemberStatus {
 	return &v.Cluster.Status.Members[i]
 }
 
-// whileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, nobody knows who serves.
+// whileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it is not known who serves.
 func (v *view) whileAvailable(since metav1.Time) time.Duration {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -461,7 +461,7 @@ const (
 )
 
 // roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
-// before that nobody knows whose data it found. While blind, see roles.go.
+// before that it is not known whose data it found. While blind, see roles.go.
 func (v *view) roleOf(m *member) string {
 	was := m.pod.Labels[LabelRole]
 	switch {

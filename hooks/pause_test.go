@@ -63,7 +63,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.Equal(t, patience, Decide(o).ResyncAfter, "of that, nobody has seen anything")
+	assert.Equal(t, patience, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "Heal"
 	assert.Equal(t, patience, Decide(o).ResyncAfter, "another rule decides since now")

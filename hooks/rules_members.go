@@ -312,7 +312,7 @@ func (v *view) retire(m *member, why string) *verdict {
 	return v.expel(m, fmt.Sprintf("%s: removing %s", why, m.called()))
 }
 
-// handOver gives the leadership to the serving voter that has come furthest; to one that is or is to be restarted or replaced itself, or whose
+// handOver gives the leadership to the serving voter that has come furthest; to one that is restarted or replaced itself, now or later, or whose
 // data is proven wrong, only when there is no other.
 func (v *view) handOver(from *member) Step {
 	heirs := filter(v.voters, func(o *member) bool { return o.ID != from.ID && o.serving() })

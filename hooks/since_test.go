@@ -11,12 +11,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// watch lets somebody have looked without a gap for so long.
+// watch lets Quorate have looked without a gap for so long.
 func watch(o *Observation, since time.Duration) {
 	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{Since: metav1.NewTime(o.Now.Add(-since)), Until: metav1.NewTime(o.Now)}
 }
 
-// pass lets time pass until then, in which somebody looks and nothing changes.
+// pass lets time pass until then, in which Quorate looks and nothing changes.
 func pass(o *Observation, until time.Time) {
 	if o.Now = until; o.Cluster.Status.Watched != nil {
 		o.Cluster.Status.Watched.Until = metav1.NewTime(until)

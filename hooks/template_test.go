@@ -300,7 +300,7 @@ func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
 	}
 }
 
-// TestOtherSecretsAreMountedByOtherPods: but for Quorate's own, which no pod has.
+// TestOtherSecretsAreMountedByOtherPods: all except Quorate's own, which no pod has.
 func TestOtherSecretsAreMountedByOtherPods(t *testing.T) {
 	c := fresh(3).Cluster
 	named := &v1alpha1.SecretsTLS{Server: "server", Peer: "peer", Operator: "operator"}

@@ -133,7 +133,7 @@ func (j *judgement) othersStay(m *member) int {
 	return len(filter(j.v.voters, func(o *member) bool { return o.ID != m.ID && j.stays(o) }))
 }
 
-// stays reports whether a voter serves, and nobody has deleted its pod, or given it another image from which it has yet to start, or may still
+// stays reports whether a voter serves, and its pod was not deleted, or given another image from which it has yet to start, nor may be still
 // do so: who has been chosen for that may be, until it has been spared for as long as calls live.
 func (j *judgement) stays(m *member) bool {
 	if !m.serving() || m.name == "" || m.pod == nil {

@@ -130,7 +130,7 @@ func (j *judgement) joined(m *member) (time.Time, bool) {
 }
 
 // dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, that the
-// cluster has had quorum all that time, and that Quorate has looked; nobody else answers in its place; and its claim, if it has one, carries the mark.
+// cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its place; and its claim, if it has one, carries the mark.
 func (j *judgement) dead(m *member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
 	limit := policy.After.Duration

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A pool is what all calls share of something, such as bytes of memory. Whoever finds too little left waits. No tenant, which is a namespace,
+// A pool is what all calls share of something, such as bytes of memory. A call that finds too little left waits. No tenant, which is a namespace,
 // has more than half of it while it has anything at all, and of those who wait the tenant comes first who has least, and then who was served
 // longest ago. What is larger than the pool is served alone.
 type pool struct {
@@ -28,7 +28,7 @@ type tenant struct {
 	served uint64 // when it was last
 }
 
-// quick is what nobody rests after.
+// quick is the longest hold after which a tenant does not rest.
 const quick = 5 * time.Millisecond
 
 // A ticket is a call's part of a pool.

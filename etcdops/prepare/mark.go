@@ -20,10 +20,10 @@ import (
 // written where a log is. So where the mark is and no log, this pod's etcd has never begun; where neither is, the
 // directory was emptied.
 //
-// It is not elsewhere in the data directory: whoever deletes the folder member in there, as people do, would leave
+// It is not elsewhere in the data directory: a person who deletes the folder member in there would leave
 // it.
 
-// markFile is the name of the mark. etcd takes no notice of files in there but for those that end in .wal.
+// markFile is the name of the mark. Of the files in there etcd reads only those that end in .wal.
 const markFile = "quorate-not-begun"
 
 // mayHaveBegun reports whether etcd may have begun in this directory since the marker with this word was written.

@@ -97,7 +97,7 @@ func TestAMarkIsNeverWhereALogIs(t *testing.T) {
 	require.NoError(t, other.again(hooks.StartBootstrap))
 	require.NoFileExists(t, filepath.Join(s.log(), markFile))
 	require.ErrorIs(t, other.again(hooks.StartBootstrap), ErrDataLost)
-	write(t, s.log(), markFile) // by whoever
+	write(t, s.log(), markFile) // by another hand
 	word, _, err := read(other.marker)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(s.log(), markFile), []byte(word), 0o600))

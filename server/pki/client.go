@@ -40,7 +40,7 @@ func Client(data map[string][]byte) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: trust, MinVersion: tls.VersionTLS12}, nil
 }
 
-// pool are the certificates of a ca.crt. Whoever shows a certificate makes us search them.
+// pool are the certificates of a ca.crt. A peer that shows a certificate makes us search them.
 func pool(text []byte) (*x509.CertPool, error) {
 	all, err := certificates(text)
 	if err != nil {

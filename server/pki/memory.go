@@ -41,7 +41,7 @@ type tenant struct {
 // A Turn waits until something that takes long may be read, and returns what is called afterwards. The error is ctx's, when ctx ends first.
 type Turn func(ctx context.Context) (end func(), err error)
 
-// atOnce waits for nobody.
+// atOnce does not wait.
 func atOnce(context.Context) (func(), error) { return func() {}, nil }
 
 // mostKnown is how many bytes what is remembered takes: a quarter of the memory that the process may use. A cluster has six Secrets of some
@@ -51,7 +51,7 @@ func mostKnown() int64 {
 	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
 }
 
-// of is what the data says, without metadata. Nobody may change it. Of several calls for the same, one reads, in its turn.
+// of is what the data says, without metadata. It is shared: do not change it. Of several calls for the same, one reads, in its turn.
 func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[string][]byte) (*hooks.Secret, error) {
 	key := sum(data)
 	for {

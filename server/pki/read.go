@@ -108,7 +108,7 @@ func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
 }
 
 // anchors are the IDs of those of these authorities that the first certificate of a chain leads to, each at a moment at which all on the way are
-// valid. Whether that moment is now is for whoever knows the time.
+// valid. Whether that moment is now is for the caller, who knows the time.
 //
 // All are searched for at once, for the work of that is bounded: crypto/x509 tries 100 signatures at most in one search. It would search for
 // what is valid at one moment, and authorities that follow one another need not be at any: so it is shown certificates without an end.

@@ -252,7 +252,7 @@ func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
 	}
 }
 
-// beforeDelete looks at a deletion of ours: which pod goes, no claim of a member that is still one, nothing that is to be kept.
+// beforeDelete looks at a deletion of ours: which pod goes, no claim of a member that is still one, nothing that must be kept.
 func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object) {
 	live := w.Objects[key]
 	if key.Kind == PodKind && live != nil && live.GetUID() == observed.GetUID() {

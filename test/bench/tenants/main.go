@@ -53,7 +53,7 @@ func (o options) run() error {
 	if err != nil {
 		return err
 	}
-	// Where nobody listens: members refuse at once, and a call costs what reading and deciding cost.
+	// No process listens there: members refuse at once, and a call costs what reading and deciding cost.
 	raw = bytes.ReplaceAll(raw, []byte(`"10.244.0.`), []byte(`"127.0.0.`))
 	var request map[string]any
 	if err := json.Unmarshal(raw, &request); err != nil {
