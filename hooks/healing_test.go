@@ -83,7 +83,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 		}), "Heal", nil},
 		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "Heal", nil},
 		"but when it was down before":           {given(marked, agedOthers, restartedInto("down")), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"and when it was not chosen":              {given(marked, agedOthers), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"and when it was not chosen":            {given(marked, agedOthers), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"unless a node is gone": {given(marked, agedOthers, restartedInto("serving"), func(o *Observation) {
 			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
 		}),

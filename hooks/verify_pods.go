@@ -133,8 +133,9 @@ func (j *judgement) othersStay(m *member) int {
 	return len(filter(j.v.voters, func(o *member) bool { return o.ID != m.ID && j.stays(o) }))
 }
 
-// stays reports whether a voter serves, and its pod was not deleted, or given another image from which it has yet to start, nor may be still
-// do so: who has been chosen for that may be, until it has been spared for as long as calls live.
+// stays reports whether a voter serves, and will go on: its pod was not deleted, or given another image from which it has
+// yet to start, and can't be by a late call. One that was chosen for that can be, until it has been spared for as long as
+// calls live.
 func (j *judgement) stays(m *member) bool {
 	if !m.serving() || m.name == "" || m.pod == nil {
 		return m.serving() && m.name == "" && j.beside()
