@@ -84,8 +84,8 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 	})
 }
 
-// takesOver installs the release while the clusters run, and checks that it does nothing but look after them. Once it runs, the specs also say
-// these words, which have no effect.
+// takesOver installs the release while the clusters run, and checks that it only looks after them. Once it has answered about all pods, the
+// specs also say these words, which have no effect.
 func (r release) takesOver(t *testing.T, running map[string]*cluster, words string) {
 	t.Helper()
 	for _, c := range running {
@@ -100,8 +100,25 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster, words stri
 	r.install(t)
 	t.Logf("%s runs after %.1f s", r.name, time.Since(begin).Seconds())
 
-	// A change that only whoever runs now can answer, and that restarts nobody.
-	word := fmt.Sprint(begin.UnixNano())
+	said := []string{""}
+	if words != "" {
+		said = append(said, words)
+	}
+	for _, words := range said {
+		r.answers(t, running, words)
+		for kind, c := range running {
+			assert.Equal(t, lives[kind], c.lives(), "%s: a pod was restarted or replaced by %s", kind, r.name)
+			assert.Equal(t, ids[kind], c.ids(), "%s: a member is another one", kind)
+		}
+	}
+	t.Log("\n" + kube(t, "get", "etcdcluster", "-A"))
+}
+
+// answers has the specs say these words, with a change that only the release that runs now can answer, and that restarts no member; and waits
+// until it has.
+func (r release) answers(t *testing.T, running map[string]*cluster, words string) {
+	t.Helper()
+	word := fmt.Sprint(time.Now().UnixNano())
 	for _, c := range running {
 		c.edit(`{"additionalMetadata":{"annotations":{"e2e/answered":"` + word + `"}}` + words + `}`)
 	}
@@ -115,10 +132,7 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster, words stri
 			}
 			return ""
 		})
-		assert.Equal(t, lives[kind], c.lives(), "%s: a pod was restarted or replaced by %s", kind, r.name)
-		assert.Equal(t, ids[kind], c.ids(), "%s: a member is another one", kind)
 	}
-	t.Log("\n" + kube(t, "get", "etcdcluster", "-A"))
 }
 
 // rests waits until nothing is left to do for the newest spec: all members serve, or are stopped because the spec says so.
