@@ -29,7 +29,7 @@
 //	secret.go       Secrets and certificates as decisions know them, without what is secret
 //	certificates.go which certificates there are, and how an authority is succeeded by the next
 //	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
-//	issuance.go     certificates that come from cert-manager or from somebody else, and whether running members take them;
+//	issuance.go     certificates that come from cert-manager or from others, and whether running members take them;
 //	                issuer.go who may sign them
 //	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
 //	disruption.go   voters that may be down because of us; choice.go which of them is restarted

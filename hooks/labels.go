@@ -57,7 +57,7 @@ const (
 	// AnnotationRenewing names, on an epoch record, the voter that was chosen to be restarted, and its pod: "demo-1 <pod uid>", or
 	// "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the voter did not serve. See choice.go.
 	AnnotationRenewing = domain + "renewing"
-	// AnnotationRestarted says, on the pod of a voter that was made anew or given another image, whether the voter was "serving" or "down" when it
+	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was "serving" or "down" when it
 	// was chosen for that.
 	AnnotationRestarted = domain + "restarted"
 	// AnnotationSpared is, on the pod of a voter that was chosen to be restarted, since when nobody may choose to do so any more. See

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics of one server, in a registry of their own. Labels are of small closed sets, but for the names of namespaces, clusters and schedules.
+// Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces, clusters and schedules.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
