@@ -66,8 +66,8 @@ func previousRelease(t *testing.T) release {
 	return r
 }
 
-// install does what docs/operations.md says, under "Install" the first time and under "Upgrade Quorate" later, and waits until nobody
-// else answers.
+// install does what docs/operations.md says, under "Install" the first time and under "Upgrade Quorate" later, and waits until no other
+// release answers.
 func (r release) install(t *testing.T) {
 	t.Helper()
 	args := []string{"install", "--metacontroller=" + os.Getenv("QUORATE_METACONTROLLER"), "--image=" + r.image}
@@ -89,8 +89,9 @@ func (r release) install(t *testing.T) {
 	// In the lab every decision is checked against the rules of safety. The field is another manager's, so the next release keeps it.
 	kube(t, "-n", "quorate-system", "set", "env", "deployment/quorate", "QUORATE_VERIFY=1")
 	kube(t, "-n", "quorate-system", "rollout", "status", "deployment/quorate")
+	// A pod that is being stopped answers calls too, to the end of its grace.
 	eventually(t, "only "+r.name+" answers", func() string {
-		for _, pod := range quoratePods(t) {
+		for _, pod := range podsOfQuorate(t) {
 			if image := pod.Spec.Containers[0].Image; image != r.image {
 				return pod.Name + " with " + image + " is there still"
 			}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,15 +21,18 @@ import (
 
 const quorateNamespace = "quorate-system"
 
-// quoratePods are those that run Quorate itself.
+// podsOfQuorate are those that run Quorate itself, also the ones that are being stopped.
+func podsOfQuorate(t *testing.T) []corev1.Pod {
+	t.Helper()
+	return slices.DeleteFunc(list[corev1.Pod](t, quorateNamespace, "pods"), func(p corev1.Pod) bool {
+		return p.Labels["app.kubernetes.io/name"] != "quorate"
+	})
+}
+
+// quoratePods are those of them that stay.
 func quoratePods(t *testing.T) []corev1.Pod {
 	t.Helper()
-	var pods []corev1.Pod
-	for _, pod := range list[corev1.Pod](t, quorateNamespace, "pods") {
-		if pod.Labels["app.kubernetes.io/name"] == "quorate" && pod.DeletionTimestamp == nil {
-			pods = append(pods, pod)
-		}
-	}
+	pods := slices.DeleteFunc(podsOfQuorate(t), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	require.NotEmpty(t, pods)
 	return pods
 }

@@ -235,6 +235,9 @@ func (s *succession) identity() identity {
 	fmt.Fprintln(&b, n.of(served(w)))
 	for _, pod := range w.Pods() {
 		n.pod(&b, pod)
+		if since, err := time.Parse(time.RFC3339, pod.Annotations[hooks.AnnotationSpared]); err == nil {
+			fmt.Fprintln(&b, "spared", w.Now.Sub(since) >= hooks.CallsEnd)
+		}
 		proc, runs := w.Procs[pod.UID]
 		d := w.Dirs[proc.Dir]
 		fmt.Fprintln(&b, runs, d.Behind, w.Etcd.Clusters[d.Cluster].Commit-d.Index, n.trust(proc.Clients), n.trust(proc.Peers))
@@ -249,7 +252,8 @@ func (s *succession) identity() identity {
 		fmt.Fprintln(&b, w.Etcd.Clusters[id].Leader, w.Etcd.Clusters[id].Members)
 	}
 	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}]; record != nil {
-		fmt.Fprintln(&b, record.GetAnnotations()[hooks.AnnotationNextMember], len(record.GetAnnotations()[hooks.AnnotationStartsOn]))
+		said := record.GetAnnotations()
+		fmt.Fprintln(&b, said[hooks.AnnotationNextMember], len(said[hooks.AnnotationStartsOn]), n.words(said[hooks.AnnotationRenewing]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -296,6 +300,14 @@ func (n numbers) secret(b *strings.Builder, w *world.World, s *hooks.Secret) {
 	}
 }
 
+// words are the numbers of all that a text says.
+func (n numbers) words(text string) (all []int) {
+	for _, word := range strings.Fields(text) {
+		all = append(all, n.of(word))
+	}
+	return all
+}
+
 func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 	for _, c := range trust {
 		all = append(all, n.of(c.ID))
@@ -305,7 +317,7 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 
 func (n numbers) pod(b *strings.Builder, p *corev1.Pod) {
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
-		p.Annotations[hooks.AnnotationStart], p.Labels[hooks.LabelRole], n.of(p.Annotations[hooks.AnnotationServes]))
+		p.Annotations[hooks.AnnotationStart], p.Annotations[hooks.AnnotationRestarted], p.Labels[hooks.LabelRole], n.of(p.Annotations[hooks.AnnotationServes]))
 }
 
 // ---- the search
