@@ -56,6 +56,10 @@ func (s *Server) look(ctx context.Context, c *gin.Context, r *request, began tim
 	o.Recent = s.said.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
+	if putOff(ctx) != nil && !etcd.began {
+		s.refuse(c, ctx.Err())
+		return
+	}
 	if outcome != nil {
 		s.metrics.steps.WithLabelValues(outcome.Step.Verb(), outcomeLabel(outcome)).Inc()
 		s.metrics.decisions.WithLabelValues(outcome.Because).Inc()
@@ -231,6 +235,7 @@ type guarded struct {
 	decide func(hooks.Observation) hooks.Decision
 	verify func(hooks.Observation, hooks.Decision) error // nil: off
 	broken error                                         // what verify said to the decision for a step
+	began  bool                                          // whether a step was
 }
 
 // Observe implements hooks.Etcd.
@@ -255,6 +260,7 @@ func (g *guarded) Do(ctx context.Context, step hooks.Step, on *hooks.Membership,
 		defer cancel()
 		ctx = alone
 	}
+	g.began = true
 	return g.etcd.Do(ctx, step, on, endpoints)
 }
 
@@ -286,6 +292,12 @@ const clientGone = 499
 // refuse answers with an error, which changes nothing: Metacontroller asks again.
 func (s *Server) refuse(c *gin.Context, err error) {
 	code := http.StatusInternalServerError
+	if put := putOff(c.Request.Context()); put != nil && errors.Is(err, context.Canceled) {
+		who, _ := c.Value(whoKey).(whose)
+		s.metrics.putOff.WithLabelValues(who.Namespace, "slow").Inc()
+		c.Header("Retry-After", "5") // about when a seat is free, and rarely enough that asking costs little
+		err = put
+	}
 	if b := (*badRequest)(nil); errors.As(err, &b) {
 		code = b.code
 	} else if errors.Is(c.Request.Context().Err(), context.Canceled) {

@@ -169,20 +169,37 @@ func (s *Server) room(ctx context.Context, who whose, size int64) (*ticket, erro
 	return t, err
 }
 
-// seat refuses a call about a slow cluster when its namespace has its part of those already.
+// putOff is why a call is answered later: its namespace has its part of the workers already. Nil when it is not.
+func putOff(ctx context.Context) *badRequest {
+	var put *badRequest
+	errors.As(context.Cause(ctx), &put)
+	return put
+}
+
+// seat refuses a call about a slow cluster when its namespace has its part of those already, and cuts off one that
+// turns out to be slow. What the call has learned until then decides nothing.
 func (s *Server) seat(c *gin.Context) {
 	who, _ := c.Value(whoKey).(whose)
+	ctx, cut := context.WithCancelCause(c.Request.Context())
+	defer cut(nil)
+	c.Request = c.Request.WithContext(ctx)
+	tooMany := &badRequest{http.StatusTooManyRequests, fmt.Sprintf("calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)}
 	began := time.Now()
-	rise := s.seats.sit(who.Namespace, who.UID, began)
-	if rise == nil {
-		s.metrics.putOff.WithLabelValues(who.Namespace, "slow").Inc()
-		c.Header("Retry-After", "5") // about when a seat is free, and rarely enough that asking costs little
-		s.refuse(c, &badRequest{http.StatusTooManyRequests, fmt.Sprintf("the last call about %s took longer than %s, and as many calls of its namespace wait for slow clusters as may; ask again", who, slowCall)})
+	call := s.seats.sit(who.Namespace, who.UID, began)
+	if call == nil {
+		cut(tooMany)
+		s.refuse(c, ctx.Err())
 		return
 	}
+	lasts := time.AfterFunc(s.seats.long(), func() {
+		if !call.stays() {
+			cut(tooMany)
+		}
+	})
 	defer func() {
+		lasts.Stop()
 		now := time.Now()
-		rise(now.Sub(began), now)
+		call.rise(now.Sub(began), now)
 	}()
 	c.Next()
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -8,30 +9,46 @@ import (
 )
 
 const (
-	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100 workers, 99 of 100 take
-	// less (docs/scale.md), and a member that is silent takes 1.5 s.
+	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100
+	// workers, 99 of 100 take less (docs/scale.md), and a member that is silent takes 1.5 s.
 	slowCall = time.Second
+	// longFor is from when on a call needs a seat, for each call that comes at once: while all of a core is busy with 20
+	// workers, 99 of 100 calls take less than half of it.
+	longFor = 25 * time.Millisecond
 	// seatsOf is which part of Metacontroller's workers may wait for slow clusters of one namespace.
 	seatsOf = 4
 	// peakOver is for how long it is remembered how many calls came at once, at least.
 	peakOver = 10 * time.Minute
 )
 
-// seats keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker makes one call at a time, so
-// while all of them wait for a tenant's silent etcds, no other tenant is asked about. How many workers there are, nothing tells: it is at least
-// how many calls were here at once.
+// seats keep the calls for slow clusters of one namespace from taking all of Metacontroller's workers. A worker makes
+// one call at a time, so while all of them wait for a tenant's silent etcds, no other tenant is asked about. How many
+// workers there are, nothing tells: it is at least how many calls were here at once.
+//
+// A call about a cluster whose last one was slow takes a seat before it begins. Any other takes one once it has
+// lasted, or is cut off: so a namespace has no more of the workers when nothing is known of its clusters yet, or when
+// they answer and fall silent by turns.
 type seats struct {
 	mu         sync.Mutex
 	calls      int
 	peak, last int // most calls at once, since turned and in the time before
 	turned     time.Time
 	slow       map[types.UID]time.Time // clusters whose last call was slow, and when that was
-	taken      map[string]int          // calls about slow clusters, by namespace
+	taken      map[string]int          // seats, by namespace
+	asked      map[string]time.Time    // namespaces that were asked about, and when last
 }
 
-// sit takes a seat for a call; nil when the namespace has as many calls about slow clusters as it may. What it returns is called at the end of
-// the call.
-func (s *seats) sit(namespace string, cluster types.UID, now time.Time) (rise func(took time.Duration, now time.Time)) {
+// seat is of one call.
+type seat struct {
+	of        *seats
+	namespace string
+	cluster   types.UID
+	taken     bool
+	over, cut bool
+}
+
+// sit begins a call; nil when its cluster is slow and the namespace has all its seats taken. Rise ends it.
+func (s *seats) sit(namespace string, cluster types.UID, now time.Time) *seat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.turned) > peakOver {
@@ -39,47 +56,80 @@ func (s *seats) sit(namespace string, cluster types.UID, now time.Time) (rise fu
 		s.sweep(now)
 	}
 	s.peak = max(s.peak, s.calls+1)
-	_, slow := s.slow[cluster]
-	if slow {
-		if s.taken[namespace] >= s.most() {
-			return nil
-		}
-		if s.taken == nil {
-			s.taken = map[string]int{}
-		}
-		s.taken[namespace]++
+	if s.asked == nil {
+		s.asked = map[string]time.Time{}
+	}
+	s.asked[namespace] = now
+	call := &seat{of: s, namespace: namespace, cluster: cluster}
+	if _, slow := s.slow[cluster]; slow && !call.take() {
+		return nil
 	}
 	s.calls++
-	return func(took time.Duration, now time.Time) { s.rise(namespace, cluster, slow, took, now) }
+	return call
 }
 
-// most is how many calls about slow clusters a namespace may have at once.
-func (s *seats) most() int { return max(1, max(s.peak, s.last)/seatsOf) }
+// most is how many seats a namespace has: all while there is no other.
+func (s *seats) most() int {
+	if len(s.asked) == 1 {
+		return s.atOnce()
+	}
+	return max(1, s.atOnce()/seatsOf)
+}
 
-func (s *seats) rise(namespace string, cluster types.UID, seated bool, took time.Duration, now time.Time) {
+func (s *seats) atOnce() int { return max(s.peak, s.last) }
+
+// long is when a call that has no seat needs one.
+func (s *seats) long() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(time.Duration(s.atOnce())*longFor, slowCall/4), slowCall)
+}
+
+// take takes a seat if there is one.
+func (c *seat) take() bool {
+	if c.of.taken[c.namespace] >= c.of.most() {
+		return false
+	}
+	if c.of.taken == nil {
+		c.of.taken = map[string]int{}
+	}
+	c.of.taken[c.namespace]++
+	c.taken = true
+	return true
+}
+
+// stays reports whether the call may last: it has a seat, or gets one. If not, its cluster is slow.
+func (c *seat) stays() bool {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.cut = !c.over && !c.taken && !c.take()
+	return !c.cut
+}
+
+// rise ends the call, which took so long.
+func (c *seat) rise(took time.Duration, now time.Time) {
+	s := c.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls--
-	if seated {
-		if s.taken[namespace]--; s.taken[namespace] == 0 {
-			delete(s.taken, namespace)
+	c.over = true
+	if c.taken {
+		if s.taken[c.namespace]--; s.taken[c.namespace] == 0 {
+			delete(s.taken, c.namespace)
 		}
 	}
-	if took < slowCall || cluster == "" {
-		delete(s.slow, cluster)
+	if took < slowCall && !c.cut || c.cluster == "" {
+		delete(s.slow, c.cluster)
 		return
 	}
 	if s.slow == nil {
 		s.slow = map[types.UID]time.Time{}
 	}
-	s.slow[cluster] = now
+	s.slow[c.cluster] = now
 }
 
-// sweep forgets clusters that are not asked about any more.
+// sweep forgets what is not asked about any more.
 func (s *seats) sweep(now time.Time) {
-	for cluster, at := range s.slow {
-		if now.Sub(at) > forgetAfter {
-			delete(s.slow, cluster)
-		}
-	}
+	maps.DeleteFunc(s.slow, func(_ types.UID, at time.Time) bool { return now.Sub(at) > forgetAfter })
+	maps.DeleteFunc(s.asked, func(_ string, at time.Time) bool { return now.Sub(at) > forgetAfter })
 }

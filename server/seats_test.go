@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -14,31 +15,46 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// TestSeats: with 20 workers, a namespace has five calls at most about clusters whose last call was slow. A cluster that answers again has done
-// with that at once, and others are never refused.
+// TestSeats: with 20 workers, a namespace has five calls at most about clusters that are slow. A cluster that answers
+// again has done with that at once, and others are never refused.
 func TestSeats(t *testing.T) {
 	var s seats
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	name := func(i int) types.UID { return types.UID(strings.Repeat("x", i+1)) }
-	var rise []func(time.Duration, time.Time)
+	s.sit("other", "quiet", now).rise(0, now)
+	var calls []*seat
 	for i := range 20 {
-		rise = append(rise, s.sit("hostile", name(i), now))
-		require.NotNil(t, rise[i], "nothing is known of it")
+		calls = append(calls, s.sit("hostile", name(i), now))
+		require.NotNil(t, calls[i], "nothing is known of it")
 	}
-	for _, r := range rise {
-		r(3*time.Second, now)
+	require.Equal(t, slowCall/2, s.long())
+	for i, c := range calls {
+		require.Equal(t, i < 5, c.stays(), "they last")
 	}
-	rise = nil
+	for _, c := range calls {
+		c.rise(slowCall/2, now)
+	}
+	require.Len(t, s.slow, 15, "those that were cut off")
+	for _, c := range calls {
+		c.stays() // too late
+	}
+	require.Empty(t, s.taken)
+	for i := range 5 {
+		s.sit("hostile", name(i), now).rise(3*time.Second, now)
+	}
+
+	calls = nil
 	for i := range 20 {
-		r := s.sit("hostile", name(i), now)
-		require.Equal(t, i < 5, r != nil, i)
-		if r != nil {
-			rise = append(rise, r)
+		c := s.sit("hostile", name(i), now)
+		require.Equal(t, i < 5, c != nil, i)
+		if c != nil {
+			calls = append(calls, c)
+			require.True(t, c.stays(), "it has its seat")
 		}
 	}
-	require.NotNil(t, s.sit("hostile", "healthy", now))
-	require.NotNil(t, s.sit("other", "quiet", now))
-	rise[0](time.Millisecond, now) // its members are back
+	require.False(t, s.sit("hostile", "healthy", now).stays())
+	require.True(t, s.sit("other", "quiet", now).stays())
+	calls[0].rise(time.Millisecond, now) // its members are back
 	require.NotNil(t, s.sit("hostile", name(10), now))
 	require.Nil(t, s.sit("hostile", name(11), now))
 	require.NotNil(t, s.sit("hostile", name(0), now))
@@ -47,12 +63,15 @@ func TestSeats(t *testing.T) {
 	now = now.Add(forgetAfter + time.Second)
 	require.NotNil(t, s.sit("other", "quiet", now))
 	require.Empty(t, s.slow, "what is not asked about is forgotten")
+	require.Equal(t, s.atOnce(), s.most(), "there is no other namespace")
+	s.sit("third", "quiet", now)
 	require.Equal(t, 5, s.most(), "how many workers there are is known for a while")
-	now = now.Add(2 * peakOver)
-	s.sit("other", "quiet", now)
-	now = now.Add(2 * peakOver)
-	s.sit("other", "quiet", now)
-	require.Less(t, s.most(), 5)
+	for range 2 {
+		now = now.Add(2 * peakOver)
+		s.sit("other", "quiet", now)
+		s.sit("third", "quiet", now)
+	}
+	require.Less(t, s.most(), 7)
 }
 
 // deaf is an etcd that answers nothing about the clusters of one namespace until the call's time is over, or until it is let go.
@@ -75,8 +94,16 @@ func (d deaf) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.M
 
 // TestOneHostileAmongFifty: Metacontroller's 20 workers take one parent after the other out of one queue. A tenant with 200 clusters whose etcds
 // never answer holds five of them, so that those of 50 others are asked about as if it were not there: no call of theirs begins later than when
-// the hostile ones before it in the queue are refused. It counts who waits for what, and no time.
+// the hostile ones before it in the queue are refused, or cut off when they are not known to be slow yet. It counts who waits for what, and no
+// time.
 func TestOneHostileAmongFifty(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprintf("known to be slow: %t", known), func(t *testing.T) { oneHostileAmongFifty(t, known) })
+	}
+}
+
+func oneHostileAmongFifty(t *testing.T, known bool) {
+	t.Helper()
 	etcd := deaf{letGo: make(chan struct{})}
 	s, _ := testServer(Options{Etcd: etcd, CallTimeout: time.Hour})
 	h := s.Handler()
@@ -87,8 +114,11 @@ func TestOneHostileAmongFifty(t *testing.T) {
 	}
 	const workers, hostile, others = 20, 200, 50
 	for i := range hostile { // as they were asked about before
-		s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now())(time.Minute, time.Now())
+		if known {
+			s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now()).rise(time.Minute, time.Now())
+		}
 	}
+	s.seats.sit("shop", "a", time.Now()).rise(0, time.Now())
 	s.seats.peak = workers
 
 	queue := make(chan []byte, hostile+others)
@@ -131,6 +161,56 @@ func TestOneHostileAmongFifty(t *testing.T) {
 	all.Wait()
 	require.Equal(t, map[int]int{http.StatusOK: others}, codes["shop"])
 	require.Equal(t, hostile, codes["hostile"][http.StatusTooManyRequests]+codes["hostile"][http.StatusOK])
-	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-workers)
+	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-2*workers, "the others may have come when etcd answered again")
 	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_calls_put_off_total{namespace="hostile",reason="slow"} `)
+}
+
+// stopsIn is an etcd in which a call that is cut off is as far as told.
+type stopsIn struct {
+	healthy
+
+	step bool
+	cut  *<-chan struct{}
+}
+
+func (e stopsIn) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+	if *e.cut == nil {
+		*e.cut = ctx.Done()
+		if !e.step {
+			<-ctx.Done()
+		}
+	}
+	return e.healthy.Observe(ctx, endpoints)
+}
+
+func (e stopsIn) Do(ctx context.Context, _ hooks.Step, _ *hooks.Membership, _ []hooks.Endpoint) error {
+	<-*e.cut
+	return ctx.Err()
+}
+
+// TestWhatIsCutOff: a call that is cut off before its step has decided nothing. One whose step was begun goes on to its
+// answer.
+func TestWhatIsCutOff(t *testing.T) {
+	for _, step := range []bool{false, true} {
+		s, log := testServer(Options{Etcd: stopsIn{step: step, cut: new(<-chan struct{})}})
+		s.syncFn = func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
+			o.Etcd, o.Health = etcd.Observe(ctx, nil)
+			d, outcome := stepped("")(ctx, o, etcd)
+			if err := etcd.Do(ctx, outcome.Step, o.Etcd, nil); err != nil {
+				outcome.Err = err.Error()
+			}
+			return d, outcome
+		}
+		s.seats.taken = map[string]int{"shop": 100}
+		s.seats.sit("other", "quiet", time.Now()).rise(0, time.Now())
+		w := post(s.Handler(), "/sync", steady(t))
+		if !step {
+			require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
+			require.Equal(t, "5", w.Header().Get("Retry-After"))
+			require.NotContains(t, log.String(), `"step"`)
+			continue
+		}
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.Contains(t, log.String(), `"outcome":"done"`)
+	}
 }
