@@ -154,8 +154,8 @@ func TestNoSpace(t *testing.T) {
 		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
 		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace", Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
 		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},
-		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "Full", nil},
-		{"compaction is off", off(spaceOut(770, 760)), "Full", nil},
+		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "OutOfSpace", nil},
+		{"compaction is off", off(spaceOut(770, 760)), "OutOfSpace", nil},
 		{"compaction is off, and there is free space", off(spaceOut(770, 300)), "NoSpace", nil},
 	}
 	for _, c := range cases {

@@ -120,7 +120,7 @@ func TestNoPodBeforeItsCertificates(t *testing.T) {
 		require.Len(t, Decide(o).Children.Pods, 1)
 		delete(o.Children.Secrets, missing)
 		d := Decide(o)
-		assert.Equal(t, "Certify", d.Because.Rule)
+		assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 		assert.Contains(t, d.Because.Message, missing)
 		assert.Empty(t, d.Children.Pods)
 	}
@@ -184,14 +184,14 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 	o.Now = first.NotAfter.Add(time.Second)
 	rest()
 	assert.Len(t, o.Children.Secrets["demo-server-tls"].Trust, 1, "what has expired is trusted no longer")
-	assert.Equal(t, "Roll", Decide(o).Because.Rule)
+	assert.Equal(t, "RollingUpdate", Decide(o).Because.Rule)
 }
 
 // rolled lets the next member restart, handing the leadership on where that is asked for, and returns its name.
 func rolled(t *testing.T, o *Observation) string {
 	t.Helper()
 	d := Decide(*o)
-	require.Equal(t, "Roll", d.Because.Rule, d.Because.Message)
+	require.Equal(t, "RollingUpdate", d.Because.Rule, d.Because.Message)
 	require.NoError(t, Verify(*o, d))
 	if move, ok := d.Step.(MoveLeader); ok {
 		o.Etcd.Leader = move.To

@@ -99,7 +99,7 @@ func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
 	o := choosing("demo-1 uid-pod-1")
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[AnnotationSpared])
 	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[AnnotationRenewing])
 

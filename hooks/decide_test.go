@@ -60,7 +60,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(3)
 			o.Etcd.ClusterID = 0xbad
 			return o
-		}, "Foreign", nil},
+		}, "WrongCluster", nil},
 		{"grow", "a missing voter joins as a learner under a new name", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(5))
@@ -118,7 +118,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := learnerAt(990)
 			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "3"
 			return o
-		}, "Mark", nil},
+		}, "ReserveName", nil},
 		{"claim lost in a stale view", "the member answers, so its volume is there", func() Observation {
 			o := serve(3)
 			delete(o.Children.Claims, "demo-1")
@@ -156,7 +156,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(3)
 			o.Cluster.Spec.PriorityClassName = "high"
 			return o
-		}, "Roll", nil},
+		}, "RollingUpdate", nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 		addClaim(&o, i)
 	}
 	d = Decide(o)
-	assert.Equal(t, "Found", d.Because.Rule)
+	assert.Equal(t, "Provision", d.Because.Rule)
 	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
 

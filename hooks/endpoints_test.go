@@ -94,7 +94,7 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	}
 	joined := besideThree(3)
 	joined.Settings.AllowedEndpoints = nil
-	assert.Equal(t, "Beside", Decide(joined).Because.Rule)
+	assert.Equal(t, "ForeignMembers", Decide(joined).Because.Rule)
 }
 
 // TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.

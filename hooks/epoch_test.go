@@ -101,7 +101,7 @@ func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 			for range 5 {
 				d = goOn(t, &o)
 			}
-			assert.Equal(t, "Stage", d.Because.Rule)
+			assert.Equal(t, "PrepareRestore", d.Because.Rule)
 			words := "demo-3 and demo-4 were filled with different data, and nothing begins with that"
 			if what == "no report" {
 				words = "waiting to hear what was filled into the volumes of demo-4"

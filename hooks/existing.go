@@ -261,7 +261,7 @@ func (v *view) stage() (reason, message string) {
 	case v.retiring():
 		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", count(own, "voter"), theirs)
 	}
-	return "Beside", fmt.Sprintf("%s of ours beside the foreign members %s; nobody is restarted, upgraded or defragmented, and users are left as they are, until these are gone: set spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours removed",
+	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; nobody is restarted, upgraded or defragmented, and users are left as they are, until these are gone: set spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours removed",
 		count(own, "voter"), theirs)
 }
 

@@ -94,37 +94,37 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"too large a database", with(besideThree(2), func(o *Observation) {
 			change(o, "old-2", func(h *Health) { h.DBSize = 700 << 20 })
 		}), "Grow", nil, "raise spec.storage.size"},
-		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }), "Foreign", nil, ""},
+		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }), "WrongCluster", nil, ""},
 
 		{"one is missing", func() Observation { return besideThree(2) }, "Grow", add, "growing from 2 to 3 voters"},
 		{"a foreign one is silent", with(besideThree(2), func(o *Observation) {
 			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
 		}), "Grow", nil, "waiting for old-1 to serve"},
 		{"a foreign one was not asked", with(besideThree(2), func(o *Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil, "waiting for old-1 to serve"},
-		{"all vote", func() Observation { return besideThree(3) }, "Beside", nil, "retireForeign"},
+		{"all vote", func() Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
 		{"what is to be changed waits", with(besideThree(3), func(o *Observation) {
 			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
 			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
-		}), "Beside", nil, ""},
+		}), "ForeignMembers", nil, ""},
 		{"their alarm is not ours to clear", with(besideThree(3), func(o *Observation) {
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
-		}), "Beside", nil, ""},
+		}), "ForeignMembers", nil, ""},
 		{"nobody is condemned", with(besideThree(3), func(o *Observation) {
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign + 1, Kind: AlarmCorrupt}}
 		}), "Corrupt", nil, "a person decides"},
 		{"their downgrade is not ours to cancel", with(besideThree(3), func(o *Observation) {
 			change(o, "old-0", func(h *Health) { h.Downgrade = "3.5.0" })
-		}), "Beside", nil, ""},
+		}), "ForeignMembers", nil, ""},
 		{"a dead foreign one is not given up", with(besideThree(3), func(o *Observation) {
 			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
 			o.Cluster.Status.Members[1].Since = metav1.NewTime(now.Add(-time.Hour))
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 			watch(o, 24*time.Hour)
-		}), "Beside", nil, "waiting for old-1 to serve again"},
+		}), "ForeignMembers", nil, "waiting for old-1 to serve again"},
 
 		{"nothing is restored", with(besideThree(3), func(o *Observation) {
 			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "back", Epoch: new(int64(7))}
-		}), "Beside", nil, ""},
+		}), "ForeignMembers", nil, ""},
 		{"a lost quorum is not recovered by itself", with(besideThree(3), func(o *Observation) {
 			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
 			for i := range 2 {
@@ -273,12 +273,12 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o.Children.ConfigMaps["demo-epoch-1"] = joiningRecord(o.Cluster)
 
 	d := Decide(o)
-	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "Secret former: it does not exist")
 	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs", NotAfter: now.AddDate(1, 0, 0), Authority: true}
 	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{KeyTrust}, Trust: []Certificate{theirs}}}
 	d = Decide(o)
-	assert.Equal(t, "Certify", d.Because.Rule, "nobody trusts it yet")
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule, "nobody trusts it yet")
 	own := o.Children.Secrets["demo-ca"].Certificate.ID
 	assert.Equal(t, Adopt{Keep: []string{own}, From: "former"}, recipeOf(d, "demo-ca"))
 
@@ -330,7 +330,7 @@ func TestThePeersDoor(t *testing.T) {
 		assert.True(t, speaks(pod).anyPeer)
 	}
 	d := Decide(o)
-	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "demo-1")
 	require.NoError(t, Verify(o, d))
 }

@@ -67,37 +67,37 @@ func TestWhoIsGivenUp(t *testing.T) {
 		rule string
 		step Step
 	}{
-		"its claim is marked first":              {given(), "GiveUp", nil},
-		"it is noted, too":                       {given(marked, func(o *Observation) { o.Cluster.Status.Replacement = nil }), "GiveUp", nil},
-		"then it goes":                           {given(marked), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"not before its time":                    {given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "Heal", nil},
-		"nor before the time that the spec sets": {given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "Heal", nil},
-		"nor without a status":                   {given(marked, func(o *Observation) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} }), "Heal", nil},
+		"its claim is marked first":              {given(), "ReplaceDead", nil},
+		"it is noted, too":                       {given(marked, func(o *Observation) { o.Cluster.Status.Replacement = nil }), "ReplaceDead", nil},
+		"then it goes":                           {given(marked), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"not before its time":                    {given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "WaitForMembers", nil},
+		"nor before the time that the spec sets": {given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "WaitForMembers", nil},
+		"nor without a status":                   {given(marked, func(o *Observation) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} }), "WaitForMembers", nil},
 		"nor soon after a time of blindness": {given(marked, func(o *Observation) {
 			o.Cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Minute))
-		}), "Heal", nil},
-		"nor right after one": {given(marked, func(o *Observation) { o.Cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), "Heal", nil},
+		}), "WaitForMembers", nil},
+		"nor right after one": {given(marked, func(o *Observation) { o.Cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), "WaitForMembers", nil},
 		"nor when it serves":  {given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }), "Converged", nil},
 		"nor when a person decides": {given(marked, func(o *Observation) {
 			o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
-		}), "Heal", nil},
-		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "Heal", nil},
-		"but when it was down before":           {given(marked, agedOthers, restartedInto("down")), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"and when it was not chosen":            {given(marked, agedOthers), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		}), "WaitForMembers", nil},
+		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "WaitForMembers", nil},
+		"but when it was down before":           {given(marked, agedOthers, restartedInto("down")), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"and when it was not chosen":            {given(marked, agedOthers), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"unless a node is gone": {given(marked, agedOthers, restartedInto("serving"), func(o *Observation) {
 			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
 		}),
-			"GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+			"ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor while it gives free space back": {given(marked, func(o *Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(now.Add(-6 * time.Minute)), Last: metav1.NewTime(now.Add(-5 * time.Minute)), Done: []string{"demo-0", "demo-1"}}
-		}), "Heal", nil},
+		}), "WaitForMembers", nil},
 		"but when that takes too long": {given(marked, func(o *Observation) {
 			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(now.Add(-time.Hour)), Last: metav1.NewTime(now.Add(-11 * time.Minute)), Done: []string{"demo-1"}}
-		}), "GiveUp", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		}), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"nor when somebody else answers": {given(marked, func(o *Observation) {
 			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
-		}), "Heal", nil},
-		"nor when the rest has no quorum": {given(marked, func(o *Observation) { o.Health["demo-2"] = Health{Err: "x"} }), "GiveUp", nil},
+		}), "WaitForMembers", nil},
+		"nor when the rest has no quorum": {given(marked, func(o *Observation) { o.Health["demo-2"] = Health{Err: "x"} }), "ReplaceDead", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
@@ -233,7 +233,7 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	d = Decide(waits)
 	require.NoError(t, Verify(waits, d))
 	assert.Nil(t, d.Step)
-	assert.Equal(t, "GiveUp", d.Because.Rule)
+	assert.Equal(t, "ReplaceDead", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "after 9 voters given up in a row it stays a member until "+second.Add(time.Hour).Format(time.RFC3339))
 	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
 

@@ -39,7 +39,7 @@ func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
 	on(&o, "a", "b", "c", "d")
 	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1, 0, 3)
 	d := Decide(o)
-	assert.Equal(t, "Found", d.Because.Rule)
+	assert.Equal(t, "Provision", d.Because.Rule)
 	assert.Empty(t, d.Children.Pods)
 	assert.Empty(t, d.Children.Claims)
 	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])

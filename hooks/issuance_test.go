@@ -102,7 +102,7 @@ func begin(o *Observation, name string) {
 func restarted(t *testing.T, o *Observation) []string {
 	t.Helper()
 	var all []string
-	for Decide(*o).Because.Rule == "Roll" && len(all) < 10 {
+	for Decide(*o).Because.Rule == "RollingUpdate" && len(all) < 10 {
 		name := rolled(t, o)
 		begin(o, name)
 		all = append(all, name)
@@ -119,7 +119,7 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "quorate install --cert-manager")
 	assert.Contains(t, d.Because.Message, "manifests/components/cert-manager")
 	assert.Empty(t, d.Children.Certificates, "an answer with a kind that has no rule would be refused")
@@ -127,7 +127,7 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 	o.Children.Certificates = map[string]*CertManagerCertificate{}
 	d = Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 	assert.Empty(t, d.Children.Pods)
 	var asked []string
 	for _, c := range d.Children.Certificates {
@@ -207,7 +207,7 @@ func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
 			}
 			d := Decide(o)
 			require.NoError(t, Verify(o, d), why)
-			assert.Equal(t, "Certify", d.Because.Rule, why)
+			assert.Equal(t, "WaitForCertificates", d.Because.Rule, why)
 			assert.Contains(t, d.Because.Message, "Secret demo-server-tls: tls.crt is signed by an authority that demo-0")
 			assert.Len(t, d.Children.Pods, 3, "all stay, and who is gone is brought back")
 			reason, _, secured := security(newView(o))
@@ -230,7 +230,7 @@ func TestALeafOfAnAuthorityThatNobodyKnowsYet(t *testing.T) {
 	issue(&o, b, a, b) // too early: both at once
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 
 	// A decision that restarts somebody all the same is found out.
 	d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
@@ -258,7 +258,7 @@ func TestEveryMemberShowsTheNewestBeforeAnybodyIsRestarted(t *testing.T) {
 	assert.Equal(t, "Converged", Decide(o).Because.Rule)
 	h.Certificate = newView(o).secret("demo-server-tls").Certificate.ID
 	o.Health["demo-2"] = h
-	assert.Equal(t, "Roll", Decide(o).Because.Rule)
+	assert.Equal(t, "RollingUpdate", Decide(o).Because.Rule)
 }
 
 func TestAnEtcdThatWasStartedAgainHasReadItsFiles(t *testing.T) {
@@ -290,6 +290,6 @@ func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {
 		require.NoError(t, Verify(o, d))
 		assert.Equal(t, "Grow", d.Because.Rule, d.Because.Message)
 		issue(&o, b, b)
-		assert.Equal(t, "Certify", Decide(o).Because.Rule, "a new member would hear nobody")
+		assert.Equal(t, "WaitForCertificates", Decide(o).Because.Rule, "a new member would hear nobody")
 	}
 }

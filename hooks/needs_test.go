@@ -60,7 +60,7 @@ func TestWhatPodsNeed(t *testing.T) {
 					}
 					d := Decide(o)
 					require.NoError(t, Verify(o, d))
-					assert.Equal(t, "Certify", d.Because.Rule)
+					assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 					assert.Contains(t, d.Because.Message, "waiting for certificates")
 					assert.Contains(t, d.Because.Message, "pods are kept or brought back: ")
 					assert.Nil(t, d.Step)
@@ -94,7 +94,7 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 			lack(&o)
 			d := Decide(o)
 			require.NoError(t, Verify(o, d))
-			assert.Equal(t, "Certify", d.Because.Rule)
+			assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 			assert.Nil(t, podIn(d, "demo-3"))
 		})
 	}
@@ -128,7 +128,7 @@ func TestForeignSecretsWithholdNoPod(t *testing.T) {
 	silence(&o, "demo-1")
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Certify", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "Secret theirs: it does not exist")
 	assert.NotNil(t, podIn(d, "demo-1"))
 }

@@ -33,55 +33,55 @@ var outlooks = map[string][]Outlook{
 	"Unsupported":   {Waits},
 	"ApplyStrategy": {Works, Waits}, // Works: by dynamic-apply it ends with the next call
 
-	"Empty":   {Rests},               // replicas 0 asks for nothing
-	"Record":  {Works, Waits},        // Works: a snapshot to begin with may still be on its way
-	"Pause":   {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
-	"Certify": {Works, Waits},        // Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
-	"Succeed": {Works, Waits},        // Waits: the data can't be restored
-	"Found":   {Works, Waits},        // Waits: too few nodes are named
+	"Empty":               {Rests},               // replicas 0 asks for nothing
+	"Record":              {Works, Waits},        // Works: a snapshot to begin with may still be on its way
+	"Pause":               {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
+	"WaitForCertificates": {Works, Waits},        // Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
+	"SwitchEpoch":         {Works, Waits},        // Waits: the data can't be restored
+	"Provision":           {Works, Waits},        // Waits: too few nodes are named
 
-	"Foreign":    {Waits},
-	"Join":       {Works, Waits}, // Waits: the existing etcd does not suit
-	"Recover":    {Works, Waits}, // Waits: what the policy asks for can't be done
-	"Restore":    {Works},
-	"QuorumLost": {Waits, Works}, // Works: the next epoch is being made ready
-	"Reschedule": {Works},
-	"Start":      {Works, Waits}, // Waits: not started in time, or can't be
-	"Blind":      {Works, Waits}, // Works: pods and nodes come back. Waits: too many members must be restarted
+	"WrongCluster": {Waits},
+	"Join":         {Works, Waits}, // Waits: the existing etcd does not suit
+	"Recover":      {Works, Waits}, // Waits: what the policy asks for can't be done
+	"Restore":      {Works},
+	"QuorumLost":   {Waits, Works}, // Works: the next epoch is being made ready
+	"Reschedule":   {Works},
+	"Start":        {Works, Waits}, // Waits: not started in time, or can't be
+	"Blind":        {Works, Waits}, // Works: pods and nodes come back. Waits: too many members must be restarted
 
 	"Elect":           {Works},
-	"Mark":            {Works},
+	"ReserveName":     {Works},
 	"Corrupt":         {Works, Waits}, // Waits: whose data is right is not proven
 	"LearnerLost":     {Works},
 	"LearnerSurplus":  {Works},
 	"Promote":         {Works},
 	"CancelDowngrade": {Works},
-	"Retarget":        {Works},
+	"SetVersion":      {Works},
 	"LearnerYields":   {Works},
 	"Fence":           {Works},
 	"LearnerLate":     {Works},
-	"Remake":          {Works},
+	"RecreatePod":     {Works},
 	"Learner":         {Works, Waits}, // Waits: it is a stranger's, or answers as somebody else
-	"Depart":          {Works},
+	"WaitForRemoved":  {Works},
 	"Replace":         {Works, Waits}, // Waits: those who would have to serve first wait for a person
 	"Shrink":          {Works, Waits}, // Waits: only strangers are left to remove
-	"GiveUp":          {Works, Waits},
+	"ReplaceDead":     {Works, Waits},
 	"Grow":            {Works, Waits}, // Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
 	"RetireForeign":   {Works, Waits},
-	"Beside":          {Rests, Works, Waits}, // Waits: something of the spec is not done before the foreign members are gone
+	"ForeignMembers":  {Rests, Works, Waits}, // Waits: something of the spec is not done before the foreign members are gone
 
-	"Authorize":     {Works},
-	"Heal":          {Works, Waits}, // Waits: a person decides about a member, has fenced it, or must take a change back that does not work
-	"Roll":          {Works, Waits}, // Waits: an image holds another version than its tag says
-	"Readdress":     {Works},
-	"NoSpace":       {Works},
-	"Defragment":    {Aside},        // upkeep
-	"Upgrade":       {Works, Waits}, // Waits: the way is refused
-	"Resize":        {Works},
-	"Full":          {Waits},
-	"VolumePending": {Waits},
-	"Stage":         {Works, Waits}, // Waits: the data can't be restored
-	"Converged":     {Rests},
+	"Authorize":      {Works},
+	"WaitForMembers": {Works, Waits}, // Waits: a person decides about a member, has fenced it, or must take a change back that does not work
+	"RollingUpdate":  {Works, Waits}, // Waits: an image holds another version than its tag says
+	"UpdatePeerURLs": {Works},
+	"NoSpace":        {Works},
+	"Defragment":     {Aside},        // upkeep
+	"Upgrade":        {Works, Waits}, // Waits: the way is refused
+	"Resize":         {Works},
+	"OutOfSpace":     {Waits},
+	"VolumePending":  {Waits},
+	"PrepareRestore": {Works, Waits}, // Waits: the data can't be restored
+	"Converged":      {Rests},
 }
 
 // prospect is what people and tools are told of a decision: an outlook, with a reason and words.

@@ -72,7 +72,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"one that serves":              {serve(3), "Ready Converged", "serving as the spec wants"},
 		"one that is to grow":          {changed(func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }), "Reconciling Grow", "growing"},
 		"one that can't be run":        {changed(func(o *Observation) { o.Cluster.Spec.Version = "nonsense" }), "Stalled Unsupported", "until the spec is corrected"},
-		"a pod that is gone":           {changed(func(o *Observation) { delete(o.Children.Pods, "demo-1"); silence(o, "demo-1") }), "Reconciling Heal", "demo-1"},
+		"a pod that is gone":           {changed(func(o *Observation) { delete(o.Children.Pods, "demo-1"); silence(o, "demo-1") }), "Reconciling WaitForMembers", "demo-1"},
 		"suspended, as the spec wants": {changed(func(o *Observation) { o.Cluster.Spec.Suspend = true }), "Ready Suspended", "nothing is changed"},
 		"suspended, and to grow": {changed(func(o *Observation) { o.Cluster.Spec.Suspend, o.Cluster.Spec.Replicas = true, new(int32(5)) }),
 			"Stalled Suspended", "rule Grow waits for that"},
@@ -92,21 +92,21 @@ func TestWhatToolsAreTold(t *testing.T) {
 		"a first start that waits for a volume":           {unborn(10*time.Minute, waiting("ContainerCreating")), "Reconciling Start", "its containers have not started"},
 		"a first start without an image":                  {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start", "its image can't be pulled"},
 		"a first start without a leader":                  {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
-		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling Stage", "does not exist"},
-		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling Stage", "is Running"},
-		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled Stage", "is Failed"},
-		"a restore from a snapshot that is not verified":  {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored, URI: "s3://x"})), "Stalled Stage", "is Stored, and not verified"},
-		"beside others":                                   {besideThree(3), "Ready Beside", "beside"},
+		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling PrepareRestore", "does not exist"},
+		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling PrepareRestore", "is Running"},
+		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled PrepareRestore", "is Failed"},
+		"a restore from a snapshot that is not verified":  {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored, URI: "s3://x"})), "Stalled PrepareRestore", "is Stored, and not verified"},
+		"beside others":                                   {besideThree(3), "Ready ForeignMembers", "beside"},
 		"beside others, with larger volumes": {func() Observation {
 			o := besideThree(3)
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 			return o
-		}(), "Reconciling Beside", "beside"},
+		}(), "Reconciling ForeignMembers", "beside"},
 		"beside others without space": {func() Observation {
 			o := besideThree(3)
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
 			return o
-		}(), "Stalled Beside", "beside"},
+		}(), "Stalled ForeignMembers", "beside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is, message := told(t, c.o)

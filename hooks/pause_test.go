@@ -38,7 +38,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 	oneIsDown := func(o *Observation, since time.Duration) {
 		silent(o, "demo-1", since)
 		o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
-		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "Heal", Time: ago(since)}}
+		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "WaitForMembers", Time: ago(since)}}
 	}
 	for _, how := range []func(*Observation, time.Duration){blind, oneIsDown} {
 		for _, c := range []struct{ resync, since, want time.Duration }{
@@ -65,7 +65,7 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 	blind(&o, 10*time.Hour)
 	assert.Equal(t, patience, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
-	o.Cluster.Status.History[0].Rule = "Heal"
+	o.Cluster.Status.History[0].Rule = "WaitForMembers"
 	assert.Equal(t, patience, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)

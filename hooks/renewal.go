@@ -13,8 +13,8 @@ import (
 // pod, or by exchanging the image in it, where nothing else differs. Where a member can't be spared (its data is in memory, or there
 // are one or two voters) it is succeeded by a new one, which joins first.
 //
-// Renewals go in the order of dead, starting, not serving (rule Remake), then with everybody serving one follower after the other, and
-// the leader last (rule Roll). So a change that does not work stops at its first member, and taking it back mends that one first.
+// Renewals go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower after the other, and
+// the leader last (rule RollingUpdate). So a change that does not work stops at its first member, and taking it back mends that one first.
 // Which voter is restarted is written to the epoch record before: see choice.go.
 
 // renewal is why a member must be restarted, or succeeded by another.

@@ -116,7 +116,7 @@ func TestChangedStorage(t *testing.T) {
 				c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
 			}
 			o.Children.Claims["demo-1"].Status.Capacity[corev1.ResourceStorage] = *quantity("2Gi")
-		}, "Roll", false, all("2Gi")},
+		}, "RollingUpdate", false, all("2Gi")},
 		{"growing", "there is nothing to learn yet", func(o *Observation) {
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 			for _, c := range o.Children.Claims {
@@ -191,7 +191,7 @@ func TestAFileSystemThatGrowsOnlyAtTheStartGetsOneRestart(t *testing.T) {
 	assert.Equal(t, "Resize", Decide(o).Because.Rule, "the kubelet may do it while the pod runs")
 	o.Now = now.Add(time.Second)
 	d := Decide(o)
-	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	assert.NoError(t, Verify(o, d))
 	for _, pod := range o.Children.Pods {
 		pod.CreationTimestamp = metav1.NewTime(now)

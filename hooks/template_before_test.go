@@ -73,7 +73,7 @@ func TestAChangeReachesPodsOfThePreviousRelease(t *testing.T) {
 	byThePrevious(&o, "ed7c666e349fcad5")
 	o.Cluster.Spec.PriorityClassName = "high"
 	d := Decide(o)
-	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	for _, pod := range d.Children.Pods {
 		assert.NotContains(t, pod.Annotations, AnnotationTemplate)
 		assert.Equal(t, "ed7c666e349fcad5", pod.Annotations[annotationFormerTemplate])

@@ -79,7 +79,7 @@ func TestAMemberWhoseImageHoldsAnotherVersionStopsTheRoll(t *testing.T) {
 	h.Version = "3.6.15"
 	o.Health["demo-1"] = h
 	d := Decide(o)
-	assert.Equal(t, "Roll", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "check what the image holds")
 	assert.Len(t, d.Children.Pods, 3)
 }

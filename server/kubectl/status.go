@@ -119,7 +119,7 @@ func (s screen) doing() {
 }
 
 // holding are the rules that change nothing until something else has happened.
-var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "Foreign", "QuorumLost", "Blind", "Elect", "Corrupt"}
+var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "WrongCluster", "QuorumLost", "Blind", "Elect", "Corrupt"}
 
 func (s screen) obstacles() []string {
 	var list []string

@@ -98,9 +98,9 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 	const message = "waiting for orders-2 to serve again; Kubernetes has not made Pod orders-2: `kubectl quorate status -n shop orders` shows why"
 	l.health["orders-2"] = hooks.Health{Err: "it has no pod with an address"}
-	c.Status.Phase, c.Status.Running = "Heal", "3.6.16 -> 3.6.17"
+	c.Status.Phase, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
 	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", Since: ago(40 * time.Second)}}
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "Heal", Message: message})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "WaitForMembers", Message: message})
 }
 
 // TestTheEventThatSaysWhy: the newest of Metacontroller's about this very cluster, without what the screen says already.

@@ -25,7 +25,7 @@ func (c *cluster) fencesAMember() {
 	ids, leader := c.ids(), c.leader()
 
 	kube(c.t, "-n", c.ns, "annotate", "etcdcluster", name, "etcd.quorate.dev/fence="+leader)
-	c.decides("Heal", leader+" stopped by the annotation")
+	c.decides("WaitForMembers", leader+" stopped by the annotation")
 	c.hasPods(2)
 	assert.Len(c.t, list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc"), 3)
 	assert.Equal(c.t, ids, c.ids())

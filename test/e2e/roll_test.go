@@ -79,7 +79,7 @@ func (c *cluster) stopsABadChange() {
 	before := c.uids()
 
 	c.edit(`{"nodeSelector":{"kubernetes.io/os":"plan9"}}`)
-	c.decides("Heal", "no node takes its pod: 0/")
+	c.decides("WaitForMembers", "no node takes its pod: 0/")
 	c.edit(`{"nodeSelector":null}`)
 	c.converges(3)
 	untouched := 0
@@ -159,7 +159,7 @@ func (c *cluster) exchangesImagesInPlace() {
 
 	// An image that is not there stops at the first member; taken back, that one comes back, with its data.
 	c.edit(`{"image":{"repository":"nowhere.invalid/etcd"}}`)
-	c.decides("Heal", "its image can't be pulled: ")
+	c.decides("WaitForMembers", "its image can't be pulled: ")
 	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
 	c.converges(3)
 	assert.Equal(c.t, before, c.uids())

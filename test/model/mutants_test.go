@@ -215,7 +215,7 @@ func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
 // rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
 func rollsUnrecorded(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	if d.Because.Rule != "Roll" {
+	if d.Because.Rule != "RollingUpdate" {
 		return d
 	}
 	record := recordOf(o.Children.ConfigMaps)
@@ -247,7 +247,7 @@ func seesNoExchange(o hooks.Observation) hooks.Decision {
 func hopsEarly(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
-	if d.Because.Rule == "Roll" && record.Annotations[hooks.AnnotationVersion] == versions[usualVersion] {
+	if d.Because.Rule == "RollingUpdate" && record.Annotations[hooks.AnnotationVersion] == versions[usualVersion] {
 		d.Children.ConfigMaps[0].Annotations[hooks.AnnotationVersion] = o.Cluster.Spec.Version
 	}
 	return d

@@ -523,7 +523,7 @@ func signsEarly(o hooks.Observation) hooks.Decision {
 // rollsAll takes all pods away when one is to be restarted.
 func rollsAll(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	if d.Because.Rule == "Roll" && d.Step == nil && len(d.Children.Pods) == 2 {
+	if d.Because.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
 		d.Children.Pods = nil
 	}
 	return d

@@ -264,7 +264,7 @@ func (s *story) mayEnd() bool {
 	c := s.w.Cluster()
 	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") || strings.Contains(progress.Message, "is left to seed") || strings.Contains(progress.Message, "no volume can be used"))
-	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "Stage"}, c.Status.Phase) || unusable
+	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) || unusable
 }
 
 // alive reports whether a majority of the voters of the epoch that runs still has data to come back with.
@@ -295,5 +295,5 @@ func (s *story) alive() bool {
 			return false
 		}
 	}
-	return !slices.Contains([]string{"Start", "Found"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0
+	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0
 }

@@ -217,7 +217,7 @@ func TestFresh(t *testing.T) {
 	entry := func(second int64, rule string) v1alpha1.HistoryEntry {
 		return v1alpha1.HistoryEntry{Time: metav1.Unix(second, 0), Rule: rule}
 	}
-	start, converged, heal := entry(1, "Start"), entry(1, "Converged"), entry(1, "Heal")
+	start, converged, heal := entry(1, "Start"), entry(1, "Converged"), entry(1, "WaitForMembers")
 	history := []v1alpha1.HistoryEntry{start, converged}
 	require.Equal(t, history, fresh(nil, history))
 	require.Empty(t, fresh(history, history))
