@@ -15,7 +15,8 @@ import (
 // A choice holds as long as a call that we don't see may still act on it: until another pod or container is seen in its place, or its end. A
 // deletion of the old pod, which names its UID, then fails, and so does a new image for it, which names its version. When others wait, or
 // there is no need to restart it any more, the pod is marked as spared. That write fails as long as our view of the pod is old; nobody acts
-// on a choice who sees the mark; and who has not seen it is done when calls end (S2, S14).
+// on a choice who sees the mark; and who has not seen it is done when calls end (S2, S14). A removal names no pod in etcd, but it is decided by one who has seen the choice and
+// no mark; so it is over then, too (S1).
 
 // restart is what the record says of the voter that is restarted.
 type restart struct {
@@ -127,13 +128,26 @@ func (v *view) choose(m *member, inPlace bool, reason string) *verdict {
 	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: soon}
 }
 
+// chooseToGo says what must happen before the voter is removed; nil when nothing must. One without a pod, or whose pod
+// is on its way out, can't be restarted besides.
+func (v *view) chooseToGo(m *member, why string) *verdict {
+	if m.Learner || m.pod == nil || m.restarting() || finished(m.pod) {
+		return nil
+	}
+	said := v.choose(m, false, why)
+	if said != nil && said.renew != "" {
+		said.message = why + "; recording that first"
+	}
+	return said
+}
+
 // letGo lets go of the voter that was chosen; nil when none is.
 func (v *view) letGo() *verdict {
 	held := v.held()
 	if held == nil {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: patience}
+	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart or remove %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: patience}
 }
 
 // renewing is the restart that the record names from now on.

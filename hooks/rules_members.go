@@ -54,7 +54,7 @@ func (v *view) expel(m *member, why string) *verdict {
 	if !v.listedLong(m) {
 		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: patience}
 	}
-	return v.change(Remove{ID: m.ID, Name: m.called()}, why)
+	return or(v.chooseToGo(m, why), v.change(Remove{ID: m.ID, Name: m.called()}, why))
 }
 
 // listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or old only

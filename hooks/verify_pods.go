@@ -115,8 +115,8 @@ func (j *judgement) exchanged() []string {
 // chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
 func (j *judgement) chosen(m *member, what ...string) {
 	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down"))
-	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
-	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
+	j.require(slices.Equal(named, what), "S2", "%s is restarted or removed, and the record names %q instead of %q", m.name, named, what)
+	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted or removed, which is spared", m.name)
 }
 
 func etcdImage(pod *corev1.Pod) string {

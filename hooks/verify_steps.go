@@ -102,6 +102,9 @@ func (j *judgement) remove(s Remove) {
 	if m.Learner {
 		return
 	}
+	if m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && !m.restarting() {
+		j.chosen(m, m.name, string(m.pod.UID))
+	}
 	voters := j.v.voters
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
