@@ -65,6 +65,12 @@ func TestCorruptNeedsProof(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			if s, removes := c.step.(Remove); removes {
+				d := Decide(c.given)
+				assert.Nil(t, d.Step, "it is recorded first")
+				assert.NoError(t, Verify(c.given, d))
+				goes(s.Name)(&c.given)
+			}
 			d := Decide(c.given)
 			assert.Equal(t, "Corrupt", d.Because.Rule)
 			assert.Equal(t, c.step, d.Step, d.Because.Message)

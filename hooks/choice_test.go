@@ -25,6 +25,14 @@ func choosing(said string) Observation {
 	return o
 }
 
+// goes has the record name the pod of this voter.
+func goes(name string) func(o *Observation) {
+	return func(o *Observation) {
+		record := o.Children.ConfigMaps["demo-epoch-1"]
+		record.Annotations[AnnotationRenewing] = name + " " + string(o.Children.Pods[name].UID)
+	}
+}
+
 func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		name, said string
@@ -74,8 +82,8 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"not chosen for its image", "", true, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1 containerd://7"},
 		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
 		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart demo-2, 20 seconds after it was spared", ""},
-		{"chosen and spared", "demo-1 uid-pod-1", false, spared(0), "waiting until calls are over that would still restart demo-1, 20 seconds after it was spared", ""},
+		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart or remove demo-2, 20 seconds after it was spared", ""},
+		{"chosen and spared", "demo-1 uid-pod-1", false, spared(0), "waiting until calls are over that would still restart or remove demo-1, 20 seconds after it was spared", ""},
 		{"chosen and spared for long", "demo-1 uid-pod-1", false, spared(CallsEnd), "waiting until the pod of demo-1 is no longer spared: why", ""},
 		{"spared once", "", false, spared(time.Hour), "waiting until the pod of demo-1 is no longer spared: why", ""},
 	} {

@@ -145,6 +145,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(5)
 			o.Cluster.Spec.Replicas = new(int32(3))
 			silence(&o, "demo-1")
+			goes("demo-1")(&o)
 			return o
 		}, "Shrink", Remove{ID: 2, Name: "demo-1"}},
 		{"another version is asked for", "it is gone to when all members have settled", func() Observation {

@@ -69,14 +69,15 @@ func (v *view) giveUpOn(m *member, why string) *verdict {
 func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
 	_, removes := said.step.(Remove)
+	removes = removes || said.renew != "" // or will, once that is recorded
 	if !removes && mark == CondemnedSilent {
 		return said
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.grounds(m.name), unmarked):
-		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
+		said = &verdict{message: why + "; marking its claim first, so that it is kept", renew: said.renew, resync: soon}
 	case removes && mark == CondemnedSilent && v.replacements("").Voter != m.name:
-		said = &verdict{message: why + "; noting that first", resync: soon}
+		said = &verdict{message: why + "; noting that first", renew: said.renew, resync: soon}
 	}
 	said.condemn, said.mark = m.name, mark
 	return said
