@@ -352,7 +352,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 		}
 		switch t := all[key].(type) {
 		case *corev1.Pod:
-			n.pod(b, t)
+			n.pod(b, w, t)
 			fmt.Fprintln(b, t.Annotations[hooks.AnnotationBegins], t.Annotations[hooks.AnnotationSucceeds], t.Annotations[hooks.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
 			if proc, runs := w.Procs[t.UID]; live {
 				fmt.Fprintln(b, runs, w.Dirs[proc.Dir].Index, w.Prepared[t.UID], w.Markers[t.UID])
@@ -368,6 +368,8 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 				case k == hooks.AnnotationForeignSince:
 					since, err := time.Parse(time.RFC3339, t.Annotations[k])
 					fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
+				case k == hooks.AnnotationRenewing:
+					fmt.Fprintln(b, n.words(t.Annotations[k]))
 				case k == hooks.AnnotationStartsOn:
 					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
 						member, uid, _ := strings.Cut(pair, ":")

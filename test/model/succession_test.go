@@ -234,10 +234,7 @@ func (s *succession) identity() identity {
 	}
 	fmt.Fprintln(&b, n.of(served(w)))
 	for _, pod := range w.Pods() {
-		n.pod(&b, pod)
-		if since, err := time.Parse(time.RFC3339, pod.Annotations[hooks.AnnotationSpared]); err == nil {
-			fmt.Fprintln(&b, "spared", w.Now.Sub(since) >= hooks.CallsEnd)
-		}
+		n.pod(&b, w, pod)
 		proc, runs := w.Procs[pod.UID]
 		d := w.Dirs[proc.Dir]
 		fmt.Fprintln(&b, runs, d.Behind, w.Etcd.Clusters[d.Cluster].Commit-d.Index, n.trust(proc.Clients), n.trust(proc.Peers))
@@ -263,7 +260,7 @@ func (s *succession) identity() identity {
 			case *hooks.Secret:
 				n.secret(&b, w, t)
 			case *corev1.Pod:
-				n.pod(&b, t)
+				n.pod(&b, w, t)
 			}
 		}
 	}
@@ -315,7 +312,9 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 	return all
 }
 
-func (n numbers) pod(b *strings.Builder, p *corev1.Pod) {
+func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
+	since, err := time.Parse(time.RFC3339, p.Annotations[hooks.AnnotationSpared])
+	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
 		p.Annotations[hooks.AnnotationStart], p.Annotations[hooks.AnnotationRestarted], p.Labels[hooks.LabelRole], n.of(p.Annotations[hooks.AnnotationServes]))
 }
