@@ -1,5 +1,5 @@
-// Package command holds what the commands of both programs, quorate and quorate-snapshot, have in common: flags, exit codes, what is left for
-// Kubernetes to read, and the version.
+// Package command holds what the commands of both programs, quorate and quorate-snapshot, have in common: flags, exit
+// codes, what is left for Kubernetes to read, and the version.
 package command
 
 import (
@@ -83,7 +83,8 @@ func (e Error) Words() string { return string(e) }
 // Errorf is an error that says this.
 func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
 
-// ParseWithEnv is Parse for flags that the environment may set, too: --call-timeout is QUORATE_CALL_TIMEOUT. Arguments win.
+// ParseWithEnv is Parse for flags that the environment may set, too: --call-timeout is QUORATE_CALL_TIMEOUT.
+// Arguments win.
 func ParseWithEnv(flags *flag.FlagSet, args []string, getenv func(string) string) error {
 	var err error
 	flags.VisitAll(func(f *flag.Flag) {

@@ -22,8 +22,9 @@ import (
 // reportLimit is what Kubernetes keeps of a termination message, in bytes.
 const reportLimit = 4096
 
-// runSnapshot is the command snapshot; the result is the exit code. What came of it is told in the termination message, too.
-func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
+// Take is the command quorate-snapshot snapshot; the result is its exit code. What came of it is told in the
+// termination message, too.
+func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
 		if !explained(err) {
@@ -64,12 +65,16 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 	flags.StringVar(&certKey, "cert-key", "", "`file` with its private key, PEM")
 	storeFlags(flags, &o.Place, &o.Key)
 	flags.StringVar(&compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
-	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated", add(&recipients))
-	flags.BoolVar(&o.Verify, "verify", true, "fetch what was stored, restore it on trial, and compare it with the cluster")
+	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated",
+		add(&recipients))
+	flags.BoolVar(&o.Verify, "verify", true,
+		"fetch what was stored, restore it on trial, and compare it with the cluster")
 	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
 	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Scratch, "scratch", "", "`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
-	flags.Int64Var(&unless.Revision, "unless-revision", 0, "take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
+	flags.StringVar(&o.Scratch, "scratch", "",
+		"`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
+	flags.Int64Var(&unless.Revision, "unless-revision", 0,
+		"take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
 	flags.StringVar(&unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
 	flags.Int64Var(&unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
 	if err := command.Parse(flags, args); err != nil {
@@ -99,7 +104,8 @@ func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
 func storeFlags(flags *flag.FlagSet, place *archive.Place, key *string) {
 	flags.StringVar(&place.URL, "store-url", "", "`URL` of the folder: s3://, gs://, azblob:// or file:///; required")
 	flags.StringVar(&place.Dir, "store-dir", "", "`directory` that file:///folder is in; empty is that of this machine")
-	flags.StringVar(&place.CAFile, "store-ca", "", "`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")
+	flags.StringVar(&place.CAFile, "store-ca", "",
+		"`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")
 	flags.StringVar(key, "key", "", "`name` of the artifact in the folder; required")
 }
 
@@ -138,7 +144,8 @@ func clusterTLS(ca, cert, key string) (*tls.Config, error) {
 	if cert != "" || key != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, command.Errorf("--cert and --cert-key: %s and %s are no certificate and its key in PEM that can be read", cert, key)
+			return nil, command.Errorf("--cert and --cert-key: %s and %s are no certificate and its key in PEM that "+
+				"can be read", cert, key)
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
@@ -159,8 +166,9 @@ func reportOf(report hooks.SnapshotReport) string {
 	}
 }
 
-// runLook is the command look; the result is the exit code. What is stored is told in the termination message, as by snapshot.
-func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// Look is the command quorate-snapshot look; the result is its exit code. What is stored is told in the termination
+// message, as by snapshot.
+func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	flags := flag.NewFlagSet("quorate-snapshot look", flag.ContinueOnError)
@@ -186,8 +194,8 @@ func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-// runDiscard is the command discard; the result is the exit code.
-func runDiscard(ctx context.Context, args []string, stderr io.Writer) int {
+// Discard is the command quorate-snapshot discard; the result is its exit code.
+func Discard(ctx context.Context, args []string, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	flags := flag.NewFlagSet("quorate-snapshot discard", flag.ContinueOnError)
