@@ -18,7 +18,9 @@ import (
 type restoring struct {
 	seed.Options
 	source archive.Source
-	member archive.Cluster // to fetch from
+	member archive.Cluster // to fetch from, at the URL from, by these files
+	from   string
+	files  tlsFiles
 	marker string
 }
 
@@ -56,20 +58,15 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
 	r.revisionFlags(flags)
 	r.sourceFlags(flags)
-	var from, ca, cert, certKey string
-	flags.StringVar(&from, "from-member", "",
-		"client `URL` of a member that runs, whose data is fetched, instead of an artifact")
-	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
-	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
-	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
+	r.memberFlags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return nil, err
 	}
-	if from != "" {
-		r.member.Endpoints = []string{from}
+	if r.from != "" {
+		r.member.Endpoints = []string{r.from}
 	}
 	var err error
-	if r.member.TLS, err = clusterTLS(ca, cert, certKey); err != nil {
+	if r.member.TLS, err = r.files.config(); err != nil {
 		return nil, err
 	}
 	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(hooks.EnvSHA256))
@@ -134,6 +131,16 @@ func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
 	flags.StringVar(&r.FromWAL, "from-wal", "",
 		"`directory` of its write-ahead log, where it is not in the data directory")
+}
+
+// memberFlags are the flags by which a member that runs is reached, to fetch its data.
+func (r *restoring) memberFlags(flags *flag.FlagSet) {
+	flags.StringVar(&r.from, "from-member", "",
+		"client `URL` of a member that runs, whose data is fetched, instead of an artifact")
+	flags.StringVar(&r.files.ca, "ca", "",
+		"`file` with those who sign its certificate; without it plain text is spoken")
+	flags.StringVar(&r.files.cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&r.files.key, "cert-key", "", "`file` with the private key of that")
 }
 
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started

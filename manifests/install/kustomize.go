@@ -86,15 +86,21 @@ func readObjects(file string) ([]object, error) {
 	return all, nil
 }
 
-// addComponent carries out the patches of a kustomize component. Each adds a value to the end of a list, which must
-// be there.
+// patch adds values to the ends of lists of one object, as a kustomize component says.
+type patch struct {
+	Target struct{ Kind, Name string }
+	Path   string
+}
+
+// addition is a value for the end of the list at a path such as /spec/rules/-.
+type addition struct {
+	Path  string
+	Value any
+}
+
+// addComponent carries out the patches of a kustomize component.
 func addComponent(objects []object, folder string) error {
-	var k struct {
-		Patches []struct {
-			Target struct{ Kind, Name string }
-			Path   string
-		}
-	}
+	var k struct{ Patches []patch }
 	text, err := fs.ReadFile(manifests.Files, folder+"/kustomization.yaml")
 	if err != nil {
 		return err
@@ -103,10 +109,7 @@ func addComponent(objects []object, folder string) error {
 		return fmt.Errorf("manifests/%s/kustomization.yaml: %w", folder, err)
 	}
 	for _, p := range k.Patches {
-		var additions []struct {
-			Path  string
-			Value any
-		}
+		var additions []addition
 		text, err := fs.ReadFile(manifests.Files, folder+"/"+p.Path)
 		if err != nil {
 			return err
@@ -115,18 +118,22 @@ func addComponent(objects []object, folder string) error {
 			return fmt.Errorf("manifests/%s/%s: %w", folder, p.Path, err)
 		}
 		for _, o := range objects {
-			if o["kind"] != p.Target.Kind || at(o, "metadata")["name"] != p.Target.Name {
-				continue
-			}
-			for _, a := range additions {
-				path := strings.Split(strings.Trim(a.Path, "/-"), "/")
-				last := len(path) - 1
-				within := at(o, path[:last]...)
-				within[path[last]] = append(within[path[last]].([]any), a.Value)
+			if o["kind"] == p.Target.Kind && at(o, "metadata")["name"] == p.Target.Name {
+				add(o, additions)
 			}
 		}
 	}
 	return nil
+}
+
+// add puts the values at the ends of their lists, which must be there.
+func add(o object, additions []addition) {
+	for _, a := range additions {
+		path := strings.Split(strings.Trim(a.Path, "/-"), "/")
+		last := len(path) - 1
+		within := at(o, path[:last]...)
+		within[path[last]] = append(within[path[last]].([]any), a.Value)
+	}
 }
 
 func addLabels(o object, pairs map[string]string) {

@@ -109,13 +109,18 @@ func (i *installation) adapt(o object) {
 	case "ValidatingAdmissionPolicy":
 		i.tenants.adapt(o, &i.scope)
 	case "CompositeController":
-		i.scope.selectParents(at(o, "spec", "parentResource"))
-		// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
-		sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
-		meta["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
-		for _, hook := range at(o, "spec", "hooks") {
-			i.adaptWebhook(at(hook.(object), "webhook"))
-		}
+		i.adaptController(o)
+	}
+}
+
+// adaptController changes a CompositeController: what it asks about, and how it calls.
+func (i *installation) adaptController(o object) {
+	i.scope.selectParents(at(o, "spec", "parentResource"))
+	// Metacontroller reads the token again only when this object changes. Without the key nobody guesses by it.
+	sum := sha256.Sum256(append(slices.Clone(i.credentials.key), i.credentials.tokens...))
+	at(o, "metadata")["annotations"] = object{"quorate.dev/credentials": fmt.Sprintf("%x", sum[:8])}
+	for _, hook := range at(o, "spec", "hooks") {
+		i.adaptWebhook(at(hook.(object), "webhook"))
 	}
 }
 
