@@ -88,7 +88,7 @@ clean: ## remove bin/ (the lab's binaries stay: they are in the user's cache)
 LONG := Wander|TheModelIsTheWorld|NothingIsStuck|ThreeYears
 
 # What links the clouds' SDKs takes minutes to compile, so `make check` has it.
-CLOUDS := /etcdops/(archive|seed|quorate-snapshot)
+CLOUDS := /etcdops/(archive|seed|snapshot|quorate-snapshot)
 
 .PHONY: test
 test: bin/steps ## decisions, stories, a small model, the server, and a real etcd, with Go alone; V=1 shows all of it

@@ -1,30 +1,23 @@
-// Quorate runs etcd clusters on Kubernetes. This is the program quorate: the hook server, the small jobs before etcd in the members' pods, and
-// what people run. What comes near stores of snapshots, and etcd's own files, is the program quorate-snapshot in etcdops/quorate-snapshot.
+// Quorate runs etcd clusters on Kubernetes. This is the program quorate: the hook server, the small jobs before etcd
+// in the members' pods, and what people run. What comes near stores of snapshots, and etcd's own files, is the
+// program quorate-snapshot in etcdops/quorate-snapshot.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 	_ "time/tzdata" // the zones of schedules: the image has no files
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/etcdops/prepare"
+	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
@@ -32,7 +25,8 @@ const usage = `Quorate runs etcd clusters on Kubernetes.
 
 Usage:
   quorate install [flags]   print all that Quorate needs in a Kubernetes, or apply it (--apply)
-  quorate check [flags]     say whether Kubernetes, Metacontroller and Quorate fit together, and what to do; nothing is changed (docs/check.md)
+  quorate check [flags]     say whether Kubernetes, Metacontroller and Quorate fit together, and what to do; nothing is
+                            changed (docs/check.md)
   quorate images [flags]    print the images that an installation pulls, for those who mirror them
   quorate serve [flags]     answer Metacontroller's hooks
   quorate prepare [flags]   guard a member's data directory before etcd starts (an init container)
@@ -55,8 +49,8 @@ func main() {
 	os.Exit(run(ctx, arguments(os.Args), os.Getenv, os.Stdout, os.Stderr))
 }
 
-// arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the plugin; quorate check is
-// one of the plugin's commands, too, for those who have not put that name on their PATH.
+// arguments are those of a command line. Under the name kubectl-quorate, by which kubectl finds it, the binary is the
+// plugin; quorate check is one of the plugin's commands, too, for those who have not put that name on their PATH.
 func arguments(line []string) []string {
 	name := strings.TrimSuffix(filepath.Base(line[0]), ".exe")
 	if name == "kubectl-quorate" || len(line) > 1 && line[1] == "check" {
@@ -81,15 +75,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	name, args := commandOf(args)
 	switch name {
 	case "install":
-		return exitCode(install(ctx, args, os.Stdin, stdout, stderr), stderr)
+		return exitCode(install.Run(ctx, kubectl.New(build.String(), stdout, stderr), args, os.Stdin), stderr)
 	case "images":
-		return exitCode(listImages(args, stdout, stderr), stderr)
+		return exitCode(install.ListImages(args, stdout, stderr), stderr)
 	case "serve":
 		return exitCode(serve(ctx, args, getenv, stderr), stderr)
 	case "prepare":
-		return runPrepare(ctx, args, stderr)
+		return prepare.Run(ctx, args, stderr)
 	case "own":
-		return runOwn(args, stderr)
+		return prepare.Own(args, stderr)
 	case "kubectl":
 		return kubectl.New(build.String(), stdout, stderr).Run(ctx, args)
 	case "version":
@@ -111,129 +105,4 @@ func exitCode(err error, stderr io.Writer) int {
 		return command.Failed
 	}
 	return command.ExitCode("quorate", err, stderr)
-}
-
-// serving is what the flags of quorate serve say.
-type serving struct {
-	options  server.Options
-	callers  server.CallerFiles
-	listen   string
-	pages    string
-	policy   string
-	caller   string
-	only     string
-	selector string
-	allowed  string
-	tenants  tenants
-	logLevel slog.Level
-}
-
-func (v *serving) flags() *flag.FlagSet {
-	o, callers := &v.options, &v.callers
-	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
-	flags.StringVar(&v.listen, "listen", ":8080", "`address` of the hooks")
-	flags.StringVar(&v.pages, "metrics-listen", ":8081", "`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
-	flags.StringVar(&callers.Cert, "tls-cert", "", "`file` with the certificate of the hooks, PEM, with its chain; makes them HTTPS. Files are read again when they change")
-	flags.StringVar(&callers.Key, "tls-key", "", "`file` with its private key, PEM")
-	flags.StringVar(&callers.ClientCA, "client-ca", "", "`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
-	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
-	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
-	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository, "`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the image of every member of theirs, one after the other")
-	flags.StringVar(&v.allowed, "allowed-image-repositories", "", allowedUsage)
-	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
-	flags.StringVar(&v.only, "only-namespaces", "", "`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty for all")
-	flags.StringVar(&v.selector, "selector", "", "label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are refused. Empty for all")
-	v.tenants.flags(flags)
-	flags.StringVar(&v.caller, "metacontroller", "1.5", "`version` of the Metacontroller that calls. 4.16 and later remember by UID what is related to an object, so that less is asked for")
-	flags.StringVar(&v.policy, "image-pull-policy", "", "pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
-	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
-	flags.DurationVar(&o.CallTimeout, "call-timeout", 8*time.Second, "how `long` one call may take; keep it below the webhook's timeout in the CompositeController")
-	flags.DurationVar(&o.DrainDelay, "drain-delay", 2*time.Second, "how `long` /readyz fails before the server stops listening at shutdown; negative for not at all")
-	flags.IntVar(&o.ClusterMetrics, "cluster-metrics", 1000, "how `many` clusters have gauges of their own at most, some 25 series each; negative for none")
-	flags.BoolVar(&o.Verify, "verify", false, "check every decision against the rules of safety before it counts")
-	flags.TextVar(&v.logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
-	return flags
-}
-
-// check finds what can't be served by.
-func (v *serving) check() error {
-	o := &v.options
-	if o.Settings.Image == "" {
-		return errors.New("the image of Quorate is not set: pass --image or QUORATE_IMAGE, such as the image of this very container")
-	}
-	if err := (&images{quorate: o.Settings.Image, etcd: o.Settings.EtcdRepository}).check(); err != nil {
-		return err
-	}
-	var err error
-	if o.Settings.AllowedRepositories, err = repositoriesIn(v.allowed); err != nil {
-		return err
-	}
-	if err := v.tenants.check(); err != nil {
-		return err
-	}
-	o.Settings.AllowedEndpoints, o.Settings.SharedIssuers = v.tenants.allowed, v.tenants.sharedIssuers
-	caller, err := callerOf(v.caller)
-	if err != nil {
-		return err
-	}
-	o.RelatedByUID = caller == bearer
-	if o.Scope.Namespaces, err = namespacesIn(v.only); err != nil {
-		return err
-	}
-	if v.selector != "" {
-		if o.Scope.Selector, err = labels.Parse(v.selector); err != nil {
-			return fmt.Errorf("--selector: %w", err)
-		}
-	}
-	switch o.Settings.ImagePullPolicy = corev1.PullPolicy(v.policy); o.Settings.ImagePullPolicy {
-	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
-	default:
-		return fmt.Errorf("--image-pull-policy must be Always, IfNotPresent or Never, not %q", v.policy)
-	}
-	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
-		return errors.New("--max-body and --call-timeout must be more than 0")
-	}
-	if o.CallTimeout > hooks.CallsEnd/2 {
-		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no call from before can be left", hooks.CallsEnd/2, hooks.CallsEnd)
-	}
-	return nil
-}
-
-// serve answers hooks until ctx ends. Logs go to stderr as JSON.
-func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
-	var v serving
-	flags := v.flags()
-	flags.SetOutput(stderr)
-	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
-		return err
-	}
-	if err := v.check(); err != nil {
-		return err
-	}
-	tuneMemory(ctx, getenv)
-	o := v.options
-	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
-	slog.SetDefault(o.Log)
-	o.Metrics = server.NewMetrics(build.Version, build.Commit)
-	o.Settings.Since = time.Now()
-	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
-	var err error
-	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
-		return err
-	}
-	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify", o.Verify)
-	return listenAndServe(ctx, server.New(o), v.listen, v.pages)
-}
-
-// listenAndServe serves hooks and pages at their addresses.
-func listenAndServe(ctx context.Context, s *server.Server, hooksAt, pagesAt string) error {
-	hooks, err := net.Listen("tcp", hooksAt)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	pages, err := net.Listen("tcp", pagesAt)
-	if err != nil {
-		return errors.Join(fmt.Errorf("--metrics-listen: %w", err), hooks.Close())
-	}
-	return s.Serve(ctx, hooks, pages)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,50 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/kubectl"
 )
+
+func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	cases := []struct {
+		args string
+		env  map[string]string
+		code int
+		says string
+	}{
+		{"", nil, 2, "Usage:"},
+		{"help", nil, 0, "quorate serve"},
+		{"version", nil, 0, "quorate devel (commit unknown, go"},
+		{"fly", nil, 2, `no command "fly"`},
+		{"install --kinds --no-kinds", nil, 1, "quorate: --kinds and --no-kinds leave nothing"},
+		{"kubectl install --kinds --no-kinds", nil, 1, "quorate: --kinds and --no-kinds leave nothing"},
+		{"images --registry=a/", nil, 1, "quorate: --registry must be"},
+		{"serve", nil, 1, "pass --image or QUORATE_IMAGE"},
+		{"serve -h", nil, 0, "-call-timeout"},
+		{"serve --no-such-flag", nil, 2, "no-such-flag"},
+		{"serve extra", nil, 1, "takes flags, and no other arguments"},
+		{"serve", map[string]string{"QUORATE_CALL_TIMEOUT": "soon"}, 1, "QUORATE_CALL_TIMEOUT"},
+		{"serve --image=i --image-pull-policy=Sometimes", nil, 1, "--image-pull-policy must be"},
+		{"serve --image=i --call-timeout=0s", nil, 1, "more than 0"},
+		{"serve --image=i --call-timeout=11s", nil, 1, "10s at most"},
+		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
+		{"own", nil, 1, "quorate: --user is required"},
+		{"prepare", nil, 1, "--start must be"},
+		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, hooks.ExitDataLost,
+			"the member's data is lost"},
+		{"prepare --start=join --data-dir=" + dir + " --marker=" + dir + "/m", nil, 0, ""},
+	}
+	for _, c := range cases {
+		var out bytes.Buffer
+		code := run(t.Context(), strings.Fields(c.args), func(k string) string { return c.env[k] }, &out, &out)
+		require.Equal(t, c.code, code, "%s: %s", c.args, out.String())
+		require.Contains(t, out.String(), c.says, c.args)
+	}
+	var out bytes.Buffer
+	require.Equal(t, command.Failed, exitCode(kubectl.ErrUnfit, &out))
+	require.Empty(t, out.String(), "what is wrong has been printed")
+}
 
 // TestPluginByName: kubectl finds the plugin by the name of its file, and people find it under quorate kubectl.
 func TestPluginByName(t *testing.T) {
@@ -34,20 +78,32 @@ func TestPluginByName(t *testing.T) {
 	assert.Equal(t, build.Line("quorate"), out.String())
 }
 
-// TestLinksWhatItNeeds: the program that every node pulls, and that a server keeps in memory, links no SDK of a cloud and nothing of etcd's
-// server. Those are quorate-snapshot's.
+// TestLinksWhatItNeeds: the program that every node pulls, that a server keeps in memory, and that is kubectl's
+// plugin too, links no SDK of a cloud and nothing of etcd's server. Those are quorate-snapshot's.
 func TestLinksWhatItNeeds(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	require.NoError(t, err)
-	linked := strings.Fields(string(out))
-	assert.Contains(t, linked, "go.etcd.io/etcd/client/v3")
-	assert.Less(t, len(linked), 600, "packages, those of Go among them: what has come, and is it needed here?")
-	for _, path := range linked {
-		for _, others := range []string{
-			"gocloud.dev/", "cloud.google.com/", "google.golang.org/api/", "github.com/aws/", "github.com/Azure/",
-			"go.etcd.io/etcd/server/", "go.etcd.io/raft/", "go.etcd.io/bbolt",
-		} {
-			assert.False(t, strings.HasPrefix(path, others), "%s is for quorate-snapshot", path)
-		}
+	const ours = "github.com/quorate-dev/quorate/"
+	linked, snapshots := dependencies(t, "."), dependencies(t, "./etcdops/quorate-snapshot")
+	for _, needed := range []string{ours + "server", ours + "server/kubectl", ours + "etcdops/prepare",
+		"go.etcd.io/etcd/client/v3"} {
+		assert.Contains(t, linked, needed)
 	}
+	assert.Less(t, len(linked), 600, "packages, those of Go among them: what has come, and is it needed here?")
+	forOthers := []string{
+		"gocloud.dev/", "cloud.google.com/", "google.golang.org/api/", "github.com/aws/", "github.com/Azure/",
+		"go.etcd.io/etcd/server/", "go.etcd.io/raft/", "go.etcd.io/bbolt",
+		ours + "etcdops/archive", ours + "etcdops/seed", ours + "etcdops/snapshot",
+	}
+	for _, prefix := range forOthers {
+		links := func(path string) bool { return strings.HasPrefix(path, prefix) }
+		assert.False(t, slices.ContainsFunc(linked, links), "%s is for quorate-snapshot", prefix)
+		assert.True(t, slices.ContainsFunc(snapshots, links), "%s is not even there", prefix)
+	}
+}
+
+// dependencies are the packages that a program links.
+func dependencies(t *testing.T, program string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", program).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
 }

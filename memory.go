@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// How much garbage may pile up, in percent of what is in use, while few calls come and while many do. A call leaves much of it and little
-// that lasts: to collect rarely saves a fifth of the processor under load. At rest it would save nothing, and cost some 12 MiB.
+// How much garbage may pile up, in percent of what is in use, while few calls come and while many do. A call leaves
+// much of it and little that lasts: to collect rarely saves a fifth of the processor under load. At rest it would
+// save nothing, and cost some 12 MiB.
 const (
 	garbageAtRest    = 100
 	garbageUnderLoad = 400
@@ -18,8 +19,8 @@ const (
 	lookEvery = 15 * time.Second
 )
 
-// tuneMemory keeps memory small at rest, without a price under load, and collects harder from 48 MiB on. GOGC and GOMEMLIMIT in the
-// environment win. It goes on until ctx ends.
+// tuneMemory keeps memory small at rest, without a price under load, and collects harder from 48 MiB on. GOGC and
+// GOMEMLIMIT in the environment win. It goes on until ctx ends.
 func tuneMemory(ctx context.Context, getenv func(string) string) {
 	if getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(48 << 20)
@@ -30,8 +31,8 @@ func tuneMemory(ctx context.Context, getenv func(string) string) {
 	}
 }
 
-// followLoad has garbage collected rarely under load. When that ends, what is left of it goes back to the system at once: without calls
-// nothing would be collected for two minutes.
+// followLoad has garbage collected rarely under load. When that ends, what is left of it goes back to the system at
+// once: without calls nothing would be collected for two minutes.
 func followLoad(ctx context.Context) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()

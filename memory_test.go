@@ -10,7 +10,8 @@ import (
 // TestGarbage: a little more than nothing is rest, and what a busy server allocates is load.
 func TestGarbage(t *testing.T) {
 	seconds := uint64(lookEvery / time.Second)
-	for perSecond, want := range map[uint64]int{0: garbageAtRest, 1 << 20: garbageAtRest, 8 << 20: garbageUnderLoad, 1 << 30: garbageUnderLoad} {
+	for perSecond, want := range map[uint64]int{0: garbageAtRest, 1 << 20: garbageAtRest, 8 << 20: garbageUnderLoad,
+		1 << 30: garbageUnderLoad} {
 		assert.Equal(t, want, garbageFor(perSecond*seconds), "%d bytes a second", perSecond)
 	}
 	before := allocated()

@@ -144,7 +144,7 @@ func fields(of reflect.Type, prefix string) []string {
 
 // TestSettingsAndMetrics: the tables are the server's flags and metrics, no more and no fewer.
 func TestSettingsAndMetrics(t *testing.T) {
-	serve, _, _ := strings.Cut(readAll(t, "main.go"), "func parse(")
+	serve := readAll(t, "serve.go") + readAll(t, "manifests/install/tenants.go")
 	for _, c := range []struct{ page, told, source, pattern string }{
 		{"docs/operations.md", "(?m)^\\| `--([a-z-]+)` \\|", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`},
 		{"docs/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/*.go"), `"(quorate_\w+)"`},

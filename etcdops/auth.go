@@ -133,7 +133,7 @@ func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
 		return err
 	}
 	overtaken := false
-	err = r.call(ctx, CallAuthChange, r.stepTimeout(), func(ctx context.Context) error {
+	err = r.call(ctx, callAuthChange, r.stepTimeout(), func(ctx context.Context) error {
 		err := carryOutChange(ctx, r.client.Auth, change, password)
 		if overtaken = wasOvertaken(err); overtaken {
 			return nil
@@ -405,7 +405,7 @@ func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want ho
 }
 
 func (e *Etcd) readOne(ctx context.Context, f func(context.Context) error) error {
-	return e.call(ctx, CallAuthRead, e.stepTimeout(), f)
+	return e.call(ctx, callAuthRead, e.stepTimeout(), f)
 }
 
 // unlessGone is nil for what is not there any more.

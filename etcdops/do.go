@@ -142,7 +142,7 @@ func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, lear
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout())
 	defer cancel()
-	if err := e.call(ctx, CallAlarmList, e.timeout(), func(ctx context.Context) error {
+	if err := e.call(ctx, callAlarmList, e.timeout(), func(ctx context.Context) error {
 		_, err := leader.AlarmList(ctx)
 		return err
 	}); err != nil {
@@ -179,7 +179,7 @@ const arrival = 20 * time.Millisecond
 
 // index is the last entry that the member knows to be committed.
 func (e *Etcd) index(ctx context.Context, client *clientv3.Client) (index uint64, err error) {
-	err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) error {
+	err = e.call(ctx, callStatus, e.timeout(), func(ctx context.Context) error {
 		status, err := maintenance(client).Status(ctx, &pb.StatusRequest{})
 		index = status.GetRaftIndex()
 		return err

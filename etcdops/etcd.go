@@ -38,13 +38,13 @@ const (
 
 // Names of the calls that an Observer hears of, besides the verb of each step.
 const (
-	CallStatus     = "status"
-	CallMemberList = "member-list"
-	CallAlarmList  = "alarm-list"
-	CallHash       = "hash-kv"
-	// CallAuthRead and CallAuthChange are the single calls of an authorize.
-	CallAuthRead   = "auth-read"
-	CallAuthChange = "auth-change"
+	callStatus     = "status"
+	callMemberList = "member-list"
+	callAlarmList  = "alarm-list"
+	callHash       = "hash-kv"
+	// callAuthRead and callAuthChange are the single calls of an authorize.
+	callAuthRead   = "auth-read"
+	callAuthChange = "auth-change"
 )
 
 // Etcd implements [hooks.Etcd] over the network. The zero value works; the fields may not change once it is in use.
@@ -53,17 +53,18 @@ type Etcd struct {
 	Timeout time.Duration
 	// StepTimeout of one change; 0 is DefaultStepTimeout.
 	StepTimeout time.Duration
-	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never used:
-	// the addresses are those of pods.
+	// Dial connects to an address such as 10.244.1.7:2379; nil is plain TCP. Proxies from the environment are never
+	// used: the addresses are those of pods.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// TLS is what members that speak it are shown, and whom they must be signed by; nil for clusters in plain text.
 	TLS *tls.Config
-	// Foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in plain text.
-	Foreign *Foreign
+	// foreign is how the members of the etcd that a cluster has joined are reached; nil where there are none, or in
+	// plain text.
+	foreign *Foreign
 	// Password is what is under a key of a Secret in the cluster's namespace; needed for Authorize only.
 	Password func(secret, key string) (string, error)
-	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error that
-	// wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
+	// Observer hears of every call after it ended: its name, how long it took, and what came of it (nil, or an error
+	// that wraps one of this package). It may be called from several goroutines at once. Nil hears nothing.
 	Observer func(call string, took time.Duration, err error)
 }
 
@@ -87,7 +88,7 @@ type Foreign struct {
 // Beside is the same for one cluster beside members that are not ours.
 func (e *Etcd) Beside(foreign Foreign) hooks.Etcd {
 	own := *e
-	own.Foreign = &foreign
+	own.foreign = &foreign
 	return &own
 }
 
@@ -113,15 +114,16 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 	if endpoint.Foreign {
 		config.DialOptions = append(config.DialOptions, grpc.WithChainUnaryInterceptor(inOurWords))
 	}
-	if endpoint.Foreign && endpoint.ServerName != "" && e.Foreign != nil { // no password is sent in plain text
+	if endpoint.Foreign && endpoint.ServerName != "" && e.foreign != nil { // no password is sent in plain text
 		// With a user, the client logs in before its first call, and takes that long for it at most.
-		config.Username, config.Password, config.DialTimeout = e.Foreign.User, e.Foreign.Password, e.timeout()
+		config.Username, config.Password, config.DialTimeout = e.foreign.User, e.foreign.Password, e.timeout()
 	}
 	return config
 }
 
-// named is the endpoint under the name that the member's certificate is for. etcd's client checks the name in the URL and no
-// other (ServerName in a TLS configuration is overridden, by endpoint.Interpret of its package internal/endpoint).
+// named is the endpoint under the name that the member's certificate is for. etcd's client checks the name in the URL
+// and no other (ServerName in a TLS configuration is overridden, by endpoint.Interpret of its package
+// internal/endpoint).
 func named(endpoint hooks.Endpoint) string {
 	u, err := url.Parse(endpoint.ClientURL)
 	if err != nil || endpoint.ServerName == "" {
@@ -140,15 +142,16 @@ func address(endpoint hooks.Endpoint) string {
 	return u.Host
 }
 
-// tls is how a client talks to one member, noting what the member tells about itself. Nothing of a session is kept for the next: what is told must be of now.
+// tls is how a client talks to one member, noting what the member tells about itself. Nothing of a session is kept
+// for the next: what is told must be of now.
 func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
 	if endpoint.ServerName == "" {
 		return nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
-	case endpoint.Foreign && e.Foreign != nil && e.Foreign.TLS != nil:
-		config = e.Foreign.TLS.Clone()
+	case endpoint.Foreign && e.foreign != nil && e.foreign.TLS != nil:
+		config = e.foreign.TLS.Clone()
 	case !endpoint.Foreign && e.TLS != nil:
 		config = e.TLS.Clone()
 	}
@@ -159,8 +162,8 @@ func (e *Etcd) tls(endpoint hooks.Endpoint, told *handshake) *tls.Config {
 		if len(own) == 0 {
 			return &tls.Certificate{}, nil
 		}
-		// With TLS 1.3 a server's refusal comes after the handshake, and may be overtaken by the end of the connection. What it
-		// will refuse is known now.
+		// With TLS 1.3 a server's refusal comes after the handshake, and may be overtaken by the end of the
+		// connection. What it will refuse is known now.
 		if request.SupportsCertificate(&own[0]) != nil {
 			return nil, errNotTaken
 		}

@@ -65,7 +65,7 @@ func (e *Etcd) ask(ctx context.Context, c *contact) {
 	if c.client, c.err = e.openTelling(c.endpoint, &c.told); c.err != nil {
 		return
 	}
-	c.err = e.call(ctx, CallStatus, e.timeout(), func(ctx context.Context) (err error) {
+	c.err = e.call(ctx, callStatus, e.timeout(), func(ctx context.Context) (err error) {
 		// Not the client's own Status: that one opens a second connection.
 		c.status, err = maintenance(c.client).Status(ctx, &pb.StatusRequest{})
 		return err
@@ -162,7 +162,7 @@ func (c *contact) rank() int {
 // memberList reads the member list linearizably: it fails without a quorum (MemberList in etcd's etcdserver/server.go
 // waits for a read index first). A learner refuses to be asked.
 func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *clientv3.MemberListResponse, err error) {
-	err = e.call(ctx, CallMemberList, e.timeout(), func(ctx context.Context) error {
+	err = e.call(ctx, callMemberList, e.timeout(), func(ctx context.Context) error {
 		if list, err = client.MemberList(ctx); err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func (e *Etcd) hashAll(ctx context.Context, contacts []*contact) {
 // revision is said here: before 3.6, etcd does not tell which one it has hashed.
 func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int64) *hooks.Hash {
 	var answer *pb.HashKVResponse
-	err := e.call(ctx, CallHash, e.stepTimeout(), func(ctx context.Context) (err error) {
+	err := e.call(ctx, callHash, e.stepTimeout(), func(ctx context.Context) (err error) {
 		answer, err = maintenance(client).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
 		return err
 	})

@@ -340,8 +340,8 @@ func TestTheObserverHearsOfEveryCall(t *testing.T) {
 	m, _ := e.Observe(t.Context(), endpointsOf(all))
 	err := e.Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, m, endpointsOf(all))
 	require.ErrorIs(t, err, ErrUnhealthy)
-	assert.Len(t, heard[CallStatus], 3)
-	assert.Equal(t, []error{nil, nil}, heard[CallMemberList])
+	assert.Len(t, heard[callStatus], 3)
+	assert.Equal(t, []error{nil, nil}, heard[callMemberList])
 	assert.Equal(t, []error{ErrUnhealthy}, heard["add-learner"])
 }
 

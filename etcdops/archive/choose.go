@@ -25,7 +25,8 @@ const (
 	statusTime = 5 * time.Second
 	// hashTime is for a hash of all keys, for which a member reads its whole database.
 	hashTime = 5 * time.Minute
-	// catchUpTime is how long a follower that lags is waited for before the leader is taken, and pollTime how often it is asked.
+	// catchUpTime is how long a follower that lags is waited for before the leader is taken, and pollTime how often
+	// it is asked.
 	catchUpTime, pollTime = 5 * time.Second, 200 * time.Millisecond
 	// keepAliveTime and keepAliveTimeout end a stream whose member has gone without a word.
 	keepAliveTime, keepAliveTimeout = 10 * time.Second, 20 * time.Second
@@ -37,8 +38,8 @@ type Cluster struct {
 	Endpoints []string
 	// TLS is what members are shown, and whom they must be signed by; nil for plain text.
 	TLS *tls.Config
-	// Patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
-	Patience time.Duration
+	// patience is how long a follower that lags is waited for before the leader is taken; 0 for 5 seconds.
+	patience time.Duration
 }
 
 func (c Cluster) client(endpoints ...string) (*clientv3.Client, error) {
@@ -72,15 +73,15 @@ func (b bound) reachedBy(m member) bool {
 	return m.status.GetHeader().GetRevision() >= b.revision && m.status.GetRaftAppliedIndex() >= b.applied
 }
 
-// choose asks every member how it is. Of the voters that serve, those in from have what a snapshot must have, the one to take it from first.
-// That is a follower, since a snapshot is read from the disk and sent beside all else that a member does. One that lags is waited for; then it
-// is the leader.
+// choose asks every member how it is. Of the voters that serve, those in from have what a snapshot must have, the one
+// to take it from first. That is a follower, since a snapshot is read from the disk and sent beside all else that a
+// member does. One that lags is waited for; then it is the leader.
 func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, err error) {
 	list, asked, err := c.ask(ctx)
 	if err != nil {
 		return nil, nil, asked, err
 	}
-	for until := time.Now().Add(cmp.Or(c.Patience, catchUpTime)); ; {
+	for until := time.Now().Add(cmp.Or(c.patience, catchUpTime)); ; {
 		if all, err = c.states(ctx, list); err != nil {
 			return nil, nil, asked, err
 		}
@@ -118,7 +119,8 @@ func (c Cluster) witnesses(ctx context.Context) []member {
 	return all
 }
 
-// states asks every member how it is, and orders the voters that serve: followers first, and of these the one that is furthest.
+// states asks every member how it is, and orders the voters that serve: followers first, and of these the one that is
+// furthest.
 func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) ([]member, error) {
 	all := make([]member, 0, len(list.Members))
 	for _, m := range list.Members {
@@ -161,7 +163,8 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// ask reads the member list, and how far the cluster has come. All of it goes through the log: it is no member's own view, that may lag.
+// ask reads the member list, and how far the cluster has come. All of it goes through the log: it is no member's own
+// view, that may lag.
 func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, error) {
 	at := strings.Join(c.Endpoints, ", ")
 	client, err := c.client(c.Endpoints...)
@@ -213,8 +216,8 @@ func (c Cluster) state(ctx context.Context, m *member, cluster uint64) error {
 	return nil
 }
 
-// serving are the members without a reason against them. Alarms of damage count, whoever tells of them: every member knows all alarms.
-// One in the name of nobody means that etcd does not know whose data is wrong.
+// serving are the members without a reason against them. Alarms of damage count, whoever tells of them: every member
+// knows all alarms. One in the name of nobody means that etcd does not know whose data is wrong.
 func serving(all []member, why []error) ([]member, error) {
 	damaged := map[uint64]bool{}
 	for _, m := range all {

@@ -34,54 +34,55 @@ const (
 	Failed = "Failed"
 )
 
-// Error is a failure with its reason. Its text is a sentence that says what happened, to what, and
+// reasonedError is a failure with its reason. Its text is a sentence that says what happened, to what, and
 // what to do. It tells no secret, whatever caused it: see [Words].
-type Error struct {
-	Reason string
-	// Text is the sentence, without what caused it.
-	Text string
-	// Err is the cause; nil when the text says all.
-	Err error
+type reasonedError struct {
+	reason string
+	// text is the sentence, without what caused it.
+	text string
+	// err is the cause; nil when the text says all.
+	err error
 	// hidden is a cause that the text tells already.
 	hidden error
 }
 
-func (e *Error) Error() string { return e.Words() }
+func (e *reasonedError) Error() string { return e.Words() }
 
 // Words implements [Worded]: the sentence, and in brackets what is known of the cause.
-func (e *Error) Words() string {
-	if e.Err == nil {
-		return e.Text
+func (e *reasonedError) Words() string {
+	if e.err == nil {
+		return e.text
 	}
-	if cause := Words(e.Err); cause != "" {
-		return e.Text + " (" + cause + ")"
+	if cause := Words(e.err); cause != "" {
+		return e.text + " (" + cause + ")"
 	}
-	return e.Text
+	return e.text
 }
 
-func (e *Error) Unwrap() error {
-	if e.Err == nil {
+func (e *reasonedError) Unwrap() error {
+	if e.err == nil {
 		return e.hidden
 	}
-	return e.Err
+	return e.err
 }
 
 // ReasonOf is the reason of an error of this package; Failed for any other.
 func ReasonOf(err error) string {
-	var known *Error
+	var known *reasonedError
 	if errors.As(err, &known) {
-		return known.Reason
+		return known.reason
 	}
 	return Failed
 }
 
 func failure(reason string, cause error, format string, args ...any) error {
-	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...), Err: cause}
+	return &reasonedError{reason: reason, text: fmt.Sprintf(format, args...), err: cause}
 }
 
-// storeFailure says what an error of the store means while doing something with an object of it. Errors that have a reason keep it.
-func (s *Store) storeFailure(err error, doing string) error {
-	var known *Error
+// storeFailure says what an error of the store means while doing something with an object of it. Errors that have a
+// reason keep it.
+func (s *store) storeFailure(err error, doing string) error {
+	var known *reasonedError
 	if err == nil {
 		return nil
 	}
@@ -105,7 +106,7 @@ func (s *Store) storeFailure(err error, doing string) error {
 	}
 }
 
-func (s *Store) reason(err error) string {
+func (s *store) reason(err error) string {
 	switch {
 	case full(err):
 		return NoSpace
@@ -134,8 +135,8 @@ func (s *Store) reason(err error) string {
 	}
 }
 
-// Words in which stores and their SDKs refuse whom gocloud.dev v0.47 has no code for: S3's error codes for a key that does not exist or is
-// wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
+// Words in which stores and their SDKs refuse whom gocloud.dev v0.47 has no code for: S3's error codes for a key that
+// does not exist or is wrong, an SDK without any credentials, and the statuses of Google, which it calls NotFound.
 var (
 	// strangers: the store does not know who asks.
 	strangers = []string{

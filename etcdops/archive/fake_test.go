@@ -374,7 +374,7 @@ func (c *fakeCluster) order(t *testing.T, behaviour string) Order {
 	for _, f := range c.members {
 		o.Cluster.Endpoints = append(o.Cluster.Endpoints, f.url)
 	}
-	o.Cluster.Patience = 300 * time.Millisecond
+	o.Cluster.patience = 300 * time.Millisecond
 	return o
 }
 

@@ -85,12 +85,13 @@ func (from Source) folder() (folder hooks.StoreURL, key string, err error) {
 }
 
 // store opens the store of the artifact, and says what that is called in it.
-func (from Source) store(ctx context.Context) (*Store, string, error) {
+func (from Source) store(ctx context.Context) (*store, string, error) {
 	folder, key, err := from.folder()
 	if err != nil {
 		return nil, "", err
 	}
-	store, err := Open(ctx, Place{URL: folder.String(), Dir: from.StoreDir, CAFile: from.CAFile})
+	place := Place{URL: folder.String(), Dir: from.StoreDir, CAFile: from.CAFile}
+	store, err := openStore(ctx, place, false)
 	return store, key, err
 }
 
@@ -139,7 +140,7 @@ func readIdentities(path string) ([]age.Identity, error) {
 }
 
 // record reads what is known of an artifact: nothing, of one by etcdctl.
-func (s *Store) record(ctx context.Context, key string) (*hooks.Artifact, error) {
+func (s *store) record(ctx context.Context, key string) (*hooks.Artifact, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	switch {
 	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
@@ -159,7 +160,7 @@ func (s *Store) record(ctx context.Context, key string) (*hooks.Artifact, error)
 // recordLimit is far above what a record takes, and far below what would hurt.
 const recordLimit = 64 << 10
 
-func (s *Store) readAll(ctx context.Context, key string) ([]byte, error) {
+func (s *store) readAll(ctx context.Context, key string) ([]byte, error) {
 	r, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (s *Store) readAll(ctx context.Context, key string) ([]byte, error) {
 }
 
 // fetchFile reads an artifact into a file.
-func (s *Store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*hooks.Artifact, error) {
+func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*hooks.Artifact, error) {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
@@ -190,13 +191,13 @@ func localFailure(err error, path string) error {
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
-func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*hooks.Artifact, error) {
+func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*hooks.Artifact, error) {
 	reader, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.storeFailure(err, s.about("reading", key))
 	}
 	defer reader.Close()
-	found := &hooks.Artifact{URI: s.URI(key), Compression: string(v1alpha1.CompressNone)}
+	found := &hooks.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
 	stored := sha256.New()
 	source := &watched{r: reader}
 	artifact, begins, err := peek(source, len(ageMagic))
@@ -232,9 +233,9 @@ func (s *Store) fetch(ctx context.Context, key string, identities []age.Identity
 }
 
 // fetchFailure tells trouble with the store from trouble with what it keeps.
-func (s *Store) fetchFailure(key string, source *watched, err error) error {
+func (s *store) fetchFailure(key string, source *watched, err error) error {
 	var wrong *age.NoIdentityMatchError
-	var own *Error
+	var own *reasonedError
 	switch {
 	case source.err != nil:
 		return s.storeFailure(source.err, s.about("reading", key))

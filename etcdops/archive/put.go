@@ -67,7 +67,7 @@ var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
 // what comes of a failure, unless another run is done. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
 // identity reads the artifact back, in this process: see witness.
-func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *hooks.Artifact, back age.Identity, err error) {
+func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *hooks.Artifact, back age.Identity, err error) {
 	s.tag = ""
 	if !keep {
 		if err := s.clear(ctx, key); err != nil {
@@ -99,7 +99,7 @@ func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 		return nil, nil, err
 	}
 	stored = &hooks.Artifact{
-		URI: s.URI(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
+		URI: s.uri(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
 		Size: database.size, StoredSize: object.n,
 		SHA256: database.sum(), StoredSHA256: hex.EncodeToString(object.hash.Sum(nil)),
 	}
@@ -109,12 +109,12 @@ func (s *Store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 
 // conditional reports whether the store is known to write an object on the condition that there is none. Another's S3 may refuse such a
 // request, and an upload can't be repeated.
-func (s *Store) conditional() bool {
+func (s *store) conditional() bool {
 	return s.url.Scheme != hooks.StoreS3 || s.url.Parameter("endpoint") == ""
 }
 
 // replaced reports whether another run has stored something in the place of what the tag is of, or has removed that.
-func (s *Store) replaced(ctx context.Context, key string) (bool, error) {
+func (s *store) replaced(ctx context.Context, key string) (bool, error) {
 	if s.tag == "" {
 		return false, nil
 	}
@@ -130,7 +130,7 @@ func (s *Store) replaced(ctx context.Context, key string) (bool, error) {
 	return false, s.storeFailure(err, s.about("looking at", key))
 }
 
-func (s *Store) tagOf(object *blob.Attributes) string {
+func (s *store) tagOf(object *blob.Attributes) string {
 	if s.dir != "" {
 		return strconv.FormatInt(object.Size, 10)
 	}
@@ -281,7 +281,7 @@ var errUploadEnded = errors.New("the upload has ended")
 // failed (the reader of its own pipe is nil by then).
 //
 // With fresh, an object that is there by then stays, and the error is errReplaced.
-func (s *Store) write(ctx context.Context, key string, fresh bool, fill func(io.Writer) error) error {
+func (s *store) write(ctx context.Context, key string, fresh bool, fill func(io.Writer) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	reader, feed := io.Pipe()
@@ -310,7 +310,7 @@ func (s *Store) write(ctx context.Context, key string, fresh bool, fill func(io.
 }
 
 // settle makes sure that the store has the object, and has it for good. It returns its tag.
-func (s *Store) settle(ctx context.Context, key string, size int64) (string, error) {
+func (s *store) settle(ctx context.Context, key string, size int64) (string, error) {
 	doing := s.about("looking at what was written to", key)
 	found, err := s.bucket.Attributes(ctx, key)
 	if err != nil {
@@ -344,7 +344,7 @@ func syncFile(path string) error {
 }
 
 // finish writes the first record of an artifact: from now on it is whole. Without one it never will be, and is removed.
-func (s *Store) finish(ctx context.Context, key string, record any) error {
+func (s *store) finish(ctx context.Context, key string, record any) error {
 	err := s.note(ctx, key, record)
 	if err != nil && !errors.Is(err, errReplaced) {
 		return s.cleared(ctx, key, err)
@@ -354,7 +354,7 @@ func (s *Store) finish(ctx context.Context, key string, record any) error {
 
 // note writes the record, a hooks.Artifact or the report that holds it, in the place of an earlier one. What another run has stored meanwhile
 // has a record of its own, or will.
-func (s *Store) note(ctx context.Context, key string, record any) error {
+func (s *store) note(ctx context.Context, key string, record any) error {
 	switch replaced, err := s.replaced(ctx, key); {
 	case err != nil:
 		return err
@@ -375,7 +375,7 @@ func (s *Store) note(ctx context.Context, key string, record any) error {
 
 // clear removes an artifact before another one takes its name. Who may only write goes on: what is written then replaces both, and until
 // then the record does not agree with the artifact, which Fetch sees.
-func (s *Store) clear(ctx context.Context, key string) error {
+func (s *store) clear(ctx context.Context, key string) error {
 	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != Denied {
 		return err
 	}
@@ -383,7 +383,7 @@ func (s *Store) clear(ctx context.Context, key string) error {
 }
 
 // abandoned removes what a failure has left of an upload before which there was nothing: what is whole by now is another run's.
-func (s *Store) abandoned(ctx context.Context, key string, cause error) error {
+func (s *store) abandoned(ctx context.Context, key string, cause error) error {
 	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
 	if now, _, err := s.kept(looking, key); now != nil || err != nil && ReasonOf(err) != Denied || errors.Is(cause, errReplaced) {
@@ -393,17 +393,17 @@ func (s *Store) abandoned(ctx context.Context, key string, cause error) error {
 }
 
 // cleared removes what a failure has left, though the context may have ended.
-func (s *Store) cleared(ctx context.Context, key string, cause error) error {
+func (s *store) cleared(ctx context.Context, key string, cause error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
 	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != ReasonOf(cause) {
-		return &Error{Reason: ReasonOf(cause), Text: fmt.Sprintf("%s; and what was stored of it could not be removed: %s", Words(cause), Words(err)), hidden: cause}
+		return &reasonedError{reason: ReasonOf(cause), text: fmt.Sprintf("%s; and what was stored of it could not be removed: %s", Words(cause), Words(err)), hidden: cause}
 	}
 	return cause
 }
 
 // remove removes an artifact, the record first: without it the rest is not whole. What is not there is removed.
-func (s *Store) remove(ctx context.Context, key string) error {
+func (s *store) remove(ctx context.Context, key string) error {
 	for _, name := range []string{key + recordSuffix, key} {
 		if err := s.bucket.Delete(ctx, name); err != nil && s.reason(err) != NotFound {
 			return s.storeFailure(err, s.about("removing", name))
@@ -413,7 +413,7 @@ func (s *Store) remove(ctx context.Context, key string) error {
 }
 
 // removeRests removes the files in which fileblob writes, <name>.<time>.tmp, that a process left which was killed.
-func (s *Store) removeRests(key string) error {
+func (s *store) removeRests(key string) error {
 	if s.dir == "" {
 		return nil
 	}
@@ -437,7 +437,7 @@ func Discard(ctx context.Context, place Place, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	store, err := Open(ctx, place)
+	store, err := openStore(ctx, place, false)
 	if ReasonOf(err) == NotFound {
 		return nil // a folder that was never made
 	}

@@ -34,7 +34,7 @@ func database(size int) []byte {
 	return sealed(data)
 }
 
-func newFolder(t *testing.T) (*Store, string) {
+func newFolder(t *testing.T) (*store, string) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := openStore(context.Background(), Place{URL: "file:///folder", Dir: dir}, true)
@@ -193,7 +193,7 @@ func TestKilled(t *testing.T) {
 }
 
 // store stores an artifact for good, encrypted and compressed.
-func storeOne(t *testing.T, s *Store, i *age.X25519Identity, sent []byte) *hooks.Artifact {
+func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *hooks.Artifact {
 	t.Helper()
 	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
 	require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestDiscard(t *testing.T) {
 // Credentials never get into an error, and a record's URI leads back to the artifact.
 func TestURI(t *testing.T) {
 	s, _ := newFolder(t)
-	assert.Equal(t, "file:///folder/"+key, s.URI(key))
+	assert.Equal(t, "file:///folder/"+key, s.uri(key))
 	for _, from := range []Source{
 		{URL: "s3://bucket/a/b/demo.db.zst?region=eu-west-1"},
 		{URL: "s3://bucket/a/b/demo.db.zst", StoreURL: "s3://bucket/a?region=eu-west-1"},
@@ -353,8 +353,8 @@ func TestURI(t *testing.T) {
 		folder, name, err := from.folder()
 		require.NoError(t, err)
 		assert.Equal(t, "demo.db.zst", name)
-		store := &Store{url: folder}
-		assert.Equal(t, "s3://bucket/a/b/demo.db.zst?region=eu-west-1", store.URI(name))
+		store := &store{url: folder}
+		assert.Equal(t, "s3://bucket/a/b/demo.db.zst?region=eu-west-1", store.uri(name))
 		assert.Equal(t, "reading the snapshot in s3://bucket", store.about("reading", name))
 		assert.Equal(t, "reading the record of the snapshot in s3://bucket", store.about("reading", name+recordSuffix))
 	}

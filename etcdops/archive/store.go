@@ -1,8 +1,8 @@
 // Package archive keeps snapshots of etcd in stores outside of the cluster, and reads them back.
 //
-// An artifact is one object: what `etcdctl snapshot save` writes, compressed with Zstandard and encrypted with age as was asked for, in
-// that order. Beside it lies <artifact>.json, a [hooks.Artifact], which is written last: an artifact without it is not whole. Both are
-// read without Quorate as docs/backup.md says.
+// An artifact is one object: what `etcdctl snapshot save` writes, compressed with Zstandard and encrypted with age as
+// was asked for, in that order. Beside it lies <artifact>.json, a [hooks.Artifact], which is written last: an
+// artifact without it is not whole. Both are read without Quorate as docs/backup.md says.
 //
 // Everything is done in one pass with buffers of a fixed size, so memory does not grow with the data.
 package archive
@@ -20,38 +20,38 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools take them.
+// Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools
+// take them.
 type Place struct {
 	// URL of the folder, as v1alpha1.Store has it.
 	URL string
 	// Dir is where the claim of file:///folder is mounted; empty: the folder is one of this machine.
 	Dir string
-	// CAFile holds PEM certificates of authorities that may sign the store's certificate, besides the public ones; may be empty.
+	// CAFile holds PEM certificates of authorities that may sign the store's certificate, besides the public ones;
+	// may be empty.
 	CAFile string
 }
 
-// Store is a folder in which artifacts are kept.
-type Store struct {
+// store is a folder in which artifacts are kept.
+type store struct {
 	bucket *blob.Bucket
 	// url is that of the folder.
 	url hooks.StoreURL
 	// dir is the folder itself where it is one of this machine, else empty.
 	dir string
-	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on a claim, where times may
-	// be cut short later, the size. Empty when it is not known.
+	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on
+	// a claim, where times may be cut short later, the size. Empty when it is not known.
 	tag string
 }
 
-// Open opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must be there.
-func Open(ctx context.Context, p Place) (*Store, error) { return openStore(ctx, p, false) }
-
-// openStore opens a store, and makes the folder of file:// when asked to.
-func openStore(ctx context.Context, p Place, create bool) (*Store, error) {
+// openStore opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must
+// be there, or is made when asked to.
+func openStore(ctx context.Context, p Place, create bool) (*store, error) {
 	u, err := hooks.ParseStoreURL(p.URL)
 	if err != nil {
 		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
-	s := &Store{url: u}
+	s := &store{url: u}
 	if u.Scheme == hooks.StoreClaim {
 		if err := s.openDir(p.Dir, create); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func openStore(ctx context.Context, p Place, create bool) (*Store, error) {
 }
 
 // openDir opens a folder below dir. Dir itself is never made: it is a volume that should be mounted.
-func (s *Store) openDir(dir string, create bool) error {
+func (s *store) openDir(dir string, create bool) error {
 	s.dir = filepath.Join("/", dir, s.url.Path)
 	if dir != "" {
 		if _, err := os.Stat(dir); err != nil {
@@ -93,21 +93,21 @@ func (s *Store) openDir(dir string, create bool) error {
 }
 
 // Close ends the use of the store.
-func (s *Store) Close() error { return s.bucket.Close() }
+func (s *store) Close() error { return s.bucket.Close() }
 
-// URI of an object: the folder's URL with its name, and with its parameters, without which the
+// uri of an object: the folder's URL with its name, and with its parameters, without which the
 // object would not be found again. It is for reports; messages have named.
-func (s *Store) URI(key string) string { return s.url.Join(key).String() }
+func (s *store) uri(key string) string { return s.url.Join(key).String() }
 
 // named is what messages call an object.
-func (s *Store) named(key string) string {
+func (s *store) named(key string) string {
 	if strings.HasSuffix(key, recordSuffix) {
 		return "the record of the snapshot " + s.url.Words()
 	}
 	return "the snapshot " + s.url.Words()
 }
 
-func (s *Store) about(doing, key string) string { return doing + " " + s.named(key) }
+func (s *store) about(doing, key string) string { return doing + " " + s.named(key) }
 
 // keys are names that every store takes as they are.
 var keys = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-Za-z]*)*$`)

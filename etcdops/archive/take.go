@@ -23,13 +23,13 @@ type Order struct {
 	Form Form
 	// Verify has the artifact fetched again and restored on trial.
 	Verify bool
-	// Etcd and Etcdutl are the binaries of these names, of the members' version; Scratch is a directory with room for twice the database
-	// and 128 MiB for a log. Its path has some 70 bytes at most, for the sake of sockets in it.
+	// Etcd and Etcdutl are the binaries of these names, of the members' version; Scratch is a directory with room for
+	// twice the database and 128 MiB for a log. Its path has some 70 bytes at most, for the sake of sockets in it.
 	Etcd, Etcdutl, Scratch string
 	// Unless the cluster is as it was a snapshot is taken; nil takes one in any case.
 	Unless *Unless
-	// Tell is told before etcd is started on trial what is to be reported if this process does not live to do so: a kernel that has no memory for
-	// etcd kills both. It is told nil when etcd has ended. May be nil.
+	// Tell is told before etcd is started on trial what is to be reported if this process does not live to do so: a
+	// kernel that has no memory for etcd kills both. It is told nil when etcd has ended. May be nil.
 	Tell func(*hooks.SnapshotReport)
 	Log  *slog.Logger
 }
@@ -43,7 +43,7 @@ type Unless struct {
 	AuthRevision int64
 }
 
-// Reasons, as those of [Error], for which the snapshot of another member may do where one did not.
+// Reasons, as those of [ReasonOf], for which the snapshot of another member may do where one did not.
 const (
 	// Stale: the database lacks what had been written before it was asked for.
 	Stale = "Stale"
@@ -51,10 +51,11 @@ const (
 	Differs = "Differs"
 )
 
-// Take takes a snapshot, stores it, and verifies it. The report says what is stored, with an error too: then it is not verified.
+// Take takes a snapshot, stores it, and verifies it. The report says what is stored, with an error too: then it is
+// not verified.
 //
-// What is stored has its record before it is verified, so that whoever is stopped then leaves it whole, and whoever comes next verifies it. It
-// is removed only when it is disproved, and replaced only by another one that is whole.
+// What is stored has its record before it is verified, so that whoever is stopped then leaves it whole, and whoever
+// comes next verifies it. It is removed only when it is disproved, and replaced only by another one that is whole.
 func Take(ctx context.Context, o Order) (hooks.SnapshotReport, error) {
 	report := hooks.SnapshotReport{}
 	err := o.take(ctx, &report)
@@ -69,7 +70,7 @@ func Look(ctx context.Context, place Place, key string) (hooks.SnapshotReport, e
 	if err := checkKey(key); err != nil {
 		return hooks.SnapshotReport{}, err
 	}
-	store, err := Open(ctx, place)
+	store, err := openStore(ctx, place, false)
 	if err != nil && ReasonOf(err) == NotFound {
 		return hooks.SnapshotReport{Absent: true}, nil // a folder that was never made
 	}
@@ -121,9 +122,9 @@ func (o Order) take(ctx context.Context, report *hooks.SnapshotReport) error {
 	return err
 }
 
-// kept is what an earlier run has left whole under a name, as its record tells, which is written last, and its tag; nil for nothing. A Job runs
-// again when its pod or its report is lost.
-func (s *Store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, string, error) {
+// kept is what an earlier run has left whole under a name, as its record tells, which is written last, and its tag;
+// nil for nothing. A Job runs again when its pod or its report is lost.
+func (s *store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, string, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	if err != nil {
 		if s.reason(err) == NotFound {
@@ -145,9 +146,9 @@ func (s *Store) kept(ctx context.Context, key string) (*hooks.SnapshotReport, st
 	return report, s.tagOf(there), nil
 }
 
-// fresh takes a snapshot from the first member whose snapshot holds. The report may have what an earlier run has left: it stays until there is
-// another.
-func (o Order) fresh(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+// fresh takes a snapshot from the first member whose snapshot holds. The report may have what an earlier run has
+// left: it stays until there is another.
+func (o Order) fresh(ctx context.Context, store *store, report *hooks.SnapshotReport) error {
 	from, all, asked, err := o.Cluster.choose(ctx)
 	if err != nil {
 		return doubtful(report, err)
@@ -185,7 +186,7 @@ func another(err error) bool {
 }
 
 // from takes the snapshot of one member.
-func (o Order) from(ctx context.Context, store *Store, m member, all []member, asked bound, report *hooks.SnapshotReport) error {
+func (o Order) from(ctx context.Context, store *store, m member, all []member, asked bound, report *hooks.SnapshotReport) error {
 	if report.Absent { // it was looked some time ago
 		switch now, _, err := store.kept(ctx, o.Key); {
 		case err != nil:
@@ -204,7 +205,8 @@ func (o Order) from(ctx context.Context, store *Store, m member, all []member, a
 		return doubtful(report, err)
 	}
 	stored.Started, stored.Completed = started.Truncate(time.Second), time.Now().UTC().Truncate(time.Second)
-	// What it holds exactly is known after verification; until then, that it has what was written before it was asked for.
+	// What it holds exactly is known after verification; until then, that it has what was written before it was asked
+	// for.
 	stored.Revision, stored.AuthRevision = asked.revision, asked.authRevision
 	stored.EtcdVersion, stored.Member = m.status.GetVersion(), m.name
 	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
@@ -225,9 +227,9 @@ func (o Order) from(ctx context.Context, store *Store, m member, all []member, a
 	return o.conclude(ctx, store, all, back, report)
 }
 
-// conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be verified for another
-// reason is kept: it may be all that there is.
-func (o Order) conclude(ctx context.Context, store *Store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
+// conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be
+// verified for another reason is kept: it may be all that there is.
+func (o Order) conclude(ctx context.Context, store *store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
 	if ReasonOf(err) == Damaged && ctx.Err() == nil {
@@ -252,7 +254,7 @@ func (o Order) conclude(ctx context.Context, store *Store, all []member, back ag
 }
 
 // stillThere fails when what is stored is not what was looked at: errReplaced when another run has stored it.
-func (o Order) stillThere(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+func (o Order) stillThere(ctx context.Context, store *store, report *hooks.SnapshotReport) error {
 	now, _, err := store.kept(ctx, o.Key)
 	var replaced bool
 	if err == nil {
@@ -268,7 +270,7 @@ func (o Order) stillThere(ctx context.Context, store *Store, report *hooks.Snaps
 }
 
 // givesWay reports what another run has stored meanwhile, or nothing while that has no record yet.
-func (o Order) givesWay(ctx context.Context, store *Store, report *hooks.SnapshotReport) error {
+func (o Order) givesWay(ctx context.Context, store *store, report *hooks.SnapshotReport) error {
 	now, _, err := store.kept(ctx, o.Key)
 	if *report = (hooks.SnapshotReport{}); err == nil && now != nil {
 		*report = *now
@@ -277,7 +279,7 @@ func (o Order) givesWay(ctx context.Context, store *Store, report *hooks.Snapsho
 }
 
 // disproved removes what is stored, unless it is not what was looked at: then another run has stored it.
-func (o Order) disproved(ctx context.Context, store *Store, report *hooks.SnapshotReport, why error) error {
+func (o Order) disproved(ctx context.Context, store *store, report *hooks.SnapshotReport, why error) error {
 	switch err := o.stillThere(ctx, store, report); {
 	case errors.Is(err, errReplaced):
 		return o.givesWay(ctx, store, report)
@@ -297,7 +299,7 @@ func doubtful(report *hooks.SnapshotReport, err error) error {
 }
 
 // store streams the snapshot of one member, and of nobody else, into the store.
-func (o Order) store(ctx context.Context, store *Store, from member, keep bool) (*hooks.Artifact, age.Identity, error) {
+func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*hooks.Artifact, age.Identity, error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {
 		return nil, nil, failure(Unreachable, byEtcd(err), "no client for member %s", from.name)

@@ -109,7 +109,7 @@ func TestNeverOlderThanAsked(t *testing.T) {
 		database := c.members[0].database
 		c.holds(t, 10, c.members[1], c.members[2])
 		o := c.order(t, "well")
-		o.Cluster.Patience = time.Minute
+		o.Cluster.patience = time.Minute
 		asked := 0
 		c.asked = func(f *fake, question string) {
 			if asked++; f.id == 3 && question == "status" && asked > 15 {

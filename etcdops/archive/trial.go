@@ -58,7 +58,7 @@ func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) 
 		return err
 	})
 	var ended *lone.Ended
-	var own *Error
+	var own *reasonedError
 	switch {
 	case err == nil, errors.As(err, &own):
 		return err

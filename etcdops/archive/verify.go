@@ -22,7 +22,7 @@ import (
 // database with the fetched one, what etcd says of it with what is in it, and all with members that run. The report then says what the artifact
 // holds. An error with the reason Damaged says that it is disproved, Stale that it is older than was asked for; any other, that this is not
 // known. Only what is in the store can be disproved: no fault of a disk of this machine is taken for one of the artifact.
-func (o Order) verify(ctx context.Context, store *Store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
+func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
 	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
 	if err != nil {
 		return localFailure(err, o.Scratch)

@@ -1,5 +1,5 @@
-// Package command holds what the commands of both programs, quorate and quorate-snapshot, have in common: flags, exit codes, what is left for
-// Kubernetes to read, and the version.
+// Package command holds what the commands of both programs, quorate and quorate-snapshot, have in common: flags, exit
+// codes, what is left for Kubernetes to read, and the version.
 package command
 
 import (
@@ -71,19 +71,20 @@ func mistake(flags *flag.FlagSet, words string) string {
 	return "a flag can't be read"
 }
 
-// Error is an error whose words are ours, and may be passed on: no value of a flag is among them,
+// ownError is an error whose words are ours, and may be passed on: no value of a flag is among them,
 // and nothing that a parser quotes.
-type Error string
+type ownError string
 
-func (e Error) Error() string { return string(e) }
+func (e ownError) Error() string { return string(e) }
 
 // Words are what it says.
-func (e Error) Words() string { return string(e) }
+func (e ownError) Words() string { return string(e) }
 
 // Errorf is an error that says this.
-func Errorf(format string, args ...any) error { return Error(fmt.Sprintf(format, args...)) }
+func Errorf(format string, args ...any) error { return ownError(fmt.Sprintf(format, args...)) }
 
-// ParseWithEnv is Parse for flags that the environment may set, too: --call-timeout is QUORATE_CALL_TIMEOUT. Arguments win.
+// ParseWithEnv is Parse for flags that the environment may set, too: --call-timeout is QUORATE_CALL_TIMEOUT.
+// Arguments win.
 func ParseWithEnv(flags *flag.FlagSet, args []string, getenv func(string) string) error {
 	var err error
 	flags.VisitAll(func(f *flag.Flag) {

@@ -51,7 +51,8 @@ func TestAMemberThatNeverBeganMayBegin(t *testing.T) {
 			require.NoError(t, s.again(hooks.StartBootstrap))
 			require.NoError(t, s.again(hooks.StartJoin))
 		}
-		require.ErrorIs(t, s.again(hooks.StartResume), ErrDataLost, "who has begun elsewhere is not told otherwise by a mark")
+		require.ErrorIs(t, s.again(hooks.StartResume), ErrDataLost,
+			"who has begun elsewhere is not told otherwise by a mark")
 	}
 }
 

@@ -1,52 +1,19 @@
-// Package prepare guards a member's data directory before etcd starts: the command quorate prepare, which runs as an init container.
+// Package prepare guards a member's data directory before etcd starts: the command quorate prepare, which runs as an
+// init container.
 package prepare
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/hooks"
 )
-
-// Command is what the flags of quorate prepare say.
-type Command struct {
-	dataDir, walDir, marker, start, await string
-}
-
-// Flags adds those of the command.
-func (c *Command) Flags(flags *flag.FlagSet) {
-	flags.StringVar(&c.dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
-	flags.StringVar(&c.walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&c.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
-	flags.StringVar(&c.start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
-	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")
-}
-
-// Run waits until the member may start, and says whether it may. The error wraps [ErrDataLost] when its data is lost; any other means that
-// it is not known.
-func (c *Command) Run(ctx context.Context) error {
-	if err := await(ctx, c.await); err != nil {
-		return err
-	}
-	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
-}
-
-// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has
-// begun before, whatever --start says.
-func (c *Command) startOf() string {
-	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
-		return hooks.StartResume
-	}
-	return c.start
-}
 
 // ErrDataLost is the refusal to start a member without the data that it had.
 var ErrDataLost = errors.New("the member's data is lost")
@@ -55,19 +22,20 @@ var ErrDataLost = errors.New("the member's data is lost")
 // would start all the same, under its old identity with an empty log: it could vote a second time in a term and lose
 // writes that were acknowledged. Refused, it is replaced by a new member (S10).
 //
-// Start says what is known of the member (hooks.StartBootstrap, StartJoin, StartResume). The marker is a file outside of
-// the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start says. It
-// is written here, and with it a mark where the log will be: see mark.go. While that is there, etcd has not begun. A member that
-// may start gets nil; ErrDataLost says that it may not; any other error, that it is not known (a volume that can't be read is not
-// an empty one).
+// Start says what is known of the member (hooks.StartBootstrap, StartJoin, StartResume). The marker is a file outside
+// of the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start
+// says. It is written here, and with it a mark where the log will be: see mark.go. While that is there, etcd has not
+// begun. A member that may start gets nil; ErrDataLost says that it may not; any other error, that it is not known (a
+// volume that can't be read is not an empty one).
 //
-// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins from nothing whatever else there is, and without
-// the rest it knows nothing that came before its last snapshot.
+// A log on a volume of its own (walDir; else empty) is half of the data: without it etcd begins from nothing whatever
+// else there is, and without the rest it knows nothing that came before its last snapshot.
 func check(dataDir, walDir, start, marker string) error {
 	switch start {
 	case hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume:
 	default:
-		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume, start)
+		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin,
+			hooks.StartResume, start)
 	}
 	data, err := datadir.HasData(dataDir, walDir)
 	if err != nil {
@@ -88,7 +56,8 @@ func check(dataDir, walDir, start, marker string) error {
 			return fmt.Errorf("the data directory can't be read: %w", err)
 		}
 		if began {
-			return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
+			return fmt.Errorf("%w: this pod has started before, but %s; it will be replaced", ErrDataLost,
+				lacks(dataDir, walDir))
 		}
 		return nil
 	}
@@ -103,8 +72,9 @@ func lacks(dataDir, walDir string) string {
 	return fmt.Sprintf("%s holds no write-ahead log, or %s not what belongs to it", walDir, dataDir)
 }
 
-// await waits until the file holds more than white space: it says then that the member may start. The file is a projection of an
-// annotation, which the kubelet replaces when that changes; until then it is empty. Without a file there is no wait.
+// await waits until the file holds more than white space: it says then that the member may start. The file is a
+// projection of an annotation, which the kubelet replaces when that changes; until then it is empty. Without a file
+// there is no wait.
 func await(ctx context.Context, file string) error {
 	if file == "" {
 		return nil

@@ -25,7 +25,8 @@ func write(t *testing.T, dir string, names ...string) {
 func TestPrepare(t *testing.T) {
 	var (
 		data = []string{"data/member/wal/0000000000000000-0000000000000000.wal", "data/member/snap/db"}
-		half = []string{"data/member/snap/db", "data/member/wal/0.tmp", "data/member/wal.tmp/0000000000000000-0000000000000000.wal"}
+		half = []string{"data/member/snap/db", "data/member/wal/0.tmp",
+			"data/member/wal.tmp/0000000000000000-0000000000000000.wal"}
 	)
 	cases := []struct {
 		name, reason string
@@ -37,20 +38,25 @@ func TestPrepare(t *testing.T) {
 		{"bootstrap, new", "an initial member's first start", hooks.StartBootstrap, nil, false, false},
 		{"join, new", "a learner's first start", hooks.StartJoin, nil, false, false},
 		{"resume, new pod on its volume", "the ordinary replacement of a pod", hooks.StartResume, data, false, false},
-		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started", hooks.StartBootstrap, data, false, false},
+		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started",
+			hooks.StartBootstrap, data, false, false},
 		{"join, pod made again", "the same for a learner", hooks.StartJoin, data, false, false},
 		{"resume, empty", "the volume was lost", hooks.StartResume, nil, false, true},
 		{"resume, half-written", "etcd would start from nothing on it", hooks.StartResume, half, false, true},
-		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged", hooks.StartBootstrap, half, false, false},
+		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged",
+			hooks.StartBootstrap, half, false, false},
 		{"join, half-written", "the same for a learner", hooks.StartJoin, half, false, false},
-		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap, nil, true, true},
+		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap,
+			nil, true, true},
 		{"join, node rebooted", "the same for a learner", hooks.StartJoin, nil, true, true},
 		{"resume, node rebooted", "the same for any", hooks.StartResume, nil, true, true},
-		{"bootstrap, half-written after a start", "what this pod had is not there any more", hooks.StartBootstrap, half, true, true},
+		{"bootstrap, half-written after a start", "what this pod had is not there any more", hooks.StartBootstrap, half,
+			true, true},
 		{"bootstrap, rebooted with its volume", "disks survive reboots", hooks.StartBootstrap, data, true, false},
 		{"join, rebooted with its volume", "disks survive reboots", hooks.StartJoin, data, true, false},
 		{"resume, rebooted with its volume", "disks survive reboots", hooks.StartResume, data, true, false},
-		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", hooks.StartResume, data[:1], false, true},
+		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", hooks.StartResume,
+			data[:1], false, true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,7 +79,8 @@ func TestPrepare(t *testing.T) {
 			if c.files == nil {
 				require.NoError(t, check(filepath.Join(dir, "data"), "", c.start, marker), "etcd has not begun")
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, "data")))
-				require.ErrorIs(t, check(filepath.Join(dir, "data"), "", c.start, marker), ErrDataLost, "the second time the data must be there, or the mark")
+				require.ErrorIs(t, check(filepath.Join(dir, "data"), "", c.start, marker), ErrDataLost,
+					"the second time the data must be there, or the mark")
 			}
 		})
 	}
@@ -81,7 +88,11 @@ func TestPrepare(t *testing.T) {
 
 // TestPrepareLooksAtBothVolumes: with a log on a volume of its own, either half is nothing without the other.
 func TestPrepareLooksAtBothVolumes(t *testing.T) {
-	const wal, snap, within = "wal/0000000000000000-0000000000000000.wal", "data/member/snap/db", "data/member/wal/0000000000000000-0000000000000000.wal"
+	const (
+		wal    = "wal/0000000000000000-0000000000000000.wal"
+		snap   = "data/member/snap/db"
+		within = "data/member/wal/0000000000000000-0000000000000000.wal"
+	)
 	cases := []struct {
 		name   string
 		start  string
@@ -106,7 +117,8 @@ func TestPrepareLooksAtBothVolumes(t *testing.T) {
 			if c.marker {
 				write(t, dir, "state/started")
 			}
-			err := check(filepath.Join(dir, "data"), filepath.Join(dir, "wal"), c.start, filepath.Join(dir, "state", "started"))
+			err := check(filepath.Join(dir, "data"), filepath.Join(dir, "wal"), c.start,
+				filepath.Join(dir, "state", "started"))
 			if c.lost {
 				require.ErrorIs(t, err, ErrDataLost)
 			} else {
@@ -124,7 +136,8 @@ func TestPrepareDoesNotGuess(t *testing.T) {
 	require.ErrorContains(t, err, "can't be read")
 	require.NotErrorIs(t, err, ErrDataLost)
 
-	err = check(filepath.Join(dir, "none"), "", hooks.StartBootstrap, filepath.Join(dir, "no-such-directory", "started"))
+	err = check(filepath.Join(dir, "none"), "", hooks.StartBootstrap,
+		filepath.Join(dir, "no-such-directory", "started"))
 	require.ErrorContains(t, err, "can't be written")
 	require.NotErrorIs(t, err, ErrDataLost)
 

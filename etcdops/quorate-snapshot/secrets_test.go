@@ -22,12 +22,14 @@ const mark = "MARKED"
 // secrets that could come into an argument: what is in a file of a Secret, and in a variable.
 var secrets = []string{
 	mark, mark + "\n", "\n" + mark + "\n", "AGE-SECRET-KEY-1" + mark, "sv=2024-11-04&sig=" + mark + "%3D",
-	string(pem.EncodeToMemory(&pem.Block{Type: mark, Bytes: []byte(mark)})), `{"private_key":"` + mark + `"}`, "\x00" + mark, "%" + mark, mark + "@" + mark,
+	string(pem.EncodeToMemory(&pem.Block{Type: mark, Bytes: []byte(mark)})),
+	`{"private_key":"` + mark + `"}`, "\x00" + mark, "%" + mark, mark + "@" + mark,
 }
 
 // around are what an argument has besides: parts of URLs and of names.
 var around = []string{
-	"s3://", "s3://b/", "s3://b?region=", "s3://b?endpoint=https://", "gs://", "gs://b/", "azblob://b/", "azblob://b?domain=", "azblob://b?storage_account=", "file:///", "file://",
+	"s3://", "s3://b/", "s3://b?region=", "s3://b?endpoint=https://", "gs://", "gs://b/",
+	"azblob://b/", "azblob://b?domain=", "azblob://b?storage_account=", "file:///", "file://",
 	"/x.db", ".db", ".json", "?", "&", "#", "@", ":", "=", "/..", "", "", "age1", "1", "-", "zstd",
 }
 
@@ -56,7 +58,8 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		require.NoError(t, os.WriteFile(command.TerminationLog, nil, 0o600))
 		file := filepath.Join(dir, "secret")
 		require.NoError(t, os.WriteFile(file, []byte(secrets[r.IntN(len(secrets))]), 0o600))
-		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"} {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+			"AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"} {
 			t.Setenv(name, mark+strings.ReplaceAll(secrets[r.IntN(len(secrets))], "\x00", ""))
 		}
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -71,7 +74,8 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 		// In the order of their names, so that a seed repeats.
 		for _, name := range []string{"discard", "fly", "restore", "snapshot", "survey"} {
 			args := map[string][]string{
-				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16",
+				"restore": {"--data-dir=" + dir + "/data", "--marker=" + dir + "/started", "--name=a",
+					"--peer-url=http://a:2380", "--etcd-version=3.6.16",
 					"--url=s3://b/x.db", "--store-dir=" + dir},
 				"snapshot": {"--endpoint=http://127.0.0.1:1", "--store-url=s3://b", "--key=x.db", "--store-dir=" + dir},
 				"discard":  {"--store-url=file:///x", "--key=x.db", "--store-dir=" + dir},
@@ -82,7 +86,8 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 					args = append(args, "--"+flag+"="+hiding(r))
 				}
 			}
-			for _, flag := range map[string][]string{"restore": {"identity"}, "snapshot": {"ca", "cert", "cert-key"}, "discard": {"store-ca"}}[name] {
+			for _, flag := range map[string][]string{"restore": {"identity"}, "snapshot": {"ca", "cert", "cert-key"},
+				"discard": {"store-ca"}}[name] {
 				if r.IntN(3) == 0 {
 					args = append(args, "--"+flag+"="+file)
 				}
@@ -91,11 +96,13 @@ func FuzzNothingIsToldOfAnArgument(f *testing.F) {
 				args = append(args, hiding(r))
 			}
 			var said bytes.Buffer
-			run(stopped, append([]string{name}, args...), func(string) string { return "a=http://a:2380" }, &said, &said)
+			env := func(string) string { return "a=http://a:2380" }
+			run(stopped, append([]string{name}, args...), env, &said, &said)
 			left, err := os.ReadFile(command.TerminationLog)
 			require.NoError(t, err)
 			assert.NotContains(t, said.String(), mark, "%s %q", name, args)
-			assert.NotContains(t, said.String(), "not defined", "%s %q: a flag that is gone stops it before it reads the others", name, args)
+			assert.NotContains(t, said.String(), "not defined",
+				"%s %q: a flag that is gone stops it before it reads the others", name, args)
 			assert.NotContains(t, string(left), mark, "%s %q", name, args)
 		}
 	})

@@ -70,7 +70,7 @@ func readLog(dir string, after uint64, each func(*raftpb.Entry) error) (*entryLo
 }
 
 func damagedLog(path string, err error) error {
-	var own *Error
+	var own *reasonedError
 	if errors.As(err, &own) {
 		return err
 	}

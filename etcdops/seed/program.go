@@ -20,8 +20,8 @@ import (
 // Programs are etcd's own, of the version that the member will run.
 type Programs struct {
 	Etcd, Etcdutl string
-	// EndsWithin is how long etcd may take to end when it is told to, before it is killed; 0 for 10 seconds.
-	EndsWithin time.Duration
+	// endsWithin is how long etcd may take to end when it is told to, before it is killed; 0 for 10 seconds.
+	endsWithin time.Duration
 }
 
 // member is who a data directory is made for.
@@ -29,8 +29,8 @@ type member struct {
 	name, peerURL, initialCluster, token string
 }
 
-// restore makes a data directory of a database with etcdutl. Bump raises the revision and marks all before as compacted. The checksum
-// behind a snapshot is known to be good already, and a database of a member has none.
+// restore makes a data directory of a database with etcdutl. Bump raises the revision and marks all before as
+// compacted. The checksum behind a snapshot is known to be good already, and a database of a member has none.
 func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m member, bump int64) error {
 	args := []string{
 		"snapshot", "restore", db, "--data-dir=" + dataDir, "--name=" + m.name, "--initial-advertise-peer-urls=" + m.peerURL,
@@ -57,11 +57,12 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s", archive.Words(err))
 }
 
-// replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied an entry, and ends it.
+// replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied
+// an entry, and ends it.
 func (p Programs) replay(ctx context.Context, on staged, dir string, m member, index uint64) error {
 	e := lone.Etcd{
 		Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Name: m.name, PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
-		Dir: dir, EndsWithin: p.EndsWithin,
+		Dir: dir, EndsWithin: p.endsWithin,
 	}
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })
 	var ended *lone.Ended
@@ -74,7 +75,8 @@ func (p Programs) replay(ctx context.Context, on staged, dir string, m member, i
 	return err
 }
 
-// awaitApplied asks etcd until it has applied an entry of the log. Its metrics say so to everybody; where users are enabled, Status does not.
+// awaitApplied asks etcd until it has applied an entry of the log. Its metrics say so to everybody; where users are
+// enabled, Status does not.
 func awaitApplied(ctx context.Context, socket string, index uint64) error {
 	// Without keep-alive no connection is left that nothing was sent on.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -92,7 +94,8 @@ func awaitApplied(ctx context.Context, socket string, index uint64) error {
 	}
 }
 
-// appliedMetric is the index of the last entry that was applied, whatever its name says (etcdserver/metrics.go and server.go).
+// appliedMetric is the index of the last entry that was applied, whatever its name says (etcdserver/metrics.go and
+// server.go).
 const appliedMetric = "etcd_server_proposals_applied_total "
 
 func appliedIndex(ctx context.Context, client *http.Client) (uint64, error) {

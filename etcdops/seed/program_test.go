@@ -43,7 +43,7 @@ func serveMetrics(socket string) {
 
 func TestAnEtcdThatDoesNotEnd(t *testing.T) {
 	t.Setenv(stubborn, "1")
-	p := Programs{Etcd: os.Args[0], EndsWithin: 10 * time.Millisecond}
+	p := Programs{Etcd: os.Args[0], endsWithin: 10 * time.Millisecond}
 	t.Run("is killed when it has done what it was started for", func(t *testing.T) {
 		require.NoError(t, p.replay(t.Context(), staged{dataDir: t.TempDir()}, t.TempDir(), solo, 7))
 	})

@@ -1,5 +1,6 @@
-// Package seed fills a member's data directory for a new epoch, before etcd starts: from a snapshot, or from the data directory of a member
-// of an epoch that is over. What is etcd's is done by etcd's own programs, of exactly the version that will run.
+// Package seed fills a member's data directory for a new epoch, before etcd starts: from a snapshot, or from the data
+// directory of a member of an epoch that is over. What is etcd's is done by etcd's own programs, of exactly the
+// version that will run.
 //
 //	restore.go   from a source to a data directory, and what is checked
 //	skeleton.go  what etcdutl changes, and nothing else, written to a database
@@ -18,8 +19,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
 )
 
-// Reasons for which nothing was restored that are found out here; those of stores and artifacts come from package archive.
-// [hooks.RestoreReport] has them all.
+// Reasons for which nothing was restored that are found out here; those of stores and artifacts come from package
+// archive. [hooks.RestoreReport] has them all.
 const (
 	// Damaged: what is there is not whole.
 	Damaged = "Damaged"
@@ -33,35 +34,35 @@ const (
 	Failed = "Failed"
 )
 
-// Error is a failure with its reason. Its text says what happened, to what, and what to do.
-type Error struct {
-	Reason string
-	Text   string
-	// Err is the cause; nil when the text says all.
-	Err error
+// reasonedError is a failure with its reason. Its text says what happened, to what, and what to do.
+type reasonedError struct {
+	reason string
+	text   string
+	// err is the cause; nil when the text says all.
+	err error
 }
 
-func (e *Error) Error() string { return e.Words() }
+func (e *reasonedError) Error() string { return e.Words() }
 
 // Words implements [archive.Worded]: the sentence, and in brackets what is known of the cause.
-func (e *Error) Words() string {
-	if cause := archive.Words(e.Err); cause != "" {
-		return e.Text + " (" + cause + ")"
+func (e *reasonedError) Words() string {
+	if cause := archive.Words(e.err); cause != "" {
+		return e.text + " (" + cause + ")"
 	}
-	return e.Text
+	return e.text
 }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *reasonedError) Unwrap() error { return e.err }
 
 func failure(reason string, cause error, format string, args ...any) error {
-	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...), Err: cause}
+	return &reasonedError{reason: reason, text: fmt.Sprintf(format, args...), err: cause}
 }
 
 // ReasonOf is the reason of an error of this package; empty for any other.
 func ReasonOf(err error) string {
-	var own *Error
+	var own *reasonedError
 	if errors.As(err, &own) {
-		return own.Reason
+		return own.reason
 	}
 	return ""
 }

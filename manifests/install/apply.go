@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"bytes"
@@ -8,11 +8,11 @@ import (
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
-// applied has the person's own kubectl carry out the installation: kinds, then the rest, then it waits, and checks. Done again, it is the
-// upgrade; done again with the same release and flags, nothing changes.
-func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	p := kubectl.New(build.String(), stdout, stderr)
-	to := p.Installer(kubectl.Place{Namespace: i.namespace, Metacontroller: i.metacontrollerNamespace, Own: i.own}, i.toKubectl)
+// applied has the person's own kubectl carry out the installation: kinds, then the rest, then it waits, and checks.
+// Done again, it is the upgrade; done again with the same release and flags, nothing changes.
+func (i *installation) applied(ctx context.Context, p *kubectl.Program, stdin io.Reader) error {
+	to := p.Installer(kubectl.Place{Namespace: i.namespace, Metacontroller: i.metacontrollerNamespace, Own: i.own},
+		i.toKubectl)
 	found, err := to.Kept(ctx, forHooks)
 	if err != nil {
 		return err
@@ -33,7 +33,8 @@ func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, std
 	}
 	var all []kubectl.Kind
 	for _, o := range kinds {
-		all = append(all, kubectl.Kind{Name: at(o, "metadata")["name"].(string), Text: stream(o), Shared: isMetacontrollers(o)})
+		all = append(all, kubectl.Kind{Name: at(o, "metadata")["name"].(string), Text: stream(o),
+			Shared: isMetacontrollers(o)})
 	}
 	if err := to.Kinds(ctx, all); err != nil {
 		return err
@@ -41,10 +42,11 @@ func (i *installation) applied(ctx context.Context, stdin io.Reader, stdout, std
 	if err := to.Rest(ctx, stream(objects...)); err != nil {
 		return err
 	}
-	if err := to.Outgrown(ctx, toMetacontroller+i.scope.suffix(), onlyNamespaces+i.scope.suffix(), i.scope.namespaces); err != nil {
+	if err := to.Outgrown(ctx, toMetacontroller+i.scope.suffix(), onlyNamespaces+i.scope.suffix(),
+		i.scope.namespaces); err != nil {
 		return err
 	}
-	i.advise(stderr)
+	i.advise(p.Err)
 	return to.Check(ctx)
 }
 

@@ -1,4 +1,4 @@
-package main
+package snapshot
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 func TestTool(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "quorate")
 	for range 2 { // the second time in the place of the first
-		require.Equal(t, 0, runTool([]string{"--to=" + to}, io.Discard))
+		require.Equal(t, 0, Tool([]string{"--to=" + to}, io.Discard))
 	}
 	info, err := os.Stat(to)
 	require.NoError(t, err)
@@ -32,13 +32,13 @@ func TestTool(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, left, 1)
 
-	assert.Equal(t, command.Failed, runTool(nil, io.Discard))
-	assert.Equal(t, command.Failed, runTool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
+	assert.Equal(t, command.Failed, Tool(nil, io.Discard))
+	assert.Equal(t, command.Failed, Tool([]string{"--to=" + filepath.Join(to, "below-a-file")}, io.Discard))
 }
 
 func TestSurveyReports(t *testing.T) {
 	var out bytes.Buffer
-	require.Equal(t, command.Failed, runSurvey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
+	require.Equal(t, command.Failed, Survey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
 	var report hooks.SurveyReport
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
@@ -67,10 +67,11 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 			write(t, dir, c.files...)
 			args := []string{
 				"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"),
-				"--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16", "--from-data=" + filepath.Join(dir, "survivor"),
+				"--name=a", "--peer-url=http://a:2380", "--etcd-version=3.6.16",
+				"--from-data=" + filepath.Join(dir, "survivor"),
 			}
 			var out bytes.Buffer
-			require.Equal(t, c.code, runRestore(t.Context(), args, env, &out, io.Discard))
+			require.Equal(t, c.code, Restore(t.Context(), args, env, &out, io.Discard))
 			var report hooks.RestoreReport
 			require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 			assert.Equal(t, c.reason, report.Reason, report.Error)
@@ -87,10 +88,11 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--from-data=/y"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--bump-revision=-1"},
-		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--begin-after=7", "--bump-revision=1"},
+		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--url=file:///x", "--begin-after=7",
+			"--bump-revision=1"},
 		{"--name=a", "--peer-url=p", "--etcd-version=3.6.16", "--empty", "--url=file:///x"},
 	} {
-		assert.Equal(t, command.Failed, runRestore(context.Background(), args, env, io.Discard, &said))
+		assert.Equal(t, command.Failed, Restore(context.Background(), args, env, io.Discard, &said))
 	}
 	assert.Contains(t, said.String(), "--peer-url is required")
 	assert.Contains(t, said.String(), "one of --url, --from-data, --from-member and --empty is required")
@@ -105,15 +107,4 @@ func write(t *testing.T, dir string, names ...string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 	}
-}
-
-func TestCommands(t *testing.T) {
-	for name, want := range map[string]int{"version": 0, "help": 0, "serve": 2, "snapshot": 1, "look": 1, "discard": 1, "tool": 1, "restore": 1} {
-		assert.Equal(t, want, run(t.Context(), []string{name}, os.Getenv, io.Discard, io.Discard), name)
-	}
-	var out, said bytes.Buffer
-	assert.Equal(t, 2, run(t.Context(), nil, os.Getenv, &out, &said))
-	assert.Contains(t, said.String(), "Usage:")
-	assert.Zero(t, run(t.Context(), []string{"version"}, os.Getenv, &out, &said))
-	assert.Equal(t, command.Built(version, commit).Line("quorate-snapshot"), out.String())
 }

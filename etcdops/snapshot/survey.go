@@ -1,4 +1,4 @@
-package main
+package snapshot
 
 import (
 	"encoding/json"
@@ -11,13 +11,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// runSurvey is the command survey; the result is the exit code.
-func runSurvey(args []string, stdout, stderr io.Writer) int {
+// Survey is the command quorate-snapshot survey; the result is its exit code.
+func Survey(args []string, stdout, stderr io.Writer) int {
 	var dataDir, walDir string
 	flags := flag.NewFlagSet("quorate-snapshot survey", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`; nothing in it is changed")
-	flags.StringVar(&walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
+	flags.StringVar(&walDir, "wal-dir", "",
+		"`directory` of etcd's write-ahead log, where it is not in the data directory")
 	if err := command.Parse(flags, args); err != nil {
 		return exitCode(err, stderr)
 	}

@@ -1,4 +1,4 @@
-package main
+package prepare
 
 import (
 	"errors"
@@ -25,18 +25,18 @@ func own(dir string, user int) error {
 	return os.Chown(dir, user, user)
 }
 
-// runOwn is the command own; the result is the exit code.
-func runOwn(args []string, stderr io.Writer) int {
+// Own is the command quorate own; the result is its exit code.
+func Own(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quorate own", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	dir := flags.String("dir", "", "`directory` to give away; required")
 	user := flags.Int("user", 0, "`id` of the user and the group that get it; required")
 	if err := command.Parse(flags, args); err != nil {
-		return exitCode(err, stderr)
+		return command.ExitCode("quorate", err, stderr)
 	}
 	err := own(*dir, *user)
 	if err != nil {
 		command.TerminationMessage(err.Error())
 	}
-	return exitCode(err, stderr)
+	return command.ExitCode("quorate", err, stderr)
 }

@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"errors"
@@ -17,7 +17,8 @@ const toMetacontroller = "quorate-metacontroller"
 // onlyNamespaces is the policy that refuses clusters in other namespaces.
 const onlyNamespaces = "quorate-only-namespaces"
 
-// scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules an installation looks after. Empty is all of them.
+// scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules an installation looks after. Empty is all of
+// them.
 type scope struct {
 	name     string // of this installation beside others: a suffix of the names that a Kubernetes has once
 	only     string // as it was given
@@ -28,25 +29,33 @@ type scope struct {
 }
 
 func (s *scope) flags(flags *flag.FlagSet) {
-	flags.StringVar(&s.only, "only-namespaces", "", "`namespaces`, with commas between, that EtcdClusters may be in; Metacontroller may write in no other. Empty for all")
-	flags.StringVar(&s.name, "name", "", "`name` of this installation beside others, with --selector: it is added to the names of all that has no namespace")
-	flags.StringVar(&s.selector, "selector", "", "label `selector` of the EtcdClusters, snapshots and schedules that this installation looks after; empty for all")
+	flags.StringVar(&s.only, "only-namespaces", "",
+		"`namespaces`, with commas between, that EtcdClusters may be in; Metacontroller may write in no other. Empty "+
+			"for all")
+	flags.StringVar(&s.name, "name", "",
+		"`name` of this installation beside others, with --selector: it is added to the names of all that has no "+
+			"namespace")
+	flags.StringVar(&s.selector, "selector", "",
+		"label `selector` of the EtcdClusters, snapshots and schedules that this installation looks after; empty for "+
+			"all")
 }
 
 // check reads what was given, and refuses what would make two controllers answer for one cluster.
 func (s *scope) check(c caller) error {
 	var err error
-	if s.namespaces, err = namespacesIn(s.only); err != nil {
+	if s.namespaces, err = Namespaces(s.only); err != nil {
 		return err
 	}
 	if s.name != "" && len(validation.IsDNS1123Label(s.name)) > 0 {
 		return fmt.Errorf("--name must be lower-case letters, digits and dashes, not %q", s.name)
 	}
 	if s.name == "core" || s.name == "leader" {
-		return fmt.Errorf("--name=%s would take the names of rights of an installation without a name: choose another one", s.name)
+		return fmt.Errorf("--name=%s would take the names of rights of an installation without a name: choose another "+
+			"one", s.name)
 	}
 	if s.selector == "" && s.name != "" {
-		return errors.New("--name needs --selector: without it, this installation and another would both answer for every EtcdCluster")
+		return errors.New("--name needs --selector: without it, this installation and another would both answer for " +
+			"every EtcdCluster")
 	}
 	if s.selector == "" {
 		return nil
@@ -55,20 +64,22 @@ func (s *scope) check(c caller) error {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	if c != bearer {
-		return errors.New("--selector needs --metacontroller=4.16 or later: older ones may not know spec.parentResource.labelSelector, and call the hooks for every EtcdCluster")
+		return errors.New("--selector needs --metacontroller=4.16 or later: older ones may not know " +
+			"spec.parentResource.labelSelector, and call the hooks for every EtcdCluster")
 	}
 	return nil
 }
 
-// namespacesIn are the names in a list with commas between.
-func namespacesIn(list string) ([]string, error) {
+// Namespaces are the names in a list with commas between.
+func Namespaces(list string) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
 	all := strings.Split(list, ",")
 	for _, name := range all {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			return nil, fmt.Errorf("--only-namespaces must be names of namespaces with commas between, and %q is none", name)
+			return nil, fmt.Errorf("--only-namespaces must be names of namespaces with commas between, and %q is none",
+				name)
 		}
 	}
 	slices.Sort(all)
@@ -150,7 +161,8 @@ func (s *scope) rename(o object) {
 	}
 }
 
-// restrict leaves to Metacontroller's ClusterRole what Metacontroller can't do without: it watches all namespaces, whatever it is for.
+// restrict leaves to Metacontroller's ClusterRole what Metacontroller can't do without: it watches all namespaces,
+// whatever it is for.
 func (s *scope) restrict(role object) {
 	if len(s.namespaces) == 0 || at(role, "metadata")["name"] != toMetacontroller {
 		return
@@ -179,7 +191,8 @@ func verbsOf(rules []any, which func(verb string) bool) []any {
 	return all
 }
 
-// added are the objects for single namespaces: in each what Metacontroller may write there, and a policy that refuses clusters elsewhere.
+// added are the objects for single namespaces: in each what Metacontroller may write there, and a policy that refuses
+// clusters elsewhere.
 func (s *scope) added(objects []object, metacontroller string) []object {
 	if len(s.namespaces) == 0 {
 		return nil
@@ -195,11 +208,13 @@ func (s *scope) added(objects []object, metacontroller string) []object {
 	var all []object
 	for _, namespace := range s.namespaces {
 		all = append(all, object{
-			"apiVersion": group + "/v1", "kind": "Role", "metadata": object{"name": name, "namespace": namespace}, "rules": writes,
+			"apiVersion": group + "/v1", "kind": "Role", "rules": writes,
+			"metadata": object{"name": name, "namespace": namespace},
 		}, object{
-			"apiVersion": group + "/v1", "kind": "RoleBinding", "metadata": object{"name": name, "namespace": namespace},
+			"apiVersion": group + "/v1", "kind": "RoleBinding",
+			"metadata": object{"name": name, "namespace": namespace},
 			"roleRef":  object{"apiGroup": group, "kind": "Role", "name": name},
-			"subjects": []any{object{"kind": "ServiceAccount", "name": "metacontroller", "namespace": metacontroller}},
+			"subjects": []any{metacontrollerIn(metacontroller)},
 		})
 	}
 	all = append(all, s.policy()...)
@@ -209,8 +224,8 @@ func (s *scope) added(objects []object, metacontroller string) []object {
 	return all
 }
 
-// policy refuses what nobody would look after, right away and in words. It is asked when an object is made and never again: one that is there
-// can be changed and deleted, whatever became of the list since.
+// policy refuses what nobody would look after, right away and in words. It is asked when an object is made and never
+// again: one that is there can be changed and deleted, whatever became of the list since.
 func (s *scope) policy() []object {
 	const group, name = "admissionregistration.k8s.io/v1", onlyNamespaces
 	match := object{"resourceRules": []any{object{
@@ -227,7 +242,8 @@ func (s *scope) policy() []object {
 			"validations": []any{object{
 				"expression": "request.namespace in ['" + strings.Join(s.namespaces, "', '") + "']",
 				"messageExpression": "'Quorate was installed for the namespaces " + strings.Join(s.namespaces, ", ") +
-					" alone: nobody would look after ' + request.kind.kind + ' ' + object.metadata.name + ' in namespace ' + request.namespace",
+					" alone: nobody would look after ' + request.kind.kind + ' ' + object.metadata.name + ' in " +
+					"namespace ' + request.namespace",
 			}},
 		},
 	}, {

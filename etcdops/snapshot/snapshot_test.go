@@ -1,4 +1,4 @@
-package main
+package snapshot
 
 import (
 	"bytes"
@@ -21,7 +21,8 @@ func TestSnapshotOrder(t *testing.T) {
 	o, err := snapshotOrder(args, io.Discard)
 	require.NoError(t, err)
 	assert.Nil(t, o.Unless)
-	o, err = snapshotOrder(append(args, "--unless-revision=7", "--unless-cluster=c1", "--unless-auth-revision=2"), io.Discard)
+	o, err = snapshotOrder(append(args, "--unless-revision=7", "--unless-cluster=c1", "--unless-auth-revision=2"),
+		io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, &archive.Unless{Revision: 7, ClusterID: "c1", AuthRevision: 2}, o.Unless)
 	for _, one := range []string{"--unless-revision=7", "--unless-cluster=c1", "--unless-auth-revision=2"} {
@@ -34,7 +35,8 @@ func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	look := func() (report hooks.SnapshotReport) {
 		var out bytes.Buffer
-		require.Zero(t, runLook(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + dir, "--key=demo/a.db"}, &out, io.Discard))
+		require.Zero(t, Look(t.Context(),
+			[]string{"--store-url=file:///backups", "--store-dir=" + dir, "--key=demo/a.db"}, &out, io.Discard))
 		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		return report
 	}
@@ -42,7 +44,10 @@ func TestLook(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "backups", "demo"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db"), []byte("whole"), 0o600))
 	assert.Equal(t, hooks.SnapshotReport{Absent: true}, look(), "without a record it is not whole")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db.json"), []byte(`{"uri":"u","storedSize":5,"sha256":"00"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "backups", "demo", "a.db.json"),
+		[]byte(`{"uri":"u","storedSize":5,"sha256":"00"}`), 0o600))
 	assert.Equal(t, "u", look().URI)
-	assert.Equal(t, command.Failed, runLook(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"), "--key=../a.db"}, io.Discard, io.Discard))
+	assert.Equal(t, command.Failed,
+		Look(t.Context(), []string{"--store-url=file:///backups", "--store-dir=" + filepath.Join(dir, "none"),
+			"--key=../a.db"}, io.Discard, io.Discard))
 }

@@ -1,7 +1,6 @@
-package main
+package install
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -28,10 +27,11 @@ func may(t *testing.T, document string) []string {
 	return slices.Compact(all)
 }
 
-// TestOnlyNamespaces: Metacontroller may read everywhere, write in the namespaces alone, and in them no less than elsewhere without this.
+// TestOnlyNamespaces: Metacontroller may read everywhere, write in the namespaces alone, and in them no less than
+// elsewhere without this.
 func TestOnlyNamespaces(t *testing.T) {
-	whole, _ := installed(t)
-	objects, _ := installed(t, "--only-namespaces=shop,billing,shop")
+	whole := installed(t)
+	objects := installed(t, "--only-namespaces=shop,billing,shop")
 	everywhere := may(t, objects["ClusterRole/quorate-metacontroller"])
 	for _, right := range everywhere {
 		require.Regexp(t, "^(get|list|watch) ", right)
@@ -40,23 +40,27 @@ func TestOnlyNamespaces(t *testing.T) {
 	slices.Sort(there)
 	require.Equal(t, may(t, whole["ClusterRole/quorate-metacontroller"]), there)
 	for _, namespace := range []string{"shop", "billing"} {
-		require.Contains(t, objects["RoleBinding/quorate-metacontroller in "+namespace], "name: metacontroller\n  namespace: metacontroller")
-		require.Equal(t, may(t, objects["Role/quorate-metacontroller in shop"]), may(t, objects["Role/quorate-metacontroller in "+namespace]))
+		require.Contains(t, objects["RoleBinding/quorate-metacontroller in "+namespace],
+			"name: metacontroller\n  namespace: metacontroller")
+		require.Equal(t, may(t, objects["Role/quorate-metacontroller in shop"]),
+			may(t, objects["Role/quorate-metacontroller in "+namespace]))
 	}
 	policy := objects["ValidatingAdmissionPolicy/quorate-only-namespaces"]
 	require.Contains(t, policy, "request.namespace in ['billing', 'shop']")
-	require.Contains(t, objects["ValidatingAdmissionPolicyBinding/quorate-only-namespaces"], "policyName: quorate-only-namespaces")
-	require.Contains(t, objects["Deployment/quorate"], "- name: QUORATE_ONLY_NAMESPACES\n          value: billing,shop\n")
+	require.Contains(t, objects["ValidatingAdmissionPolicyBinding/quorate-only-namespaces"],
+		"policyName: quorate-only-namespaces")
+	require.Contains(t, objects["Deployment/quorate"],
+		"- name: QUORATE_ONLY_NAMESPACES\n          value: billing,shop\n")
 	require.Len(t, objects, len(whole)+2*2+2)
 	for _, bad := range []string{"a,,b", "A", "a, b", "kube_system"} {
-		require.ErrorContains(t, install(t.Context(), []string{"--only-namespaces=" + bad}, nil, io.Discard, io.Discard), "must be names of namespaces")
+		refuses(t, "must be names of namespaces", "--only-namespaces="+bad)
 	}
 }
 
 // TestSideBySide: two installations have no object in common but the kinds, and each asks for its own parents alone.
 func TestSideBySide(t *testing.T) {
-	blue, _ := installed(t, "--name=blue", "--selector=quorate.dev/by=blue", "--only-namespaces=shop")
-	rest, _ := installed(t, "--selector=!quorate.dev/by", "--only-namespaces=shop")
+	blue := installed(t, "--name=blue", "--selector=quorate.dev/by=blue", "--only-namespaces=shop")
+	rest := installed(t, "--selector=!quorate.dev/by", "--only-namespaces=shop")
 	for name, document := range blue {
 		kind, _, _ := strings.Cut(name, "/")
 		if kind == "CustomResourceDefinition" {
@@ -77,15 +81,20 @@ func TestSideBySide(t *testing.T) {
 		if strings.HasPrefix(name, "CompositeController/") {
 			require.Contains(t, document, "labelSelector:\n      matchLabels:\n        quorate.dev/by: blue\n")
 			require.Contains(t, document, "https://quorate.quorate-blue.svc/")
-			require.Contains(t, rest[strings.TrimSuffix(name, "-blue")], "key: quorate.dev/by\n        operator: DoesNotExist\n")
+			require.Contains(t, rest[strings.TrimSuffix(name, "-blue")],
+				"key: quorate.dev/by\n        operator: DoesNotExist\n")
 		}
 	}
 	require.Contains(t, blue["Deployment/quorate"], "- name: QUORATE_SELECTOR\n          value: quorate.dev/by=blue\n")
-	require.Contains(t, blue["ClusterRoleBinding/quorate-metacontroller-blue"], "kind: ClusterRole\n  name: quorate-metacontroller-blue\n")
-	require.Contains(t, blue["RoleBinding/quorate-metacontroller-blue in shop"], "kind: Role\n  name: quorate-metacontroller-blue\n")
-	require.Contains(t, blue["ValidatingAdmissionPolicyBinding/quorate-only-namespaces-blue"], "policyName: quorate-only-namespaces-blue")
-	require.Contains(t, blue["ValidatingAdmissionPolicy/quorate-only-namespaces-blue"], "objectSelector:\n      matchLabels:\n        quorate.dev/by: blue\n")
-	elsewhere, _ := installed(t, "--name=blue", "--selector=a=b", "--namespace=etcd-ops")
+	require.Contains(t, blue["ClusterRoleBinding/quorate-metacontroller-blue"],
+		"kind: ClusterRole\n  name: quorate-metacontroller-blue\n")
+	require.Contains(t, blue["RoleBinding/quorate-metacontroller-blue in shop"],
+		"kind: Role\n  name: quorate-metacontroller-blue\n")
+	require.Contains(t, blue["ValidatingAdmissionPolicyBinding/quorate-only-namespaces-blue"],
+		"policyName: quorate-only-namespaces-blue")
+	require.Contains(t, blue["ValidatingAdmissionPolicy/quorate-only-namespaces-blue"],
+		"objectSelector:\n      matchLabels:\n        quorate.dev/by: blue\n")
+	elsewhere := installed(t, "--name=blue", "--selector=a=b", "--namespace=etcd-ops")
 	require.Contains(t, elsewhere, "Namespace/etcd-ops")
 
 	for args, says := range map[string]string{
@@ -95,6 +104,6 @@ func TestSideBySide(t *testing.T) {
 		"--selector=a=b --metacontroller=1.5.20": "older ones may not know spec.parentResource.labelSelector",
 		"--selector=a=b --metacontroller=4.15":   "needs --metacontroller=4.16",
 	} {
-		require.ErrorContains(t, install(t.Context(), strings.Fields(args), nil, io.Discard, io.Discard), says, args)
+		refuses(t, says, strings.Fields(args)...)
 	}
 }

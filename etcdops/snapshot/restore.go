@@ -1,4 +1,4 @@
-package main
+package snapshot
 
 import (
 	"cmp"
@@ -18,12 +18,14 @@ import (
 type restoring struct {
 	seed.Options
 	source archive.Source
-	member archive.Cluster // to fetch from
+	member archive.Cluster // to fetch from, at the URL from, by these files
+	from   string
+	files  tlsFiles
 	marker string
 }
 
-// runRestore is the command restore; the result is the exit code.
-func runRestore(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+// Restore is the command quorate-snapshot restore; the result is its exit code.
+func Restore(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	r, err := readRestoring(args, getenv, stderr)
 	if err != nil {
 		return exitCode(err, stderr)
@@ -44,28 +46,27 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	flags := flag.NewFlagSet("quorate-snapshot restore", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&r.DataDir, "data-dir", hooks.DataDir, "etcd's data `directory`, which is made")
-	flags.StringVar(&r.WALDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not to be in the data directory")
-	flags.StringVar(&r.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before: nothing is done when it is there")
+	flags.StringVar(&r.WALDir, "wal-dir", "",
+		"`directory` of etcd's write-ahead log, where it is not to be in the data directory")
+	flags.StringVar(&r.marker, "marker", hooks.MarkerFile,
+		"`file` that says that this pod has started before: nothing is done when it is there")
 	flags.StringVar(&r.Name, "name", "", "`name` of the member; required")
 	flags.StringVar(&r.PeerURL, "peer-url", "", "`URL` of the member for its peers; required")
-	flags.StringVar(&r.EtcdVersion, "etcd-version", "", "`version` of the etcd that will run, and of the programs here; required")
+	flags.StringVar(&r.EtcdVersion, "etcd-version", "",
+		"`version` of the etcd that will run, and of the programs here; required")
 	flags.StringVar(&r.Programs.Etcd, "etcd", "/usr/local/bin/etcd", "`file` of etcd")
 	flags.StringVar(&r.Programs.Etcdutl, "etcdutl", "/usr/local/bin/etcdutl", "`file` of etcdutl")
 	r.revisionFlags(flags)
 	r.sourceFlags(flags)
-	var from, ca, cert, certKey string
-	flags.StringVar(&from, "from-member", "", "client `URL` of a member that runs, whose data is fetched, instead of an artifact")
-	flags.StringVar(&ca, "ca", "", "`file` with those who sign its certificate; without it plain text is spoken")
-	flags.StringVar(&cert, "cert", "", "`file` with the certificate that it is shown")
-	flags.StringVar(&certKey, "cert-key", "", "`file` with the private key of that")
+	r.memberFlags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return nil, err
 	}
-	if from != "" {
-		r.member.Endpoints = []string{from}
+	if r.from != "" {
+		r.member.Endpoints = []string{r.from}
 	}
 	var err error
-	if r.member.TLS, err = clusterTLS(ca, cert, certKey); err != nil {
+	if r.member.TLS, err = r.files.config(); err != nil {
 		return nil, err
 	}
 	r.source.SHA256 = cmp.Or(r.source.SHA256, getenv(hooks.EnvSHA256))
@@ -91,17 +92,22 @@ func (r *restoring) valid() error {
 	}
 	switch {
 	case sources != 1:
-		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where the data comes from")
+		return command.Errorf("one of --url, --from-data, --from-member and --empty is required, and only one: where " +
+			"the data comes from")
 	case r.BumpRevision < 0 || r.BeginAfter != nil && (*r.BeginAfter < 0 || r.BumpRevision > 0):
-		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them is taken: revisions only rise")
+		return command.Errorf("--bump-revision and --begin-after must not be negative, and only one of them is " +
+			"taken: revisions only rise")
 	}
 	return nil
 }
 
 // revisionFlags are the flags that say at which revision the member begins.
 func (r *restoring) revisionFlags(flags *flag.FlagSet) {
-	flags.Int64Var(&r.BumpRevision, "bump-revision", 0, "raise the revision by this `number`, and mark all before as compacted")
-	flags.Func("begin-after", "raise the revision to 1000000000 above this `revision` and above that of the data, and mark all before as compacted", func(text string) error {
+	flags.Int64Var(&r.BumpRevision, "bump-revision", 0,
+		"raise the revision by this `number`, and mark all before as compacted")
+	const beginAfter = "raise the revision to 1000000000 above this `revision` and above that of the data, and mark " +
+		"all before as compacted"
+	flags.Func("begin-after", beginAfter, func(text string) error {
 		revision, err := strconv.ParseInt(text, 10, 64)
 		r.BeginAfter = &revision
 		return err
@@ -111,22 +117,39 @@ func (r *restoring) revisionFlags(flags *flag.FlagSet) {
 // sourceFlags are the flags that say where the data comes from.
 func (r *restoring) sourceFlags(flags *flag.FlagSet) {
 	flags.StringVar(&r.source.URL, "url", "", "`URL` of the artifact to restore")
-	flags.StringVar(&r.source.StoreURL, "store-url", "", "`URL` of its folder, with the query that says how it is reached")
-	flags.StringVar(&r.source.StoreDir, "store-dir", "", "`directory` in which the claim of a URL file:///folder is mounted")
+	flags.StringVar(&r.source.StoreURL, "store-url", "",
+		"`URL` of its folder, with the query that says how it is reached")
+	flags.StringVar(&r.source.StoreDir, "store-dir", "",
+		"`directory` in which the claim of a URL file:///folder is mounted")
 	flags.StringVar(&r.source.CAFile, "store-ca", "", "`file` with the authorities that sign the store's certificate")
 	flags.StringVar(&r.source.IdentityFile, "identity", "", "`file` with age identities, for an encrypted artifact")
-	flags.StringVar(&r.source.SHA256, "sha256", "", "`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+hooks.EnvSHA256)
-	flags.StringVar(&r.FromData, "from-data", "", "data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
+	flags.StringVar(&r.source.SHA256, "sha256", "",
+		"`SHA-256` that the database of the artifact must have, in hexadecimal; else that of the variable "+
+			hooks.EnvSHA256)
+	flags.StringVar(&r.FromData, "from-data", "",
+		"data `directory` of a member whose epoch is over, instead of an artifact; nothing in it is changed")
 	flags.BoolVar(&r.Empty, "empty", false, "begin without data, instead of an artifact")
-	flags.StringVar(&r.FromWAL, "from-wal", "", "`directory` of its write-ahead log, where it is not in the data directory")
+	flags.StringVar(&r.FromWAL, "from-wal", "",
+		"`directory` of its write-ahead log, where it is not in the data directory")
 }
 
-// run fills the data directory, unless there is something to lose: when the member has data, or this pod has started before, it is for
-// prepare to say what follows (S10).
+// memberFlags are the flags by which a member that runs is reached, to fetch its data.
+func (r *restoring) memberFlags(flags *flag.FlagSet) {
+	flags.StringVar(&r.from, "from-member", "",
+		"client `URL` of a member that runs, whose data is fetched, instead of an artifact")
+	flags.StringVar(&r.files.ca, "ca", "",
+		"`file` with those who sign its certificate; without it plain text is spoken")
+	flags.StringVar(&r.files.cert, "cert", "", "`file` with the certificate that it is shown")
+	flags.StringVar(&r.files.key, "cert-key", "", "`file` with the private key of that")
+}
+
+// run fills the data directory, unless there is something to lose: when the member has data, or this pod has started
+// before, it is for prepare to say what follows (S10).
 func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
-		return hooks.RestoreReport{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir, archive.Words(err))
+		return hooks.RestoreReport{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir,
+			archive.Words(err))
 	}
 	started, err := datadir.Exists(r.marker)
 	if err != nil {
@@ -142,7 +165,9 @@ func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 		if r.Size, err = archive.SizeOf(ctx, r.source); err != nil {
 			return hooks.RestoreReport{}, err
 		}
-		r.Fetch = func(ctx context.Context, to string) (*hooks.Artifact, error) { return archive.Fetch(ctx, r.source, to) }
+		r.Fetch = func(ctx context.Context, to string) (*hooks.Artifact, error) {
+			return archive.Fetch(ctx, r.source, to)
+		}
 	}
 	return seed.Restore(ctx, r.Options)
 }

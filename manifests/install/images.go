@@ -1,4 +1,4 @@
-package main
+package install
 
 import (
 	"cmp"
@@ -19,56 +19,34 @@ type images struct {
 	registry string // before every image that is not named by itself
 	quorate  string
 	etcd     string // a repository: the tag is the version of a cluster
-	allowed  string // repositories for EtcdClusters that name one, as it was given
 }
 
 func (i *images) flags(flags *flag.FlagSet) {
-	flags.StringVar(&i.registry, "registry", "", "`registry` that has all images, such as registry.example/mirror, each under its name without its own registry")
+	flags.StringVar(&i.registry, "registry", "",
+		"`registry` that has all images, such as registry.example/mirror, each under its name without its own registry")
 	flags.StringVar(&i.quorate, "image", "", "`image` of Quorate; empty for the one of this release")
-	flags.StringVar(&i.etcd, "etcd-repository", "", "`repository` of etcd's image, without a tag, for EtcdClusters that do not name one; empty for that of etcd's own project")
-}
-
-// allowedUsage is that of a flag of quorate install and of quorate serve.
-const allowedUsage = "`repositories`, with commas between, that EtcdClusters may name in spec.image.repository: whole ones, or beginnings that end with a slash. " +
-	"That of --etcd-repository always may be. Empty allows all"
-
-// repositoriesIn are the repositories in a list with commas between, and beginnings of some.
-func repositoriesIn(list string) ([]string, error) {
-	if list == "" {
-		return nil, nil
-	}
-	all := strings.Split(list, ",")
-	for _, one := range all {
-		if !hooks.IsRepository(strings.TrimSuffix(one, "/")) {
-			return nil, fmt.Errorf("--allowed-image-repositories must be repositories with commas between, such as registry.example/etcd, or beginnings such as registry.example/mirror/, and %q is neither", one)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
-}
-
-// env is what the server is told besides what the manifests say.
-func (i *images) env() []any {
-	allowed, err := repositoriesIn(i.allowed)
-	if err != nil || allowed == nil { // check has looked at it
-		return nil
-	}
-	return []any{object{"name": "QUORATE_ALLOWED_IMAGE_REPOSITORIES", "value": strings.Join(allowed, ",")}}
+	flags.StringVar(&i.etcd, "etcd-repository", "",
+		"`repository` of etcd's image, without a tag, for EtcdClusters that do not name one; empty for that of etcd's "+
+			"own project")
 }
 
 // check finds what no image could be pulled by. Members would wait for it, one after the other.
 func (i *images) check() error {
 	for name, value := range map[string]string{"registry": i.registry, "image": i.quorate, "etcd-repository": i.etcd} {
 		if strings.Contains(value, "://") || strings.ContainsAny(value, " \t\n") || strings.HasSuffix(value, "/") {
-			return fmt.Errorf("--%s must be as in the name of an image: no https://, no blanks, no slash at its end: %q", name, value)
+			return fmt.Errorf("--%s must be as in the name of an image: no https://, no blanks, no slash at its end: "+
+				"%q", name, value)
 		}
 	}
-	if _, tag, _ := strings.Cut(i.etcd[strings.LastIndex(i.etcd, "/")+1:], ":"); tag != "" || strings.Contains(i.etcd, "@") {
+	if _, tag, _ := strings.Cut(i.etcd[strings.LastIndex(i.etcd, "/")+1:], ":"); tag != "" ||
+		strings.Contains(i.etcd, "@") {
 		return fmt.Errorf("--etcd-repository takes no tag: the tag is v and the version of an EtcdCluster: %q", i.etcd)
 	}
-	_, err := repositoriesIn(i.allowed)
-	return err
+	return nil
 }
+
+// CheckImages finds by which names no image could be pulled: that of Quorate, and the repository of etcd's.
+func CheckImages(quorate, etcd string) error { return (&images{quorate: quorate, etcd: etcd}).check() }
 
 // mirrored is an image of the manifests as the registry has it: all of its name but its own registry.
 func (i *images) mirrored(image string) string {
@@ -82,9 +60,9 @@ func (i *images) ofQuorate(image string) string { return cmp.Or(i.quorate, i.mir
 
 func (i *images) ofEtcd(repository string) string { return cmp.Or(i.etcd, i.mirrored(repository)) }
 
-// listImages prints every image that an installation pulls, one in a line: Quorate's, etcd's in the newest release of each minor version
-// that is supported, and Metacontroller's.
-func listImages(args []string, stdout, stderr io.Writer) error {
+// ListImages is the command quorate images. It prints every image that an installation pulls, one in a line:
+// Quorate's, etcd's in the newest release of each minor version that is supported, and Metacontroller's.
+func ListImages(args []string, stdout, stderr io.Writer) error {
 	var i images
 	flags := flag.NewFlagSet("quorate images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -133,7 +111,8 @@ type metacontroller struct{ image, version string }
 func shippedMetacontroller() (metacontroller, error) {
 	k, err := readKustomization(manifests.Metacontroller)
 	if err != nil || len(k.Images) != 1 {
-		return metacontroller{}, fmt.Errorf("manifests/%s/kustomization.yaml names %d images, not 1: %w", manifests.Metacontroller, len(k.Images), err)
+		return metacontroller{}, fmt.Errorf("manifests/%s/kustomization.yaml names %d images, not 1: %w",
+			manifests.Metacontroller, len(k.Images), err)
 	}
 	return metacontroller{k.Images[0].Name, strings.TrimPrefix(k.Images[0].NewTag, "v")}, nil
 }

@@ -1,8 +1,6 @@
-package main
+package install
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,19 +11,24 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
-// TestWithMetacontroller: the own Metacontroller is where Quorate is, serves its CompositeControllers alone, and is let in alone.
+// TestWithMetacontroller: the own Metacontroller is where Quorate is, serves its CompositeControllers alone, and is
+// let in alone.
 func TestWithMetacontroller(t *testing.T) {
-	without, _ := installed(t)
+	without := installed(t)
 	for args, want := range map[string]struct{ namespace, image, version string }{
 		"":                     {"quorate-system", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
 		"--namespace=etcd-ops": {"etcd-ops", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
-		"--metacontroller=v4.18.0 --registry=registry.example/mirror": {"quorate-system", "registry.example/mirror/metacontroller/metacontroller:v4.18.0", "4.18.0"},
-		"--name=blue --selector=a=b":                                  {"quorate-blue", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2"},
+		"--metacontroller=v4.18.0 --registry=registry.example/mirror": {
+			"quorate-system", "registry.example/mirror/metacontroller/metacontroller:v4.18.0", "4.18.0",
+		},
+		"--name=blue --selector=a=b": {
+			"quorate-blue", "ghcr.io/metacontroller/metacontroller:v4.17.2", "4.17.2",
+		},
 	} {
-		objects, _ := installed(t, append(strings.Fields(args), "--with-metacontroller")...)
+		objects := installed(t, append(strings.Fields(args), "--with-metacontroller")...)
 		var d appsv1.Deployment
 		require.NoError(t, yaml.UnmarshalStrict([]byte(objects["Deployment/metacontroller"]), &d))
 		require.Equal(t, want.namespace, d.Namespace, args)
@@ -45,12 +48,15 @@ func TestWithMetacontroller(t *testing.T) {
 		var p networkingv1.NetworkPolicy
 		require.NoError(t, yaml.UnmarshalStrict([]byte(objects["NetworkPolicy/quorate"]), &p))
 		from := p.Spec.Ingress[0].From[0]
-		require.Equal(t, map[string]string{"kubernetes.io/metadata.name": want.namespace}, from.NamespaceSelector.MatchLabels)
+		require.Equal(t, map[string]string{"kubernetes.io/metadata.name": want.namespace},
+			from.NamespaceSelector.MatchLabels)
 		require.Equal(t, map[string]string{"app.kubernetes.io/name": "metacontroller"}, from.PodSelector.MatchLabels)
 	}
 	require.NotContains(t, without, "Deployment/metacontroller")
-	require.NotContains(t, without, "CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io", "a Metacontroller that is there has its own")
-	require.NotContains(t, without["NetworkPolicy/quorate"], "name: metacontroller\n        podSelector", "the labels of its pods are not known")
+	require.NotContains(t, without, "CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io",
+		"a Metacontroller that is there has its own")
+	require.NotContains(t, without["NetworkPolicy/quorate"], "name: metacontroller\n        podSelector",
+		"the labels of its pods are not known")
 
 	for args, says := range map[string]string{
 		"--with-metacontroller --metacontroller=1.5.20":       "needs --metacontroller=4.16.0 or later",
@@ -60,18 +66,19 @@ func TestWithMetacontroller(t *testing.T) {
 		"--apply --kinds":                                     "leave out --kinds",
 		"--context=prod":                                      "with --apply only",
 	} {
-		require.ErrorContains(t, install(t.Context(), strings.Fields(args), nil, io.Discard, io.Discard), says, args)
+		refuses(t, says, strings.Fields(args)...)
 	}
 }
 
-// TestKinds: the kinds alone, all but the kinds, and both, are the same objects; a deletion of the rest deletes no kind.
+// TestKinds: the kinds alone, all but the kinds, and both, are the same objects; a deletion of the rest deletes no
+// kind.
 func TestKinds(t *testing.T) {
-	secret, _ := installed(t)
+	secret := installed(t)
 	file := filepath.Join(t.TempDir(), "secret.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(secret["Secret/quorate-hooks"]), 0o600))
-	all, _ := installed(t, "--with-metacontroller", "--keep", file)
-	kinds, _ := installed(t, "--with-metacontroller", "--kinds")
-	rest, _ := installed(t, "--with-metacontroller", "--no-kinds", "--keep", file)
+	all := installed(t, "--with-metacontroller", "--keep", file)
+	kinds := installed(t, "--with-metacontroller", "--kinds")
+	rest := installed(t, "--with-metacontroller", "--no-kinds", "--keep", file)
 	require.Len(t, kinds, 6)
 	require.Len(t, all, len(kinds)+len(rest))
 	for name, document := range all {
@@ -92,8 +99,8 @@ esac
 exit 0
 `
 
-// TestApply: kubectl quorate install --apply has kubectl do it all, with the flags that are kubectl's, and keeps the credentials that are there. It
-// ends with the checks, and fails with them.
+// TestApply: quorate install --apply has kubectl do it all, with the flags that are kubectl's, and keeps the
+// credentials that are there. It ends with the checks, and fails with them.
 func TestApply(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "kubectl"), []byte(kubectlSaid), 0o755))
@@ -104,15 +111,13 @@ func TestApply(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	apply := func() (code int, out, errs string) {
-		var stdout, stderr bytes.Buffer
+	apply := func() (out, said string, err error) {
 		_ = os.Remove(filepath.Join(folder, "applied"))
-		code = run(t.Context(), []string{"kubectl", "install", "--with-metacontroller", "--apply", "--context=prod"}, os.Getenv, &stdout, &stderr)
-		return code, stdout.String(), stderr.String()
+		return run(t, "", "--with-metacontroller", "--apply", "--context=prod")
 	}
-	code, out, errs := apply()
-	require.Empty(t, errs)
-	require.Equal(t, command.Failed, code, "nothing is there: the checks say so")
+	out, said, err := apply()
+	require.Empty(t, said)
+	require.ErrorIs(t, err, kubectl.ErrUnfit, "nothing is there: the checks say so")
 	require.Contains(t, out, "nothing was changed", "by the checks")
 	for call := range strings.Lines(read("calls")) {
 		require.Contains(t, call, "--context=prod")
@@ -125,11 +130,12 @@ func TestApply(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte(document), 0o600))
 		}
 	}
-	apply()
+	_, _, err = apply()
+	require.ErrorIs(t, err, kubectl.ErrUnfit)
 	require.Equal(t, first, read("applied"), "done again, it is the same")
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte("kind: Secret\n"), 0o600))
-	code, _, errs = apply()
-	require.Equal(t, command.Failed, code)
-	require.Contains(t, errs, "the Secret quorate-system/quorate-hooks, which is there, can't be kept: it holds no tokens; delete it")
+	_, _, err = apply()
+	require.ErrorContains(t, err,
+		"the Secret quorate-system/quorate-hooks, which is there, can't be kept: it holds no tokens; delete it")
 }

@@ -1,4 +1,4 @@
-package main
+package snapshot
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/command"
 )
 
-// runTool is the command tool; the result is the exit code.
-func runTool(args []string, stderr io.Writer) int {
+// Tool is the command quorate-snapshot tool; the result is its exit code.
+func Tool(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("quorate-snapshot tool", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	to := flags.String("to", "", "`file` that the binary is copied to; required")
@@ -31,7 +31,8 @@ func runTool(args []string, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-// copySelf leaves this very binary in a file that anybody may run, whole or not at all: neither its own image nor the one that runs it next has a cp.
+// copySelf leaves this very binary in a file that anybody may run, whole or not at all: neither its own image nor the
+// one that runs it next has a cp.
 func copySelf(to string) error {
 	own, err := os.Executable()
 	if err != nil {

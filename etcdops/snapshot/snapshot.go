@@ -1,9 +1,7 @@
-package main
+package snapshot
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,8 +20,9 @@ import (
 // reportLimit is what Kubernetes keeps of a termination message, in bytes.
 const reportLimit = 4096
 
-// runSnapshot is the command snapshot; the result is the exit code. What came of it is told in the termination message, too.
-func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
+// Take is the command quorate-snapshot snapshot; the result is its exit code. What came of it is told in the
+// termination message, too.
+func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
 		if !explained(err) {
@@ -47,59 +46,77 @@ func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
+// ordering is what the flags of snapshot say.
+type ordering struct {
+	archive.Order
+	members     tlsFiles
+	compression string
+	recipients  []string
+	unless      archive.Unless
+}
+
 // snapshotOrder reads the flags of snapshot.
 func snapshotOrder(args []string, stderr io.Writer) (archive.Order, error) {
-	o := archive.Order{Log: slog.New(slog.NewJSONHandler(stderr, nil))}
-	var (
-		ca, cert, certKey string
-		compression       string
-		recipients        []string
-		unless            archive.Unless
-	)
+	o := ordering{Order: archive.Order{Log: slog.New(slog.NewJSONHandler(stderr, nil))}}
 	flags := flag.NewFlagSet("quorate-snapshot snapshot", flag.ContinueOnError)
 	flags.SetOutput(stderr)
+	o.flags(flags)
+	err := command.Parse(flags, args)
+	if err == nil {
+		err = o.read()
+	}
+	return o.Order, err
+}
+
+func (o *ordering) flags(flags *flag.FlagSet) {
 	flags.Func("endpoint", "client `URL` of the cluster; may be repeated; required", add(&o.Cluster.Endpoints))
-	flags.StringVar(&ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
-	flags.StringVar(&cert, "cert", "", "`file` with the certificate that members are shown, PEM")
-	flags.StringVar(&certKey, "cert-key", "", "`file` with its private key, PEM")
+	flags.StringVar(&o.members.ca, "ca", "", "`file` with PEM certificates of those who sign the members' certificates")
+	flags.StringVar(&o.members.cert, "cert", "", "`file` with the certificate that members are shown, PEM")
+	flags.StringVar(&o.members.key, "cert-key", "", "`file` with its private key, PEM")
 	storeFlags(flags, &o.Place, &o.Key)
-	flags.StringVar(&compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
-	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated", add(&recipients))
-	flags.BoolVar(&o.Verify, "verify", true, "fetch what was stored, restore it on trial, and compare it with the cluster")
+	flags.StringVar(&o.compression, "compression", "zstd", "zstd or none: `how` what is stored is compressed")
+	flags.Func("recipient", "public `key` of age that what is stored is encrypted for; may be repeated",
+		add(&o.recipients))
+	flags.BoolVar(&o.Verify, "verify", true,
+		"fetch what was stored, restore it on trial, and compare it with the cluster")
 	flags.StringVar(&o.Etcd, "etcd", "etcd", "`binary` of that name, of the members' version; for --verify")
 	flags.StringVar(&o.Etcdutl, "etcdutl", "etcdutl", "`binary` of that name, of the members' version; for --verify")
-	flags.StringVar(&o.Scratch, "scratch", "", "`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
-	flags.Int64Var(&unless.Revision, "unless-revision", 0, "take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
-	flags.StringVar(&unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
-	flags.Int64Var(&unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
-	if err := command.Parse(flags, args); err != nil {
-		return o, err
-	}
+	flags.StringVar(&o.Scratch, "scratch", "",
+		"`directory` with room for twice the database and 128 MiB, for --verify; empty is that of temporary files")
+	flags.Int64Var(&o.unless.Revision, "unless-revision", 0,
+		"take none while the keys have this `revision`, and the rest is as the other two flags say; 0 takes one")
+	flags.StringVar(&o.unless.ClusterID, "unless-cluster", "", "`ID` of the cluster, in hexadecimal")
+	flags.Int64Var(&o.unless.AuthRevision, "unless-auth-revision", 0, "`revision` of users and roles")
+}
+
+// read makes the order of what was given, and says which flags are missing or can't be read.
+func (o *ordering) read() error {
 	if len(o.Cluster.Endpoints) == 0 || o.Key == "" || o.Place.URL == "" {
-		return o, command.Errorf("--endpoint, --store-url and --key are required")
+		return command.Errorf("--endpoint, --store-url and --key are required")
 	}
-	if unless != (archive.Unless{}) {
-		if unless.Revision == 0 || unless.ClusterID == "" || unless.AuthRevision == 0 {
-			return o, command.Errorf("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
+	if o.unless != (archive.Unless{}) {
+		if o.unless.Revision == 0 || o.unless.ClusterID == "" || o.unless.AuthRevision == 0 {
+			return command.Errorf("--unless-revision, --unless-cluster and --unless-auth-revision belong together")
 		}
-		o.Unless = &unless
+		o.Unless = &o.unless
 	}
 	var err error
-	if o.Form.Compression, err = compressionOf(compression); err != nil {
-		return o, err
+	if o.Form.Compression, err = compressionOf(o.compression); err != nil {
+		return err
 	}
-	if o.Form.Recipients, err = archive.ParseRecipients(recipients); err != nil {
-		return o, err
+	if o.Form.Recipients, err = archive.ParseRecipients(o.recipients); err != nil {
+		return err
 	}
-	o.Cluster.TLS, err = clusterTLS(ca, cert, certKey)
-	return o, err
+	o.Cluster.TLS, err = o.members.config()
+	return err
 }
 
 // storeFlags are the flags by which a store is reached, and the name of an artifact in it.
 func storeFlags(flags *flag.FlagSet, place *archive.Place, key *string) {
 	flags.StringVar(&place.URL, "store-url", "", "`URL` of the folder: s3://, gs://, azblob:// or file:///; required")
 	flags.StringVar(&place.Dir, "store-dir", "", "`directory` that file:///folder is in; empty is that of this machine")
-	flags.StringVar(&place.CAFile, "store-ca", "", "`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")
+	flags.StringVar(&place.CAFile, "store-ca", "",
+		"`file` with PEM certificates of those who sign the store's certificate, besides the public authorities")
 	flags.StringVar(key, "key", "", "`name` of the artifact in the folder; required")
 }
 
@@ -120,31 +137,6 @@ func compressionOf(word string) (v1alpha1.Compression, error) {
 	return "", command.Errorf("--compression must be zstd or none")
 }
 
-// clusterTLS is how the members are talked to; nil for plain text, when no file is named.
-func clusterTLS(ca, cert, key string) (*tls.Config, error) {
-	if ca == "" && cert == "" && key == "" {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-	if ca != "" {
-		authorities, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, command.Errorf("--ca: the file %s can't be read: %s", ca, archive.Words(err))
-		}
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, command.Errorf("--ca: the file %s holds no certificate in PEM", ca)
-		}
-	}
-	if cert != "" || key != "" {
-		own, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return nil, command.Errorf("--cert and --cert-key: %s and %s are no certificate and its key in PEM that can be read", cert, key)
-		}
-		config.Certificates = []tls.Certificate{own}
-	}
-	return config, nil
-}
-
 // reportOf is a report as a termination message. Of an error that is too long for it, the end is left out.
 func reportOf(report hooks.SnapshotReport) string {
 	for {
@@ -159,8 +151,9 @@ func reportOf(report hooks.SnapshotReport) string {
 	}
 }
 
-// runLook is the command look; the result is the exit code. What is stored is told in the termination message, as by snapshot.
-func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// Look is the command quorate-snapshot look; the result is its exit code. What is stored is told in the termination
+// message, as by snapshot.
+func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	flags := flag.NewFlagSet("quorate-snapshot look", flag.ContinueOnError)
@@ -186,8 +179,8 @@ func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(err, stderr)
 }
 
-// runDiscard is the command discard; the result is the exit code.
-func runDiscard(ctx context.Context, args []string, stderr io.Writer) int {
+// Discard is the command quorate-snapshot discard; the result is its exit code.
+func Discard(ctx context.Context, args []string, stderr io.Writer) int {
 	var place archive.Place
 	var key string
 	flags := flag.NewFlagSet("quorate-snapshot discard", flag.ContinueOnError)

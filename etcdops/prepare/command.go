@@ -1,0 +1,69 @@
+package prepare
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// Run is the command quorate prepare; the result is its exit code.
+func Run(ctx context.Context, args []string, stderr io.Writer) int {
+	var c Command
+	flags := flag.NewFlagSet("quorate prepare", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	c.Flags(flags)
+	if err := command.Parse(flags, args); err != nil {
+		return command.ExitCode("quorate", err, stderr)
+	}
+	err := c.Run(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
+	command.TerminationMessage(err.Error())
+	if errors.Is(err, ErrDataLost) {
+		return hooks.ExitDataLost
+	}
+	return command.Failed
+}
+
+// Command is what the flags of quorate prepare say.
+type Command struct {
+	dataDir, walDir, marker, start, await string
+}
+
+// Flags adds those of the command.
+func (c *Command) Flags(flags *flag.FlagSet) {
+	flags.StringVar(&c.dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&c.walDir, "wal-dir", "",
+		"`directory` of etcd's write-ahead log, where it is not in the data directory")
+	flags.StringVar(&c.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
+	starts := strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")
+	flags.StringVar(&c.start, "start", "", "how the member starts: "+starts+"; required")
+	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")
+}
+
+// Run waits until the member may start, and says whether it may. The error wraps [ErrDataLost] when its data is lost;
+// any other means that it is not known.
+func (c *Command) Run(ctx context.Context) error {
+	if err := await(ctx, c.await); err != nil {
+		return err
+	}
+	return check(c.dataDir, c.walDir, c.startOf(), c.marker)
+}
+
+// startOf is how the member starts. Where the variable [hooks.EnvBegins] is set and empty, it has
+// begun before, whatever --start says.
+func (c *Command) startOf() string {
+	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
+		return hooks.StartResume
+	}
+	return c.start
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/etcdops/command"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/manifests/install"
+	"github.com/quorate-dev/quorate/server"
+)
+
+// serving is what the flags of quorate serve say.
+type serving struct {
+	options  server.Options
+	callers  server.CallerFiles
+	listen   string
+	pages    string
+	policy   string
+	caller   string
+	only     string
+	selector string
+	tenants  install.Tenants
+	logLevel slog.Level
+}
+
+func (v *serving) flags() *flag.FlagSet {
+	o, callers := &v.options, &v.callers
+	flags := flag.NewFlagSet("quorate serve", flag.ContinueOnError)
+	flags.StringVar(&v.listen, "listen", ":8080", "`address` of the hooks")
+	flags.StringVar(&v.pages, "metrics-listen", ":8081",
+		"`address` of /metrics, /healthz and /readyz, which are plain HTTP for everybody")
+	flags.StringVar(&callers.Cert, "tls-cert", "",
+		"`file` with the certificate of the hooks, PEM, with its chain; makes them HTTPS. Files are read again when "+
+			"they change")
+	flags.StringVar(&callers.Key, "tls-key", "", "`file` with its private key, PEM")
+	flags.StringVar(&callers.ClientCA, "client-ca", "",
+		"`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
+	flags.StringVar(&callers.Token, "token-file", "",
+		"`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; "+
+			"two lines while one takes the other's place")
+	flags.StringVar(&o.Settings.Image, "image", "",
+		"`image` of Quorate itself, for the init container of members' pods; required")
+	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository,
+		"`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the "+
+			"image of every member of theirs, one after the other")
+	flags.StringVar(&o.Settings.Namespace, "namespace", "",
+		"`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in "+
+			"any")
+	flags.StringVar(&v.only, "only-namespaces", "",
+		"`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty "+
+			"for all")
+	flags.StringVar(&v.selector, "selector", "",
+		"label `selector` of the clusters, snapshots and schedules that are looked after; calls about others are "+
+			"refused. Empty for all")
+	v.tenants.Flags(flags)
+	flags.StringVar(&v.caller, "metacontroller", "1.5",
+		"`version` of the Metacontroller that calls. 4.16 and later remember by UID what is related to an object, so "+
+			"that less is asked for")
+	flags.StringVar(&v.policy, "image-pull-policy", "",
+		"pull `policy` of that image: Always, IfNotPresent or Never; empty leaves it to Kubernetes")
+	flags.Int64Var(&o.MaxBody, "max-body", 8<<20, "largest request in `bytes`")
+	flags.DurationVar(&o.CallTimeout, "call-timeout", 8*time.Second,
+		"how `long` one call may take; keep it below the webhook's timeout in the CompositeController")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 2*time.Second,
+		"how `long` /readyz fails before the server stops listening at shutdown; negative for not at all")
+	flags.IntVar(&o.ClusterMetrics, "cluster-metrics", 1000,
+		"how `many` clusters have gauges of their own at most, some 25 series each; negative for none")
+	flags.BoolVar(&o.Verify, "verify", false, "check every decision against the rules of safety before it counts")
+	flags.TextVar(&v.logLevel, "log-level", slog.LevelInfo, "least `level` to log: debug, info, warn or error")
+	return flags
+}
+
+// check finds what can't be served by.
+func (v *serving) check() error {
+	o := &v.options
+	if o.Settings.Image == "" {
+		return errors.New("the image of Quorate is not set: pass --image or QUORATE_IMAGE, such as the image of this " +
+			"very container")
+	}
+	if err := install.CheckImages(o.Settings.Image, o.Settings.EtcdRepository); err != nil {
+		return err
+	}
+	if err := v.tenants.Check(); err != nil {
+		return err
+	}
+	o.Settings.AllowedRepositories = v.tenants.Repositories
+	o.Settings.AllowedEndpoints, o.Settings.SharedIssuers = v.tenants.Endpoints, v.tenants.SharedIssuers
+	var err error
+	if o.RelatedByUID, err = install.RelatesByUID(v.caller); err != nil {
+		return err
+	}
+	if o.Scope.Namespaces, err = install.Namespaces(v.only); err != nil {
+		return err
+	}
+	if v.selector != "" {
+		if o.Scope.Selector, err = labels.Parse(v.selector); err != nil {
+			return fmt.Errorf("--selector: %w", err)
+		}
+	}
+	switch o.Settings.ImagePullPolicy = corev1.PullPolicy(v.policy); o.Settings.ImagePullPolicy {
+	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return fmt.Errorf("--image-pull-policy must be Always, IfNotPresent or Never, not %q", v.policy)
+	}
+	if o.MaxBody <= 0 || o.CallTimeout <= 0 {
+		return errors.New("--max-body and --call-timeout must be more than 0")
+	}
+	if o.CallTimeout > hooks.CallsEnd/2 {
+		return fmt.Errorf("--call-timeout may be %s at most: members are removed %s after they were added, when no "+
+			"call from before can be left", hooks.CallsEnd/2, hooks.CallsEnd)
+	}
+	return nil
+}
+
+// serve answers hooks until ctx ends. Logs go to stderr as JSON.
+func serve(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	var v serving
+	flags := v.flags()
+	flags.SetOutput(stderr)
+	if err := command.ParseWithEnv(flags, args, getenv); err != nil {
+		return err
+	}
+	if err := v.check(); err != nil {
+		return err
+	}
+	tuneMemory(ctx, getenv)
+	o := v.options
+	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
+	slog.SetDefault(o.Log)
+	o.Metrics = server.NewMetrics(build.Version, build.Commit)
+	o.Settings.Since = time.Now()
+	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
+	var err error
+	if o.Callers, err = server.NewCallers(v.callers, o.Log); err != nil {
+		return err
+	}
+	o.Log.Info("quorate", "version", build.Version, "commit", build.Commit, "image", o.Settings.Image, "verify",
+		o.Verify)
+	return listenAndServe(ctx, server.New(o), v.listen, v.pages)
+}
+
+// listenAndServe serves hooks and pages at their addresses.
+func listenAndServe(ctx context.Context, s *server.Server, hooksAt, pagesAt string) error {
+	hooks, err := net.Listen("tcp", hooksAt)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	pages, err := net.Listen("tcp", pagesAt)
+	if err != nil {
+		return errors.Join(fmt.Errorf("--metrics-listen: %w", err), hooks.Close())
+	}
+	return s.Serve(ctx, hooks, pages)
+}
