@@ -103,7 +103,7 @@ func (p place) clear() error {
 }
 
 // commit moves what was made into place. With the log on another volume there are two moves: the log comes last, because a member without one has
-// no data (hasData in prepare.go), and until then the directory is marked, so that a later try may remove it.
+// no data (HasData in etcdops/datadir), and until then the directory is marked, so that a later try may remove it.
 func (p place) commit() error {
 	s := p.staged()
 	if s.walDir != "" {
