@@ -26,6 +26,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/server/metrics"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 const usage = `Quorate runs etcd clusters on Kubernetes.
@@ -91,7 +93,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "own":
 		return runOwn(args, stderr)
 	case "kubectl":
-		return kubectl.New(build.String(), stdout, stderr).Run(ctx, args)
+		return kubectl.Explaining(kubectl.New(build.String(), stdout, stderr), wire.ReadCluster).Run(ctx, args)
 	case "version":
 		fmt.Fprint(stdout, build.Line("quorate"))
 		return 0
@@ -214,7 +216,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	o := v.options
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)
-	o.Metrics = server.NewMetrics(build.Version, build.Commit)
+	o.Metrics = metrics.New(build.Version, build.Commit)
 	o.Settings.Since = time.Now()
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
 	var err error

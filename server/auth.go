@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read again
@@ -125,10 +127,10 @@ func parseTokens(text []byte) ([]digest, error) {
 
 // The words for a caller who is refused. What it sent is not among them.
 var (
-	errNoToken    = &badRequest{http.StatusUnauthorized, "the call carries no token: send the one of --token-file as Authorization: Bearer, or as the password of Authorization: Basic"}
-	errWrongToken = &badRequest{http.StatusUnauthorized, "the call's token is not one of --token-file"}
-	errNoCert     = &badRequest{http.StatusUnauthorized, "the call's connection carries no client certificate"}
-	errWrongCert  = &badRequest{http.StatusUnauthorized, "the connection's client certificate is not, or no longer, signed by --client-ca"}
+	errNoToken    = &wire.Refusal{Code: http.StatusUnauthorized, Sentence: "the call carries no token: send the one of --token-file as Authorization: Bearer, or as the password of Authorization: Basic"}
+	errWrongToken = &wire.Refusal{Code: http.StatusUnauthorized, Sentence: "the call's token is not one of --token-file"}
+	errNoCert     = &wire.Refusal{Code: http.StatusUnauthorized, Sentence: "the call's connection carries no client certificate"}
+	errWrongCert  = &wire.Refusal{Code: http.StatusUnauthorized, Sentence: "the connection's client certificate is not, or no longer, signed by --client-ca"}
 )
 
 // check refuses a call that doesn't come from somebody who may call.

@@ -166,7 +166,7 @@ func secured(t *testing.T, f CallerFiles, o Options) (address, pages string, etc
 }
 
 // call posts a body with an Authorization header, and returns the code and text of the answer.
-func call(t *testing.T, client *http.Client, url, authorization string, body []byte) (int, string, error) {
+func send(t *testing.T, client *http.Client, url, authorization string, body []byte) (int, string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestCallers(t *testing.T) {
 	address, _, etcd, log := secured(t, f.CallerFiles, Options{})
 	client := f.ca.caller(nil)
 	for _, header := range []string{"Bearer " + rightToken, "bearer  " + rightToken, basic("quorate", rightToken), basic("", rightToken)} {
-		code, text, err := call(t, client, "https://"+address+"/sync", header, steady(t))
+		code, text, err := send(t, client, "https://"+address+"/sync", header, steady(t))
 		require.NoError(t, err)
 		require.Equal(t, 200, code, text)
 	}
@@ -226,7 +226,7 @@ func TestTokenIsRotated(t *testing.T) {
 	client := f.ca.caller(nil) // keeps its connection
 	code := func(token string) int {
 		t.Helper()
-		code, _, err := call(t, client, "https://"+address+"/sync", "Bearer "+token, steady(t))
+		code, _, err := send(t, client, "https://"+address+"/sync", "Bearer "+token, steady(t))
 		require.NoError(t, err)
 		return code
 	}
@@ -284,7 +284,7 @@ func TestClientCertificates(t *testing.T) {
 	url := "https://" + address + "/sync"
 
 	keeps := f.ca.caller(good.client(t))
-	code, text, err := call(t, keeps, url, "", steady(t))
+	code, text, err := send(t, keeps, url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 	require.EqualValues(t, 1, etcd.observed.Load())
@@ -296,18 +296,18 @@ func TestClientCertificates(t *testing.T) {
 	for name, certificate := range map[string]*tls.Certificate{
 		"none": nil, "of another CA": bad.client(t), "expired": &old, "of a server": &server,
 	} {
-		_, _, err := call(t, f.ca.caller(certificate), url, "Bearer "+rightToken, steady(t))
+		_, _, err := send(t, f.ca.caller(certificate), url, "Bearer "+rightToken, steady(t))
 		require.Error(t, err, name)
 	}
 
 	replace(t, f.ClientCA, bad.pem)
-	code, text, err = call(t, keeps, url, "", steady(t))
+	code, text, err = send(t, keeps, url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 401, code, "the connection is from before: %s", text)
 	require.EqualValues(t, 1, etcd.observed.Load())
-	_, _, err = call(t, f.ca.caller(good.client(t)), url, "", steady(t))
+	_, _, err = send(t, f.ca.caller(good.client(t)), url, "", steady(t))
 	require.Error(t, err)
-	code, _, err = call(t, f.ca.caller(bad.client(t)), url, "", steady(t))
+	code, _, err = send(t, f.ca.caller(bad.client(t)), url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code)
 	require.Contains(t, log.String(), "connection failed")

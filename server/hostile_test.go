@@ -49,7 +49,7 @@ func TestStrangers(t *testing.T) {
 		"broken Basic": "Basic %%%", "in capitals": "Bearer " + strings.ToUpper(rightToken),
 	} {
 		for _, hook := range []string{"/sync", "/finalize", "/customize"} {
-			code, text, err := call(t, client, "https://"+address+hook, header, steady(t))
+			code, text, err := send(t, client, "https://"+address+hook, header, steady(t))
 			require.NoError(t, err, name)
 			require.Equal(t, 401, code, "%s: %s", name, text)
 			require.Contains(t, text, "token", name)
@@ -106,14 +106,14 @@ func TestWrongConnections(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{})
 
-	code, text, err := call(t, http.DefaultClient, "http://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	code, text, err := send(t, http.DefaultClient, "http://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	if err == nil { // else the server has closed before it read everything
 		require.Equal(t, 400, code, "plain HTTP on the TLS port")
 		require.NotContains(t, text, rightToken)
 	}
 
 	other := newFiles(t)
-	_, _, err = call(t, other.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	_, _, err = send(t, other.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	require.ErrorContains(t, err, "certificate", "a caller that trusts another CA does not send its token")
 
 	_, err = dial(t, f, address, "h2")
@@ -159,7 +159,7 @@ func TestSlowLoris(t *testing.T) {
 	body, err := dial(t, f, address)
 	require.NoError(t, err)
 	fmt.Fprint(body, "POST /sync HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+rightToken+"\r\nContent-Length: 1000\r\n\r\n{\"parent\":")
-	code, text, err := call(t, f.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	code, text, err := send(t, f.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 
@@ -197,7 +197,7 @@ func TestKnownButWrong(t *testing.T) {
 		"a foreign parent":  {"/sync", edited(t, func(r map[string]any) { at(r, "parent")["kind"] = "Secret" }), 400},
 		"a child not asked": {"/sync", edited(t, func(r map[string]any) { at(r, "children")["StatefulSet.apps/v1"] = map[string]any{} }), 400},
 	} {
-		code, text, err := call(t, client, "https://"+address+c.path, "Bearer "+rightToken, c.body)
+		code, text, err := send(t, client, "https://"+address+c.path, "Bearer "+rightToken, c.body)
 		require.NoError(t, err, name)
 		require.Equal(t, c.code, code, "%s: %s", name, text)
 	}
@@ -259,16 +259,16 @@ func TestReplay(t *testing.T) {
 	client, url := f.ca.caller(nil), strings.Replace(address, "http:", "https:", 1)+"/sync"
 	recorded := edited(t, func(r map[string]any) { at(r, "parent", "spec")["replicas"] = 5 })
 
-	code, text, err := call(t, client, url, "Bearer "+rightToken, recorded)
+	code, text, err := send(t, client, url, "Bearer "+rightToken, recorded)
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 	require.Equal(t, []string{"add-learner"}, etcd.steps(), "when it was true, it added a member")
 
 	for range 5 { // while that member is in etcd, and not among the recorded children
-		code, text, err = call(t, client, url, "", recorded)
+		code, text, err = send(t, client, url, "", recorded)
 		require.NoError(t, err)
 		require.Equal(t, 401, code, text)
-		code, text, err = call(t, client, url, "Bearer "+rightToken, recorded)
+		code, text, err = send(t, client, url, "Bearer "+rightToken, recorded)
 		require.NoError(t, err)
 		require.Equal(t, 200, code, text)
 		for _, member := range []string{"orders-0", "orders-1", "orders-2"} {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestSteadyStateWritesNothing answers until nothing changes, as Metacontroller applies it, and then once more.
@@ -158,39 +155,6 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 		})
 		require.NotEqual(t, "ApplyStrategy", phase, "what is being deleted gets no note any more, and waits for none")
 	}
-}
-
-// TestKeptSpecCarriesWhatIsDecided: what the decision changes reaches the answer, and nothing else does.
-func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
-	r, err := decode(t.Context(), bytes.NewReader(steady(t)))
-	require.NoError(t, err)
-	observed := r.Children.Pods["orders-1"]
-	annotation := observed.Annotations[lastApplied]
-
-	var last struct{ Spec *corev1.PodSpec }
-	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
-	require.Equal(t, last.Spec, keptSpec(annotation, &observed.Spec), "what nobody touched is as it was applied")
-
-	decided := observed.Spec.DeepCopy()
-	decided.Containers[0].Image = "etcd:new"
-	got := keptSpec(annotation, decided)
-	require.Equal(t, "etcd:new", got.Containers[0].Image)
-	require.Empty(t, got.NodeName, "the scheduler's field is not ours")
-	require.Equal(t, observed.Spec.Containers[0].Command, got.Containers[0].Command)
-
-	last.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "etcd.quorate.dev/founded"}}
-	gated, err := json.Marshal(map[string]any{"spec": last.Spec})
-	require.NoError(t, err)
-	require.Empty(t, keptSpec(string(gated), decided).SchedulingGates, "the decision lifted the gate")
-	decided.SchedulingGates = last.Spec.SchedulingGates
-	require.Equal(t, last.Spec.SchedulingGates, keptSpec(string(gated), decided).SchedulingGates)
-
-	before := observed.Spec.DeepCopy()
-	_ = keptSpec(annotation, &observed.Spec)
-	require.Equal(t, before, &observed.Spec, "what was observed must not change")
-
-	claim := r.Children.Claims["orders-1"]
-	require.Empty(t, keptSpec(claim.Annotations[lastApplied], &claim.Spec).VolumeName)
 }
 
 func with(o map[string]any, key string, v any) map[string]any { o[key] = v; return o }

@@ -67,6 +67,14 @@ func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 	}
 }
 
+// relatedRule is one of what the hook customize answers.
+type relatedRule struct {
+	APIVersion, Resource string
+	LabelSelector        *metav1.LabelSelector
+	Namespace            string
+	Names                []string
+}
+
 func related(t *testing.T, body []byte) []relatedRule {
 	t.Helper()
 	var answer struct{ RelatedResources []relatedRule }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // aScheduleCall is a call at half past three, while the snapshot of three o'clock is being taken, with changes.
@@ -28,13 +30,12 @@ func aScheduleCall(t testing.TB, edits ...func(request map[string]any)) []byte {
 }
 
 func scheduleServer(clock string) (*Server, *bytes.Buffer) {
-	s, log := testServer(Options{Metrics: NewMetrics("v1.2.3", "0123abc")})
+	s, log := testServer(Options{Metrics: metrics.New("v1.2.3", "0123abc")})
 	now, err := time.Parse(time.RFC3339, clock)
 	if err != nil {
 		panic(err)
 	}
 	s.now = func() time.Time { return now }
-	s.metrics.schedules.now = s.now
 	return s, log
 }
 
@@ -83,8 +84,6 @@ func TestScheduleIsAnswered(t *testing.T) {
 	} {
 		require.Contains(t, text, line)
 	}
-	s.metrics.schedules.now = func() time.Time { return s.now().Add(time.Hour) }
-	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_schedule_verified_timestamp_seconds{", "what nobody asks about is forgotten")
 }
 
 // A snapshot that is kept is told what it was told when it was made, by the annotation that Metacontroller compares with: whatever has

@@ -1,5 +1,5 @@
-// Package server is the HTTP edge: it turns Metacontroller's calls into observations and decisions into answers. It
-// makes no decisions.
+// Package server is the HTTP edge: it lets Metacontroller's calls in, asks the hooks, and answers. It makes no decisions.
+// Package wire has the format of calls and answers, package metrics what Prometheus is told.
 //
 // Metacontroller deletes every child that an answer with status 200 omits. So a 200 is complete, and everything that
 // goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 in hooks/doc.go).
@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/metrics"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // Options of a server. The zero value of a duration or size takes its default.
@@ -37,7 +39,7 @@ type Options struct {
 	// answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for all namespaces together.
 	RelatedByUID bool
 	// Metrics of the server; nil makes new ones.
-	Metrics *Metrics
+	Metrics *metrics.Metrics
 	// Log gets one line per call; nil is slog's default.
 	Log *slog.Logger
 	// MaxBody is the largest request in bytes; default 8 MiB.
@@ -63,7 +65,7 @@ type Options struct {
 type Server struct {
 	options Options
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *metrics.Metrics
 	turns   turns
 	seats   seats
 	memory  pool // bytes of calls that are not large, with what is made of them
@@ -71,10 +73,8 @@ type Server struct {
 	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
 	verifying pool
 	said      said
-	// saidOfOthers is what was said of snapshots and schedules: they are not counted among the clusters.
-	saidOfOthers said
-	refused      seldom
-	stopping     atomic.Bool
+	refused   seldom
+	stopping  atomic.Bool
 
 	// What it calls, and the clock; tests put others in their place.
 	now        func() time.Time
@@ -92,10 +92,10 @@ func New(o Options) *Server {
 	orElse(&o.DrainDelay, 2*time.Second)
 	orElse(&o.ShutdownTimeout, 15*time.Second)
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics("unknown", "unknown")
+		o.Metrics = metrics.New("unknown", "unknown")
 	}
 	if o.ClusterMetrics != 0 {
-		o.Metrics.clusters.most = max(0, o.ClusterMetrics)
+		o.Metrics.LimitClusters(max(0, o.ClusterMetrics))
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -115,12 +115,17 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
-	for path, hooks := range map[string][]gin.HandlerFunc{
-		"sync": {s.seat, s.sync}, "finalize": {s.seat, s.finalize}, "customize": {s.customize},
-		"snapshots/sync": {s.snapshotHook}, "snapshots/finalize": {s.snapshotHook}, "snapshots/customize": {s.snapshotCustomize},
-		"schedules/sync": {s.scheduleHook}, "schedules/finalize": {s.scheduleHook},
+	for path, handlers := range map[string][]gin.HandlerFunc{
+		"sync":                {s.seat, s.hook(s.clusterCall)},
+		"finalize":            {s.seat, s.hook(s.clusterCall)},
+		"customize":           {customize(s, v1alpha1.Kind, wire.CustomizedCluster, wire.RelatedToCluster)},
+		"snapshots/sync":      {s.hook(s.snapshotCall)},
+		"snapshots/finalize":  {s.hook(s.snapshotCall)},
+		"snapshots/customize": {customize(s, v1alpha1.KindSnapshot, wire.CustomizedSnapshot, wire.RelatedToSnapshot)},
+		"schedules/sync":      {s.hook(s.scheduleCall)},
+		"schedules/finalize":  {s.hook(s.scheduleCall)},
 	} {
-		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, hooks...)...)
+		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
 	}
 	return e
 }
@@ -136,7 +141,7 @@ func (s *Server) Pages() http.Handler {
 		}
 		c.String(http.StatusOK, "ok\n")
 	})
-	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+	e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
 	return e
 }
 

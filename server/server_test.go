@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // keepAll is a decision that keeps every child as it was observed.
@@ -65,7 +66,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := metrics.New("v1.2.3", "0123abc")
 	s, _ := testServer(Options{Metrics: m})
 	s.syncFn = keepAll
 	h := s.Handler()
@@ -132,7 +133,8 @@ func TestLogs(t *testing.T) {
 	require.Contains(t, lines(), `"outcome":"done"`, "something else is said at once")
 
 	now = now.Add(forgetAfter + time.Second)
-	require.Zero(t, s.said.clusters(now), "a cluster that nobody asks about is forgotten")
+	s.said.sweep(now)
+	require.Empty(t, s.said.lines, "a cluster that nobody asks about is forgotten")
 }
 
 func TestPanicIsAnError(t *testing.T) {

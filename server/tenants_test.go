@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // TestSecretsOfOtherNamespacesAreNotRelated: whatever a call has, a cluster uses Secrets of its own namespace alone.
@@ -17,7 +19,7 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": "orders"}},
 			"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
 	}
-	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		user := func(name, secret string) map[string]any {
 			return map[string]any{"name": name, "passwordSecret": map[string]any{"name": secret}}
 		}
@@ -26,9 +28,9 @@ func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	})))
 	require.NoError(t, err)
 	require.Contains(t, r.Related.Secrets, "ours")
-	require.Equal(t, "of shop", string(r.data("ours")["password"]))
+	require.Equal(t, "of shop", string(r.Secret("ours")["password"]))
 	require.NotContains(t, r.Related.Secrets, "theirs")
-	require.Nil(t, r.data("theirs"))
+	require.Nil(t, r.Secret("theirs"))
 }
 
 // TestSnapshotsOfOtherClustersAreNotRelated: of all that are sent, those count that have the cluster's label, or that
@@ -38,7 +40,7 @@ func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot", "spec": map[string]any{"cluster": of},
 			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
 	}
-	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "named"}}
 		r["related"] = map[string]any{groupSnapshots: map[string]any{
 			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"), "c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}
@@ -61,11 +63,11 @@ func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 	for byUID, same := range map[bool]bool{false: true, true: false} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		h := s.Handler()
-		for path, call := range map[string]func(func(map[string]any)) []byte{
+		for path, made := range map[string]func(func(map[string]any)) []byte{
 			"/customize":           func(edit func(map[string]any)) []byte { return edited(t, edit) },
 			"/snapshots/customize": func(edit func(map[string]any)) []byte { return aSnapshotCall(t, edit) },
 		} {
-			one, other := post(h, path, call(func(map[string]any) {})), post(h, path, call(elsewhere))
+			one, other := post(h, path, made(func(map[string]any) {})), post(h, path, made(elsewhere))
 			require.Equal(t, 200, one.Code, one.Body)
 			require.Equal(t, 200, other.Code, other.Body)
 			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID, one.Body, other.Body)

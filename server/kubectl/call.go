@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server"
 )
 
 // call is the body of the call that Metacontroller would make.
@@ -139,7 +138,7 @@ func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
 	var usual []string
 	for _, kind := range childKinds {
-		if slices.Contains(server.Groups(), kind.group) || kind.resource == certificates && c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+		if kind.resource != certificates || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
 			usual = append(usual, kind.resource)
 		}
 	}

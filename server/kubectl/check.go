@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // ErrUnfit is what is returned by a check that did not find everything well; its findings have been printed.

@@ -3,7 +3,9 @@ package kubectl
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,8 +15,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server"
 )
+
+// A Call is a call of Metacontroller's as Quorate reads it.
+type Call interface {
+	// Observation is what the call says, without etcd's answers.
+	Observation(now time.Time, s hooks.Settings) hooks.Observation
+	// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
+	TLS() (*tls.Config, error)
+	// Answer is the body that Quorate would answer with; finalized is nil unless the hook finalize is answered.
+	Answer(d hooks.Decision, finalized *bool) ([]byte, error)
+}
+
+// Explaining is the plugin with what explain and report ask: how Quorate reads a call, and what it answers. The plugin itself is a client and
+// knows nothing of the server.
+func Explaining[C Call](p *Program, read func(ctx context.Context, body io.Reader) (C, error)) *Program {
+	p.read = func(ctx context.Context, body io.Reader) (Call, error) { return read(ctx, body) }
+	return p
+}
+
+// unread is what a program without Explaining reads of calls.
+func unread(context.Context, io.Reader) (Call, error) {
+	return nil, errors.New("this program was built without what Quorate reads of calls")
+}
 
 // explain asks the hooks what they would do now.
 func (a *ask) explain(ctx context.Context) error {
@@ -54,7 +77,7 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := server.Read(bytes.NewReader(raw))
+	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
 		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace, c.Name, err)
 	}
@@ -65,19 +88,19 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	if note != "" {
 		notes = append(notes, note)
 	}
-	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: asked.Finalizing()}
+	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: body.Finalizing}
 	if err := e.decide(ctx, a, asked); err != nil {
 		return nil, err
 	}
 	var answer []byte
-	if answer, e.unanswered = asked.Answer(e.d); e.unanswered == nil {
+	if answer, e.unanswered = asked.Answer(e.d, nil); e.unanswered == nil {
 		e.changes, e.same, err = changes(body.objects(), answer, string(c.UID))
 	}
 	return e, err
 }
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
-func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) error {
+func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	if e.finalizing && hooks.Protected(e.o.Cluster) {
 		e.finalizing = false
 		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked after as before")

@@ -50,6 +50,8 @@ type Program struct {
 	Out     io.Writer
 	Err     io.Writer
 
+	read func(ctx context.Context, body io.Reader) (Call, error)
+
 	// Tests put others in the place of these.
 	kubectl func(passed []string) access
 	etcd    func(config *tls.Config, dial dialer) hooks.Etcd
@@ -62,7 +64,7 @@ type dialer = func(ctx context.Context, address string) (net.Conn, error)
 // New is the plugin of this version.
 func New(version string, out, err io.Writer) *Program {
 	return &Program{
-		Version: version, Out: out, Err: err, now: time.Now, pause: pause,
+		Version: version, Out: out, Err: err, read: unread, now: time.Now, pause: pause,
 		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
 		etcd: func(config *tls.Config, dial dialer) hooks.Etcd {
 			return &etcdops.Etcd{TLS: config, Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}

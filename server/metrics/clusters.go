@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"strconv"
@@ -108,6 +108,17 @@ func seconds(t time.Time) float64 {
 	return float64(t.UnixMilli()) / 1000
 }
 
+// LimitClusters sets how many clusters have gauges of their own at most.
+func (m *Metrics) LimitClusters(most int) { m.clusters.most = most }
+
+// Cluster notes what was decided about a cluster, by which rule, and with which status and children it was answered.
+func (m *Metrics) Cluster(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired) {
+	m.clusters.note(c, rule, status, children)
+}
+
+// ForgetCluster drops a cluster that is gone.
+func (m *Metrics) ForgetCluster(cluster types.UID) { m.clusters.forget(cluster) }
+
 // note keeps what was decided about a cluster.
 func (g *clusterGauges) note(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired) {
 	told := tell(c, rule, status)
@@ -115,7 +126,7 @@ func (g *clusterGauges) note(c *v1alpha1.EtcdCluster, rule string, status *v1alp
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
-	if now.Sub(g.swept) >= repeatAfter {
+	if now.Sub(g.swept) >= sweepEvery {
 		g.sweep(now)
 	}
 	if g.clusters == nil {
@@ -136,7 +147,6 @@ func (g *clusterGauges) note(c *v1alpha1.EtcdCluster, rule string, status *v1alp
 	told.decided, seen.told = now, told
 }
 
-// forget drops a cluster that is gone.
 func (g *clusterGauges) forget(cluster types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

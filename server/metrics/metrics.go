@@ -1,11 +1,14 @@
-package server
+// Package metrics is what Prometheus is told of the hook server.
+package metrics
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces, clusters and schedules.
@@ -25,8 +28,8 @@ type Metrics struct {
 	snapshotsEnded *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics of a server. Version and commit are those of the binary.
-func NewMetrics(version, commit string) *Metrics {
+// New registers the metrics of a server. Version and commit are those of the binary.
+func New(version, commit string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -76,6 +79,38 @@ func (m *Metrics) EtcdCall(call string, took time.Duration, err error) {
 	}
 }
 
-func (m *Metrics) hook(name string, code int, took time.Duration) {
+// Hook counts and times one call to a hook, such as snapshots/sync, which was answered with this HTTP status.
+func (m *Metrics) Hook(name string, code int, took time.Duration) {
 	m.hookDuration.WithLabelValues(name, strconv.Itoa(code)).Observe(took.Seconds())
 }
+
+// Decided counts a decision that was answered, by the rule that fired.
+func (m *Metrics) Decided(rule string) { m.decisions.WithLabelValues(rule).Inc() }
+
+// Stepped counts a step in etcd that was tried, such as promote.
+func (m *Metrics) Stepped(step string, failed bool) {
+	outcome := "done"
+	if failed {
+		outcome = "failed"
+	}
+	m.steps.WithLabelValues(step, outcome).Inc()
+}
+
+// Violated counts a decision that was withheld because it broke a rule of safety.
+func (m *Metrics) Violated() { m.violations.Inc() }
+
+// PutOff counts a call that was answered with "ask again". The reason is slow or memory.
+func (m *Metrics) PutOff(namespace, reason string) {
+	m.putOff.WithLabelValues(namespace, reason).Inc()
+}
+
+// Handler is the page for Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// What was not asked about for forgetAfter is dropped; clusters are looked through every sweepEvery.
+const (
+	forgetAfter = 15 * time.Minute
+	sweepEvery  = time.Minute
+)

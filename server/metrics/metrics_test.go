@@ -1,7 +1,9 @@
-package server
+package metrics
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
@@ -43,12 +45,17 @@ func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, 
 // page is what Prometheus is shown.
 func page(t *testing.T, m *Metrics) string {
 	t.Helper()
-	s, _ := testServer(Options{Metrics: m})
-	return get(s.Pages(), "/metrics").Body.String()
+	return scraped(m.Handler())
+}
+
+func scraped(h http.Handler) string {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
 }
 
 func TestClusterGauges(t *testing.T) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := New("v1.2.3", "0123abc")
 	now := time.UnixMilli(1_795_320_000_250)
 	m.clusters.now = func() time.Time { return now }
 	c, status, children := aCluster("orders")
@@ -99,7 +106,7 @@ func TestClusterGauges(t *testing.T) {
 
 // However many clusters there are, the number of series has an end.
 func TestClusterGaugesHaveAnEnd(t *testing.T) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := New("v1.2.3", "0123abc")
 	m.clusters.most = 2
 	now := time.Unix(1_795_320_000, 0)
 	m.clusters.now = func() time.Time { return now }
@@ -126,15 +133,41 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 	require.Contains(t, text, "quorate_clusters 2\n")
 	require.Contains(t, text, "quorate_clusters_omitted 0\n")
 
-	none, _ := testServer(Options{ClusterMetrics: -1})
-	require.Zero(t, none.metrics.clusters.most)
+	m.LimitClusters(0)
+	for _, name := range []string{"b", "d"} {
+		m.ForgetCluster(types.UID("uid-" + name))
+		note(name)
+	}
+	text = page(t, m)
+	require.NotContains(t, text, "quorate_cluster_info{", "none, if so many are wanted")
+	require.Contains(t, text, "quorate_clusters_omitted 2\n")
+}
+
+// TestWhatNobodyAsksAbout is forgotten: snapshots and schedules as clusters are.
+func TestWhatNobodyAsksAbout(t *testing.T) {
+	m := New("v1.2.3", "0123abc")
+	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &hooks.SnapshotDecision{
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(), VerifiedAt: metav1.Now()},
+	})
+	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &hooks.ScheduleDecision{Due: time.Now()})
+	told := []string{
+		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{", "quorate_schedule_due_timestamp_seconds{",
+	}
+	for _, metric := range told {
+		require.Contains(t, page(t, m), metric)
+	}
+	later := func() time.Time { return time.Now().Add(forgetAfter + time.Second) }
+	m.snapshots.now, m.schedules.now = later, later
+	for _, metric := range told {
+		require.NotContains(t, page(t, m), metric)
+	}
 }
 
 // TestMetricsAreDocumented: docs/metrics.md has every metric with its type and labels, and none that there is not.
 func TestMetricsAreDocumented(t *testing.T) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := New("v1.2.3", "0123abc")
 	m.EtcdCall("status", time.Millisecond, errors.New("refused"))
-	m.hook("sync", 200, time.Millisecond)
+	m.Hook("sync", 200, time.Millisecond)
 	m.decisions.WithLabelValues("Converged").Inc()
 	m.steps.WithLabelValues("promote", "done").Inc()
 	m.snapshotsEnded.WithLabelValues("Succeeded").Inc()
@@ -161,7 +194,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			want = append(want, f.GetName()+" "+strings.ToLower(f.GetType().String())+" "+strings.Join(labels, ", "))
 		}
 	}
-	text, err := os.ReadFile("../docs/metrics.md")
+	text, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `quorate_") {
@@ -178,7 +211,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // BenchmarkScrape is what a scrape of a thousand clusters costs.
 func BenchmarkScrape(b *testing.B) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := New("v1.2.3", "0123abc")
 	for i := range defaultClusterMetrics {
 		c, status, children := aCluster("orders-" + strconv.Itoa(i))
 		status.Conditions = nil
@@ -189,11 +222,10 @@ func BenchmarkScrape(b *testing.B) {
 			v1alpha1.CertificateStatus{Name: "operator"}, v1alpha1.CertificateStatus{Name: "client"})
 		m.clusters.note(c, "Converged", status, children)
 	}
-	s, _ := testServer(Options{Metrics: m})
-	pages := s.Pages()
+	h := m.Handler()
 	b.ReportAllocs()
 	for b.Loop() {
-		text := get(pages, "/metrics").Body.String()
+		text := scraped(h)
 		b.ReportMetric(float64(strings.Count(text, `cluster="orders-7"`)), "series/cluster")
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"sync"
@@ -57,6 +57,14 @@ func referred(r *v1alpha1.SnapshotReference) metav1.Time {
 	}
 	return r.Time
 }
+
+// Schedule notes what was decided about a schedule.
+func (m *Metrics) Schedule(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.ScheduleDecision) {
+	m.schedules.note(s, d)
+}
+
+// ForgetSchedule drops a schedule that is gone.
+func (m *Metrics) ForgetSchedule(schedule types.UID) { m.schedules.forget(schedule) }
 
 func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.ScheduleDecision) {
 	t.mu.Lock()

@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"sync"
@@ -33,9 +33,8 @@ var (
 		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.", []string{"namespace", "cluster"}, nil)
 )
 
-// snapshotDecided notes what was decided about a snapshot.
-func (m *Metrics) snapshotDecided(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
-	m.decisions.WithLabelValues("Snapshot" + d.Because.Rule).Inc()
+// Snapshot notes what was decided about a snapshot.
+func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
 	switch phase := d.Status.Phase; phase {
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
 		if s.Status.Phase != phase {

@@ -1,61 +1,53 @@
-package server
+package wire
 
-import (
-	"fmt"
-	"io"
-	"maps"
-	"slices"
-	"time"
+import "fmt"
 
-	"github.com/go-json-experiment/json"
-	jsonv1 "github.com/go-json-experiment/json/v1"
-)
-
-// parts read a call about a parent whose children and related objects are few: the parent by one function, each group of objects by
-// another. A group of children that is missing is a CompositeController without that rule; one that nobody reads would be deleted by an
-// answer that omits it. A group of related objects that is missing is one without the hook customize, or one that says something else.
-type parts struct {
-	parent   func(in *source) error
-	children map[string]func(in *source, where string) error
-	related  map[string]func(in *source, where string) error
+// A form is what a call to sync or finalize about one kind of parent holds. A group of children that is missing is a CompositeController without
+// that rule; one that is not in the form would be deleted by an answer that omits it. A group of related objects that is missing is one without
+// the hook customize, or one that says something else.
+type form struct {
+	controller        func(in *source) error // nil: read over
+	parent            func(in *source) error
+	children, related []group
 }
 
-// read reads the whole call. The error is a *badRequest, unless reading the body failed.
-func (p parts) read(body io.Reader) (finalizing bool, err error) {
-	in, err := newSource(body)
-	if err != nil {
-		return false, err
-	}
+// A group are the objects of one kind in a call.
+type group struct {
+	name string
+	read func(in *source, where string) error
+	// within is the error about an object that is not in the parent's namespace; nil when that is no error.
+	within   func(namespace string) error
+	optional bool
+}
+
+// maybe is the group where it may be missing.
+func maybe(g group) group {
+	g.optional = true
+	return g
+}
+
+// child and relative name a group of children, and of related objects.
+func child(group string) string    { return fmt.Sprintf("children[%q]", group) }
+func relative(group string) string { return fmt.Sprintf("related[%q]", group) }
+
+// read reads the whole call. The error is a *Refusal, unless reading the body failed.
+func (f *form) read(in *source) (finalizing bool, err error) {
 	seen := map[string]bool{}
 	err = object(in, "the request", func(key string) error {
-		switch key {
-		case "parent":
+		switch {
+		case key == "controller" && f.controller != nil:
+			return f.controller(in)
+		case key == "parent":
 			seen[key] = true
-			return p.parent(in)
-		case "children":
-			return object(in, key, func(group string) error {
-				read, known := p.children[group]
-				if !known {
-					return bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", group)
-				}
-				seen[field(group)] = true
-				return read(in, field(group))
-			})
-		case "related":
-			return object(in, key, func(group string) error {
-				read, known := p.related[group]
-				if !known {
-					return skip(in, group)
-				}
-				where := fmt.Sprintf("related[%q]", group)
-				seen[where] = true
-				return read(in, where)
-			})
-		case "finalizing":
+			return f.parent(in)
+		case key == "children":
+			return object(in, key, func(group string) error { return f.child(in, group, seen) })
+		case key == "related":
+			return object(in, key, func(group string) error { return f.relative(in, group, seen) })
+		case key == "finalizing":
 			return value(in, key, &finalizing)
-		default:
-			return skip(in, key)
 		}
+		return skip(in, key)
 	})
 	if err == nil {
 		err = in.end()
@@ -64,32 +56,68 @@ func (p parts) read(body io.Reader) (finalizing bool, err error) {
 		return false, err
 	}
 	in.done()
-	return finalizing, p.missing(seen)
+	return finalizing, f.missing(seen)
 }
 
-// missing finds what a call must have and has not.
-func (p parts) missing(seen map[string]bool) error {
-	if !seen["parent"] {
-		return bad("parent is missing")
+// child reads a group of children.
+func (f *form) child(in *source, name string, seen map[string]bool) error {
+	g := find(f.children, name)
+	if g == nil {
+		return Bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", name)
 	}
-	for _, group := range slices.Sorted(maps.Keys(p.children)) {
-		if !seen[field(group)] {
-			return bad("children[%q] is missing: the CompositeController has no such rule in spec.childResources", group)
-		}
+	where := child(name)
+	seen[where] = true
+	return g.read(in, where)
+}
+
+// relative reads a group of related objects.
+func (f *form) relative(in *source, name string, seen map[string]bool) error {
+	g, where := find(f.related, name), relative(name)
+	if g == nil {
+		return skip(in, where)
 	}
-	for _, group := range slices.Sorted(maps.Keys(p.related)) {
-		if !seen[fmt.Sprintf("related[%q]", group)] {
-			return bad("related[%q] is missing: the CompositeController must have the hook customize of this version", group)
+	seen[where] = true
+	return g.read(in, where)
+}
+
+func find(groups []group, name string) *group {
+	for i := range groups {
+		if groups[i].name == name {
+			return &groups[i]
 		}
 	}
 	return nil
 }
 
-// encodeParts writes the answer about such a parent. It fails when the children can't be what was meant.
-func encodeParts(namespace string, status any, children []answerChild, resync time.Duration, finalized *bool) ([]byte, error) {
-	if err := distinct(namespace, children); err != nil {
-		return nil, err
+// missing finds what a call must have and has not.
+func (f *form) missing(seen map[string]bool) error {
+	if !seen["parent"] {
+		return Bad("parent is missing")
 	}
-	a := answer{Status: status, Children: append([]answerChild{}, children...), ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
-	return json.Marshal(a, jsonv1.DefaultOptionsV1())
+	for _, g := range f.children {
+		if !g.optional && !seen[child(g.name)] {
+			return Bad("%s is missing: the CompositeController has no such rule in spec.childResources", child(g.name))
+		}
+	}
+	for _, g := range f.related {
+		if !g.optional && !seen[relative(g.name)] {
+			return Bad("%s is missing: the CompositeController must have the hook customize of this version", relative(g.name))
+		}
+	}
+	return nil
+}
+
+// within finds an object that is in another namespace than the parent.
+func (f *form) within(namespace string) error {
+	for _, groups := range [][]group{f.children, f.related} {
+		for _, g := range groups {
+			if g.within == nil {
+				continue
+			}
+			if err := g.within(namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"fmt"
@@ -7,12 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/quorate-dev/quorate/hooks"
 )
-
-// lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
-const lastApplied = hooks.AnnotationLastApplied
 
 // asking is a child of an answer that asks for this note, if the observed child has none.
 func asking[O interface {

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"bytes"
@@ -12,27 +12,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
-// A secretReader reads the Secrets of a call: what is public about them into the request's children and related objects, the rest into its
+// A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects, the rest into its
 // secrets and related. Of each it reads the keys that a decision can ask for, and reads over the others.
 type secretReader struct {
-	ctx     context.Context //nolint:containedctx // of one call, as the reader is
-	request *request
-	body    []byte
+	ctx  context.Context //nolint:containedctx // of one call, as the reader is
+	call *ClusterCall
+	body []byte
 }
 
 // mostOthers is how many keys of others are kept in a Secret of the cluster's own. They are answered as they were observed, so that
 // Metacontroller, which may have noted them as ours, leaves them there.
 const mostOthers = 64
 
-type wireSecret struct {
+type incomingSecret struct {
 	metav1.TypeMeta
 
-	Metadata wireMeta
+	Metadata incomingMeta
 	Type     corev1.SecretType
 	Data     map[string][]byte
 }
@@ -43,11 +42,11 @@ func (s *secretReader) children(in *source, where string) error {
 	if err != nil {
 		return err
 	}
-	r := s.request
+	r := s.call
 	r.Children.Secrets, r.secrets = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
 	return object(in, where, func(key string) error {
 		asked := func(k []byte) bool { return keys.Own[string(k)] || keys.Named[nameIn(key)][string(k)] }
-		return s.read(in, fmt.Sprintf("%s[%q]", where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
+		return s.read(in, member(where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
 	})
 }
 
@@ -57,10 +56,10 @@ func (s *secretReader) others(in *source, where string) error {
 	if err != nil {
 		return err
 	}
-	r := s.request
+	r := s.call
 	r.Related.Secrets, r.related = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
 	return object(in, where, func(key string) error {
-		field, named := fmt.Sprintf("%s[%q]", where, key), keys.Named[nameIn(key)]
+		field, named := member(where, key), keys.Named[nameIn(key)]
 		if named == nil {
 			return skip(in, field)
 		}
@@ -74,7 +73,7 @@ func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] 
 // asked are the keys that a decision about the parent can ask for. Metacontroller sends the parent first; where it comes later, it is looked
 // for.
 func (s *secretReader) asked() (hooks.SecretKeys, error) {
-	cluster := s.request.Cluster
+	cluster := s.call.Cluster
 	if cluster == nil {
 		ahead, err := newSource(bytes.NewBuffer(s.body))
 		if err != nil {
@@ -90,25 +89,9 @@ func (s *secretReader) asked() (hooks.SecretKeys, error) {
 	return hooks.AskedKeys(cluster), nil
 }
 
-// parentIn is the parent of a request; nil when it is not found.
-func parentIn(in *source) (*v1alpha1.EtcdCluster, error) {
-	var r request
-	var failed error
-	_ = object(in, "the request", func(key string) error {
-		if key == "parent" {
-			failed = decodeParent(in, &r)
-			return errFound
-		}
-		return skip(in, key)
-	})
-	return r.Cluster, failed
-}
-
-var errFound = errors.New("found")
-
 // read reads one Secret.
 func (s *secretReader) read(in *source, field string, asked func(key []byte) bool, others int, all map[string]*hooks.Secret, data map[string]map[string][]byte) error {
-	var w wireSecret
+	var w incomingSecret
 	err := object(in, field, func(key string) error {
 		switch key {
 		case "apiVersion":
@@ -131,14 +114,14 @@ func (s *secretReader) read(in *source, field string, asked func(key []byte) boo
 		data[w.Metadata.Name] = w.Data
 		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = &badRequest{http.StatusServiceUnavailable, fmt.Sprintf("the time of the call was over when %s was to be read: what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)}
+			err = &Refusal{http.StatusServiceUnavailable, fmt.Sprintf("the time of the call was over when %s was to be read: what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)}
 		}
 		return read, err
 	})
 }
 
 // pick reads the keys that are asked for, and some others.
-func (w *wireSecret) pick(in *source, field string, asked func(key []byte) bool, others int) error {
+func (w *incomingSecret) pick(in *source, field string, asked func(key []byte) bool, others int) error {
 	if in.PeekKind() == jsontext.KindNull {
 		return skip(in, field)
 	}

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"unicode/utf8"
@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // Metacontroller notes on each child the answer that it applied last, and who sees annotations sees that: kubectl
@@ -18,7 +18,7 @@ import (
 // and data stays.
 
 // secret is one in an answer.
-func (r *request) secret(o *hooks.DesiredSecret) (answerChild, error) {
+func (r *ClusterCall) secret(o *hooks.DesiredSecret) (answerChild, error) {
 	data, err := pki.Make(o.Name, o.Make, r.sources(o.Make))
 	if err != nil {
 		return answerChild{}, err
@@ -40,7 +40,7 @@ func (r *request) secret(o *hooks.DesiredSecret) (answerChild, error) {
 	default: // another key was put beside it by hand
 		content.Data = data
 	}
-	return asking(child(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, content), observed), nil
+	return asking(told(r.Cluster.Namespace, "v1", "Secret", &o.ObjectMeta, content), observed), nil
 }
 
 // notesData reports whether what was applied last has data, which would be taken off the object if the next answer

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"maps"
@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a Secret
@@ -27,7 +27,7 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour), Previous: true}, first)
 	require.NotEmpty(t, second[hooks.KeyPreviousPrivate])
 
-	r := &request{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
+	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
 	r.Children.Secrets = map[string]*hooks.Secret{"ca": {}}
 	answer, err := r.secret(&hooks.DesiredSecret{
 		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Make: hooks.Trim{At: began.Add(2 * time.Hour)},

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"bytes"
@@ -11,8 +11,21 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/quorate-dev/quorate/server/pki"
+	"github.com/quorate-dev/quorate/etcdops/pki"
 )
+
+// A Body is a call in memory.
+type Body struct {
+	*bytes.Buffer
+
+	// Settle is called when it is decoded, with the bytes that were made of it.
+	Settle func(made int64)
+	// Turn is what has to be waited for before what a Secret holds is verified; nil for nothing.
+	Turn pki.Turn
+}
+
+// Close implements io.Closer.
+func (Body) Close() error { return nil }
 
 // A source is the body of a call while it is decoded, with what may be made of it. Some JSON of few bytes becomes many times as many when it
 // is decoded: an empty rule of a NetworkPolicy is two bytes in the call and 48 in memory.
@@ -30,8 +43,11 @@ type source struct {
 // perValue is what a value takes in memory besides its text, in bytes: more than nearly all of ours do.
 const perValue = 128
 
-// roomFor is how much memory may be made of so many bytes. What is recorded of a real cluster takes four times its bytes by weigh.
-func roomFor(body int64) int64 { return 2<<20 + 3*body }
+// largestKept is how many bytes a call has at most whose source is used again.
+const largestKept = 512 << 10
+
+// RoomFor is how much memory may be made of a call of so many bytes. What is recorded of a real cluster takes four times its bytes by weigh.
+func RoomFor(body int64) int64 { return 2<<20 + 3*body }
 
 // sources hold a call while it is decoded. Those of calls that fail, or are large, are not used again.
 var sources = sync.Pool{New: func() any { return &source{} }}
@@ -43,8 +59,8 @@ func newSource(body io.Reader) (*source, error) {
 	in, _ := sources.Get().(*source)
 	whole := &bytes.Buffer{}
 	switch body := body.(type) {
-	case held:
-		whole, in.settle, in.turn = body.Buffer, body.settle, body.turn
+	case Body:
+		whole, in.settle, in.turn = body.Buffer, body.Settle, body.Turn
 	case *bytes.Buffer:
 		whole = body
 	default:
@@ -53,7 +69,7 @@ func newSource(body io.Reader) (*source, error) {
 		}
 	}
 	in.hold(whole)
-	in.room = roomFor(int64(len(in.all)))
+	in.room = RoomFor(int64(len(in.all)))
 	in.made = roughly(in.all)
 	if in.ample = in.made <= in.room; !in.ample {
 		in.made = 0
@@ -73,7 +89,7 @@ func (in *source) done() {
 	if in.settle != nil {
 		in.settle(in.made)
 	}
-	if len(in.all) <= largeBody {
+	if len(in.all) <= largestKept {
 		in.all, in.settle, in.turn = nil, nil, nil
 		in.Reset(nothing)
 		sources.Put(in)
@@ -83,7 +99,7 @@ func (in *source) done() {
 // end checks that the request ends here.
 func (in *source) end() error {
 	if _, err := in.ReadToken(); err == nil {
-		return bad("the request is followed by something else")
+		return Bad("the request is followed by something else")
 	} else if !errors.Is(err, io.EOF) {
 		return unreadable("what follows the request", err)
 	}
@@ -98,7 +114,7 @@ func (in *source) charge(field string, text []byte) error {
 	n := weigh(text)
 	in.made += n
 	if in.made > in.room {
-		return &badRequest{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s holds more values than a call of %d bytes may: make it smaller, or take it away from the cluster", field, len(in.all))}
+		return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s holds more values than a call of %d bytes may: make it smaller, or take it away from the cluster", field, len(in.all))}
 	}
 	return nil
 }

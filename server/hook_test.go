@@ -1,17 +1,13 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
 )
@@ -104,44 +100,6 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestResyncIsRead: of the CompositeController, which may have none.
-func TestResyncIsRead(t *testing.T) {
-	for want, spec := range map[time.Duration]any{
-		30 * time.Second: map[string]any{"resyncPeriodSeconds": 30, "generateSelector": true},
-		5 * time.Minute:  map[string]any{"resyncPeriodSeconds": 300},
-		0:                map[string]any{"resyncPeriodSeconds": nil},
-	} {
-		r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = spec })))
-		require.NoError(t, err)
-		require.Equal(t, want, r.observation(time.Now(), hooks.Settings{}).Resync)
-	}
-	for _, without := range []func(map[string]any){
-		func(r map[string]any) { delete(r, "controller") },
-		func(r map[string]any) { r["controller"] = nil },
-		func(r map[string]any) { at(r, "controller")["spec"] = map[string]any{"resyncPeriodSeconds": -5} },
-	} {
-		r, err := decode(t.Context(), bytes.NewReader(edited(t, without)))
-		require.NoError(t, err)
-		require.Zero(t, r.Resync)
-	}
-	_, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = "soon" })))
-	require.ErrorContains(t, err, "controller.spec can't be a string")
-}
-
-// TestChildrenAreReadByName: some versions key children by namespace and name.
-func TestChildrenAreReadByName(t *testing.T) {
-	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
-		pods := at(r, "children", groupPods)
-		pods["shop/orders-0"] = pods["orders-0"]
-		delete(pods, "orders-0")
-	})))
-	require.NoError(t, err)
-	require.Contains(t, r.Children.Pods, "orders-0")
-	require.Len(t, r.Children.Pods, 3)
-	require.Nil(t, r.Children.Pods["orders-0"].ManagedFields, "read over")
-	require.Equal(t, "10.244.0.7", r.Children.Pods["orders-0"].Status.PodIP)
-}
-
 // TestNoChildrenIsAnObservation: empty groups are the first call for a new cluster.
 func TestNoChildrenIsAnObservation(t *testing.T) {
 	s, _ := testServer(Options{})
@@ -153,51 +111,6 @@ func TestNoChildrenIsAnObservation(t *testing.T) {
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.NotContains(t, w.Body.String(), "null")
 	require.NotContains(t, w.Body.String(), "creationTimestamp")
-}
-
-// TestImpossibleDecisionsAreWithheld: an answer that Metacontroller would misread is an error.
-func TestImpossibleDecisionsAreWithheld(t *testing.T) {
-	r, err := decode(t.Context(), bytes.NewReader(steady(t)))
-	require.NoError(t, err)
-	pod := func(namespace, name string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	}
-	for says, pods := range map[string][]*corev1.Pod{
-		"a Pod without a name":         {pod("shop", "")},
-		"Pod a twice":                  {pod("shop", "a"), pod("", "a")},
-		`Pod a in namespace "default"`: {pod("default", "a")},
-	} {
-		_, err := encode(r, hooks.Desired{Pods: pods}, &r.Cluster.Status, 0, nil)
-		require.ErrorContains(t, err, says)
-	}
-}
-
-// TestAnswersAreWrittenAsEncodingJSONDoes: Metacontroller compares what we leave out and what we write as zero.
-func TestAnswersAreWrittenAsEncodingJSONDoes(t *testing.T) {
-	r, err := decode(t.Context(), bytes.NewReader(steady(t)))
-	require.NoError(t, err)
-	var d hooks.Desired
-	for _, name := range []string{"orders-0", "orders-1", "orders-2"} {
-		pod := r.Children.Pods[name]
-		delete(pod.Annotations, lastApplied)
-		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "A", Value: "<&>\u2028"})
-		d.Pods = append(d.Pods, pod)
-	}
-	body, err := encode(r, d, &r.Cluster.Status, 0, nil)
-	require.NoError(t, err)
-	var got struct {
-		Status   json.RawMessage
-		Children []struct{ Spec json.RawMessage }
-	}
-	require.NoError(t, json.Unmarshal(body, &got))
-	want, err := json.Marshal(r.Cluster.Status)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(got.Status))
-	for i, pod := range d.Pods {
-		want, err := json.Marshal(pod.Spec)
-		require.NoError(t, err)
-		require.Equal(t, string(want), string(got.Children[i].Spec))
-	}
 }
 
 func TestCustomizeAndFinalize(t *testing.T) {
@@ -252,7 +165,7 @@ func FuzzDecode(f *testing.F) {
 		var sent struct {
 			Children map[string]map[string]any `json:"children"`
 		}
-		var got answer
+		var got struct{ Children []json.RawMessage }
 		require.NoError(t, json.Unmarshal(body, &sent), "a 200 for what is no JSON")
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
 		n := 0
