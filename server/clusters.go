@@ -29,7 +29,8 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 			if path == "/sync" {
 				return wire.Bad("finalizing is true: the hook finalize must be sent to /finalize")
 			}
-			return wire.Bad("the parent is not being deleted (finalizing is %t): the hook sync must be sent to /sync", r.Finalizing)
+			return wire.Bad("the parent is not being deleted (finalizing is %t): the hook sync must be sent to /sync",
+				r.Finalizing)
 		},
 		turn: func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
 		decide: func(ctx context.Context, began time.Time) (*decided, error) {
@@ -48,19 +49,23 @@ func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error)
 // could not ask etcd properly and would decide blind.
 //
 // A call that waited in vain is answered with 429 and Retry-After: Metacontroller 4 asks again after that time without
-// counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on every code but 200.
+// counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on
+// every code but 200.
 func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
 	defer cancel()
 	end, err = s.turns.take(waiting, cluster)
 	if err != nil && ctx.Err() == nil {
-		return nil, &wire.Refusal{Code: http.StatusTooManyRequests, Sentence: "another call for this cluster is still running; ask again in a second"}
+		return nil, wire.Refuse(http.StatusTooManyRequests,
+			"another call for this cluster is still running; ask again in a second")
 	}
 	return end, err
 }
 
 // syncCluster observes and decides: what should exist, after at most one step.
-func (s *Server) syncCluster(ctx context.Context, r *wire.ClusterCall, o hooks.Observation, began time.Time) (*decided, error) {
+func (s *Server) syncCluster(
+	ctx context.Context, r *wire.ClusterCall, o hooks.Observation, began time.Time,
+) (*decided, error) {
 	o.Recent = s.said.remembers(r.Cluster.UID)
 	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
 	d, outcome := s.syncFn(ctx, o, etcd)
@@ -85,8 +90,8 @@ func (s *Server) syncCluster(ctx context.Context, r *wire.ClusterCall, o hooks.O
 			s.metrics.Decided(d.Because.Rule)
 			s.metrics.Cluster(r.Cluster, d.Because.Rule, &d.Status, d.Children)
 			s.logAnswer(&answered{
-				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Because, children: &d.Children, outcome: outcome,
-				quiet: outcome == nil && d.Because.Rule == quietRule, began: began,
+				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Because, outcome: outcome, began: began,
+				children: &d.Children, quiet: outcome == nil && d.Because.Rule == quietRule,
 			})
 			s.said.note(r.Cluster.UID, d.Status.History)
 		},
@@ -116,7 +121,9 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began
 // letClusterGo answers everything as it is.
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	children := hooks.AsObserved(r.Observation(began, s.options.Settings))
-	because := hooks.Because{Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is"}
+	because := hooks.Because{
+		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
+	}
 	return &decided{
 		encode: func() ([]byte, error) { return asItIs(r, children, true) },
 		gone:   true,
@@ -129,7 +136,8 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	}
 }
 
-// asItIs is an answer that leaves the status alone. Metacontroller replaces the status by the answer's: so that holds the observed one.
+// asItIs is an answer that leaves the status alone. Metacontroller replaces the status by the answer's: so that holds
+// the observed one.
 func asItIs(r *wire.ClusterCall, children hooks.Desired, finalized bool) ([]byte, error) {
 	return r.Answer(hooks.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
 }

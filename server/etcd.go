@@ -11,7 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what foreign members are shown.
+// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what foreign
+// members are shown.
 func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 	etcd := s.options.Etcd
 	config, err := r.TLS()
@@ -41,8 +42,8 @@ func password(r *wire.ClusterCall) func(secret, key string) (string, error) {
 	}
 }
 
-// foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets for it can't be used: the
-// decision says so.
+// foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
+// for it can't be used: the decision says so.
 func foreign(r *wire.ClusterCall) *etcdops.Foreign {
 	b := r.Cluster.Spec.Bootstrap
 	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
@@ -72,7 +73,9 @@ type guarded struct {
 }
 
 // Observe implements hooks.Etcd.
-func (g *guarded) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
+func (g *guarded) Observe(
+	ctx context.Context, endpoints []hooks.Endpoint,
+) (*hooks.Membership, map[string]hooks.Health) {
 	g.o.Etcd, g.o.Health = g.etcd.Observe(ctx, endpoints)
 	return g.o.Etcd, g.o.Health
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// A call is one to the hook sync or finalize, about a parent of one of the three kinds: what was read of it, and what differs between the kinds.
+// A call is one to the hook sync or finalize, about a parent of one of the three kinds: what was read of it, and what
+// differs between the kinds.
 type call struct {
 	kind       string // of the parent, as the API names it
 	parent     metav1.Object
@@ -27,9 +28,10 @@ type call struct {
 	misplaced func(path string) error
 	// turn waits for the parent's turn; nil where calls about one parent may run at once.
 	turn func(ctx context.Context) (end func(), err error)
-	// decide says what to answer; letGo, about a parent that has not, or no longer, the labels that this server looks after. Metacontroller asks
-	// so once the labels have changed, and it takes its finalizer away when everything is answered as it is: what happens next is up to the
-	// Quorate whose labels it has. A parent is let go whether it is being deleted or not: that other Quorate has a finalizer of its own.
+	// decide says what to answer; letGo, about a parent that has not, or no longer, the labels that this server looks
+	// after. Metacontroller asks so once the labels have changed, and it takes its finalizer away when everything is
+	// answered as it is: what happens next is up to the Quorate whose labels it has. A parent is let go whether it is
+	// being deleted or not: that other Quorate has a finalizer of its own.
 	decide func(ctx context.Context, began time.Time) (*decided, error)
 	letGo  func(began time.Time) *decided
 	// forget what is remembered of the parent.
@@ -150,7 +152,8 @@ func (s *Server) refuse(c *gin.Context, err error) {
 	} else if errors.Is(c.Request.Context().Err(), context.Canceled) {
 		code = clientGone
 	}
-	if (code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable) && c.Writer.Header().Get("Retry-After") == "" {
+	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
+	if later && c.Writer.Header().Get("Retry-After") == "" {
 		c.Header("Retry-After", "1")
 	}
 	_ = c.Error(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
@@ -17,7 +16,8 @@ import (
 )
 
 const (
-	// largeBody is from how many bytes on a call is large. Of those, one is read at a time: by turns, one of each namespace.
+	// largeBody is from how many bytes on a call is large. Of those, one is read at a time: by turns, one of each
+	// namespace.
 	largeBody = 512 << 10
 	// largeMade is from how many bytes of memory on it stays one when it is decoded.
 	largeMade = 4 << 20
@@ -25,8 +25,8 @@ const (
 	prefixOf = 64 << 10
 )
 
-// mostReading is how many bytes calls that are not large may take at once, body and what is made of it: a quarter of the memory that the process
-// may use.
+// mostReading is how many bytes calls that are not large may take at once, body and what is made of it: a quarter of
+// the memory that the process may use.
 func mostReading() int64 {
 	const least, most = 16 << 20, 256 << 20
 	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
@@ -114,7 +114,9 @@ func (s *Server) room(ctx context.Context, who wire.Identity, size int64) (*tick
 	}
 	if err != nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
 		s.metrics.PutOff(who.Namespace, "memory")
-		return nil, &wire.Refusal{Code: http.StatusServiceUnavailable, Sentence: fmt.Sprintf("the call about %s has %d bytes, and there was no memory for it within %s: other calls, or others of its namespace, hold what there is; ask again", who, size, s.options.CallTimeout/2)}
+		return nil, wire.Refuse(http.StatusServiceUnavailable,
+			"the call about %s has %d bytes, and there was no memory for it within %s: other calls, or others of its "+
+				"namespace, hold what there is; ask again", who, size, s.options.CallTimeout/2)
 	}
 	return t, err
 }
@@ -133,7 +135,8 @@ func (s *Server) seat(c *gin.Context) {
 	ctx, cut := context.WithCancelCause(c.Request.Context())
 	defer cut(nil)
 	c.Request = c.Request.WithContext(ctx)
-	tooMany := &wire.Refusal{Code: http.StatusTooManyRequests, Sentence: fmt.Sprintf("calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)}
+	tooMany := wire.Refuse(http.StatusTooManyRequests,
+		"calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)
 	began := time.Now()
 	call := s.seats.sit(who.Namespace, who.UID, began)
 	if call == nil {

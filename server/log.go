@@ -169,16 +169,19 @@ func (s *Server) logAnswer(a *answered) {
 
 func (a *answered) attributes(w words, took time.Duration, held int) []slog.Attr {
 	all := []slog.Attr{
-		slog.String(a.kind, a.parent.GetNamespace()+"/"+a.parent.GetName()), slog.String("uid", string(a.parent.GetUID())),
+		slog.String(a.kind, a.parent.GetNamespace()+"/"+a.parent.GetName()),
+		slog.String("uid", string(a.parent.GetUID())),
 		slog.String("rule", w.rule), slog.String("message", w.message),
 	}
 	if a.outcome != nil {
-		all = append(all, slog.String("step", w.step), slog.String("step_rule", a.outcome.Because), slog.String("outcome", w.outcome))
+		all = append(all, slog.String("step", w.step), slog.String("step_rule", a.outcome.Because),
+			slog.String("outcome", w.outcome))
 	}
 	all = append(all, slog.Float64("duration_ms", float64(took.Microseconds())/1000))
 	if d := a.children; d != nil {
 		all = append(all, slog.Group("children", slog.Int("pods", len(d.Pods)), slog.Int("claims", len(d.Claims)),
-			slog.Int("configmaps", len(d.ConfigMaps)), slog.Int("services", len(d.Services)), slog.Int("budgets", len(d.Budgets))))
+			slog.Int("configmaps", len(d.ConfigMaps)), slog.Int("services", len(d.Services)),
+			slog.Int("budgets", len(d.Budgets))))
 	}
 	if held > 0 {
 		all = append(all, slog.Int("held_back", held))

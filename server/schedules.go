@@ -26,8 +26,8 @@ func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) 
 		kind: v1alpha1.KindSchedule, parent: r.Schedule, finalizing: r.Finalizing,
 		untimely: r.Finalizing != deleted,
 		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s",
-				path, r.Finalizing, deleted, "/schedules/finalize")
+			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; "+
+				"only a parent that is being deleted is finalized, by /schedules/finalize", path, r.Finalizing, deleted)
 		},
 		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began), nil },
 		letGo:  func(time.Time) *decided { return s.letScheduleGo(r) },
@@ -62,10 +62,13 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided 
 	}
 }
 
-// letScheduleGo answers everything as it is. Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
+// letScheduleGo answers everything as it is. Its snapshots keep the labels that they have: the Quorate that takes over
+// gives them its own.
 func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
 	finalized := true
-	all := slices.SortedFunc(maps.Values(r.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int { return cmp.Compare(a.Name, b.Name) })
+	all := slices.SortedFunc(maps.Values(r.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
 	return &decided{gone: true, encode: func() ([]byte, error) {
 		return r.Answer(hooks.ScheduleDecision{Snapshots: all, Status: r.Schedule.Status}, labels, &finalized)
@@ -77,8 +80,8 @@ func (s *Server) forgetSchedule(schedule types.UID) {
 	s.metrics.ForgetSchedule(schedule)
 }
 
-// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is none: it would be another
-// one elsewhere. Main embeds all zones, since the image has no files.
+// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is
+// none: it would be another one elsewhere. Main embeds all zones, since the image has no files.
 func zone(name string) *time.Location {
 	z, err := time.LoadLocation(name)
 	if err != nil || z == time.Local {

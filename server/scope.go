@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// Scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules a server answers for; the zero value is all. Metacontroller should
-// not ask about others. If it does all the same, an error changes nothing, and an answer could.
+// Scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules a server answers for; the zero value is all.
+// Metacontroller should not ask about others. If it does all the same, an error changes nothing, and an answer could.
 type Scope struct {
 	// Namespaces that they may be in; none is any.
 	Namespaces []string
@@ -26,9 +25,10 @@ func (s *Scope) elsewhere(kind string, o metav1.Object) error {
 	if len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, o.GetNamespace()) {
 		return nil
 	}
-	return &wire.Refusal{Code: http.StatusForbidden, Sentence: fmt.Sprintf(
-		"%s %s/%s is in a namespace that this Quorate does not look after, so nothing is changed: it was installed with --only-namespaces=%s",
-		kind, o.GetNamespace(), o.GetName(), strings.Join(s.Namespaces, ","))}
+	return wire.Refuse(http.StatusForbidden,
+		"%s %s/%s is in a namespace that this Quorate does not look after, so nothing is changed: "+
+			"it was installed with --only-namespaces=%s",
+		kind, o.GetNamespace(), o.GetName(), strings.Join(s.Namespaces, ","))
 }
 
 func (s *Scope) selects(o metav1.Object) bool {
@@ -40,10 +40,11 @@ func (s *Scope) check(kind string, o metav1.Object) error {
 	if err := s.elsewhere(kind, o); err != nil || s.selects(o) {
 		return err
 	}
-	return &wire.Refusal{Code: http.StatusForbidden, Sentence: fmt.Sprintf(
-		"%s %s/%s has not the labels of those that this Quorate looks after, so nothing is changed: it was installed with --selector=%s. If Metacontroller keeps asking, "+
-			"it does not know spec.parentResource.labelSelector of the CompositeController: it needs version 4.16 or later, with the CRDs of that version",
-		kind, o.GetNamespace(), o.GetName(), s.Selector)}
+	return wire.Refuse(http.StatusForbidden,
+		"%s %s/%s has not the labels of those that this Quorate looks after, so nothing is changed: "+
+			"it was installed with --selector=%s. If Metacontroller keeps asking, it does not know "+
+			"spec.parentResource.labelSelector of the CompositeController: it needs version 4.16 or later, "+
+			"with the CRDs of that version", kind, o.GetNamespace(), o.GetName(), s.Selector)
 }
 
 // handedDown are the labels of a schedule that its snapshots need as well, or no Quorate would look after them.

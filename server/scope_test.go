@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,46 @@ func TestLetGo(t *testing.T) {
 	require.Equal(t, false, generic(t, w.Body.Bytes())["finalized"])
 	w = post(scoped(t, nil, "by=blue").Handler(), "/finalize", edited(t, func(r map[string]any) { r["finalizing"] = true; labelled("blue")(r) }))
 	require.Equal(t, http.StatusBadRequest, w.Code, "ours, and not being deleted")
+}
+
+// TestWhatIsWrongFirst: of all that is wrong with a call the same is said for each kind: that its namespace is another's, then that it came to the
+// wrong hook, then that its labels are another's, and last that its parent is not being deleted. None of these is answered.
+func TestWhatIsWrongFirst(t *testing.T) {
+	const elsewhere, misplaced, labels = "does not look after, so nothing is changed", "finaliz", "has not the labels"
+	for _, c := range []struct {
+		namespace, by             string
+		sync, finalizing, deleted bool
+		code                      int
+		says                      string
+	}{
+		{namespace: "bank", by: "green", sync: true, finalizing: true, code: 403, says: elsewhere},
+		{namespace: "bank", by: "green", code: 403, says: elsewhere},
+		{namespace: "shop", by: "green", sync: true, finalizing: true, deleted: true, code: 400, says: misplaced},
+		{namespace: "shop", by: "green", code: 400, says: misplaced},
+		{namespace: "shop", by: "green", sync: true, code: 403, says: labels},
+		{namespace: "shop", by: "blue", finalizing: true, code: 400, says: misplaced},
+		{namespace: "shop", by: "blue", sync: true, code: 200},
+		{namespace: "shop", by: "blue", finalizing: true, deleted: true, code: 200},
+		{namespace: "shop", by: "green", finalizing: true, code: 200},
+	} {
+		edit := func(r map[string]any) {
+			being(c.deleted)(r)
+			r["finalizing"] = c.finalizing
+			labelled(c.by)(r)
+		}
+		to := finals(t, edit)
+		if c.sync {
+			to = calls(t, edit)
+		}
+		for path, body := range to {
+			if strings.HasSuffix(path, "/customize") {
+				continue
+			}
+			w := post(scoped(t, []string{c.namespace}, "by=blue").Handler(), path, body)
+			require.Equal(t, c.code, w.Code, "%s %+v: %s", path, c, w.Body.String())
+			require.Contains(t, w.Body.String(), c.says, path)
+		}
+	}
 }
 
 // TestSnapshotsOfASchedule have its label, or the Quorate that looks after the schedule would not look after them.

@@ -1,5 +1,5 @@
-// Package server is the HTTP edge: it lets Metacontroller's calls in, asks the hooks, and answers. It makes no decisions.
-// Package wire has the format of calls and answers, package metrics what Prometheus is told.
+// Package server is the HTTP edge: it lets Metacontroller's calls in, asks the hooks, and answers. It makes no
+// decisions. Package wire has the format of calls and answers, package metrics what Prometheus is told.
 //
 // Metacontroller deletes every child that an answer with status 200 omits. So a 200 is complete, and everything that
 // goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 in hooks/doc.go).
@@ -35,8 +35,9 @@ type Options struct {
 	Settings hooks.Settings
 	// Scope says whose hooks are answered; the zero value is everybody's.
 	Scope Scope
-	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and later do, so that the
-	// answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for all namespaces together.
+	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and
+	// later do, so that the answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for
+	// all namespaces together.
 	RelatedByUID bool
 	// Metrics of the server; nil makes new ones.
 	Metrics *metrics.Metrics
@@ -47,8 +48,8 @@ type Options struct {
 	// CallTimeout is how long one call may take, including its turn and etcd; default 8 s. It must be below the
 	// webhook's timeout in the CompositeController.
 	CallTimeout time.Duration
-	// ReadTimeout is how long a request may take to arrive; default 10 s. Its headers, and a TLS handshake, get half of it at
-	// most.
+	// ReadTimeout is how long a request may take to arrive; default 10 s. Its headers, and a TLS handshake, get half of
+	// it at most.
 	ReadTimeout time.Duration
 	// DrainDelay is how long /readyz fails before the listener closes at shutdown, so that no new call meets a closed
 	// door; default 2 s, negative for none.
@@ -101,7 +102,8 @@ func New(o Options) *Server {
 		o.Log = slog.Default()
 	}
 	return &Server{
-		options: o, log: o.Log, metrics: o.Metrics, now: time.Now, memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
+		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
+		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }
@@ -155,10 +157,10 @@ func routes(methods string) *gin.Engine {
 	return e
 }
 
-// Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other, until
-// ctx ends. Then it shuts down gracefully: /readyz fails first, then the hooks' listener closes, then calls in flight
-// finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off. Both
-// listeners are closed when it returns.
+// Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other,
+// until ctx ends. Then it shuts down gracefully: /readyz fails first, then the hooks' listener closes, then calls in
+// flight finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off.
+// Both listeners are closed when it returns.
 func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.Pages())
 	defer calls.Close()
@@ -194,8 +196,8 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	return nil
 }
 
-// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger ways
-// to keep the server busy.
+// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger
+// ways to keep the server busy.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	headers := min(5*time.Second, s.options.ReadTimeout/2)
 	server := &http.Server{
@@ -216,12 +218,13 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 func (s *Server) panicked(c *gin.Context, hook string, p any) {
 	s.log.Error("panic", "hook", hook, "panic", fmt.Sprintf("%.200v", p), "stack", string(debug.Stack()))
 	if !c.Writer.Written() {
-		c.AbortWithStatusJSON(http.StatusInternalServerError, gin.H{"error": "internal error; the log of Quorate has the stack"})
+		c.AbortWithStatusJSON(http.StatusInternalServerError,
+			gin.H{"error": "internal error; the log of Quorate has the stack"})
 	}
 }
 
-// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill the
-// log.
+// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill
+// the log.
 func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	held := 0
 	if c.Writer.Status() == http.StatusUnauthorized {

@@ -26,8 +26,8 @@ func (s *Server) snapshotCall(_ context.Context, body io.Reader) (*call, error) 
 		// With --cascade=foreground the hook sync is sent while Kubernetes deletes the children, and then finalize.
 		untimely: r.Finalizing && r.Snapshot.DeletionTimestamp == nil,
 		misplaced: func(path string) error {
-			return wire.Bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone",
-				path, r.Finalizing, "/snapshots/finalize")
+			return wire.Bad("the hook is %s, and finalizing is %t; "+
+				"a parent that is being deleted is finalized, by /snapshots/finalize alone", path, r.Finalizing)
 		},
 		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSnapshot(r, began) },
 		letGo:  func(time.Time) *decided { return letSnapshotGo(r) },

@@ -14,12 +14,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels: whoever is woken by
-// one must know where to go. A cluster has some 25 series, and no more than most clusters have any. One that was not asked about for 15
-// minutes is dropped.
+// clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels:
+// whoever is woken by one must know where to go. A cluster has some 25 series, and no more than most clusters have any.
+// One that was not asked about for 15 minutes is dropped.
 //
-// Any replica may answer any call, so several may tell of one cluster, and all but one of what was. quorate_cluster_decided_timestamp_seconds
-// says which is the newest (docs/metrics.md).
+// Any replica may answer any call, so several may tell of one cluster, and all but one of what was.
+// quorate_cluster_decided_timestamp_seconds says which is the newest (docs/metrics.md).
 type clusterGauges struct {
 	mu       sync.Mutex
 	clusters map[types.UID]*clusterSeen
@@ -65,9 +65,12 @@ var clusterNumbers = []struct {
 	kind prometheus.ValueType
 	of   func(c *clusterTold) float64
 }{
-	{clusterMetric("quorate_cluster_decided_timestamp_seconds", "When this process last decided about a cluster, in seconds since 1970. Of several replicas, the newest tells how the cluster is."),
+	{clusterMetric("quorate_cluster_decided_timestamp_seconds",
+		"When this process last decided about a cluster, in seconds since 1970. Of several replicas, the newest "+
+			"tells how the cluster is."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.decided) }},
-	{clusterMetric("quorate_cluster_changed_timestamp_seconds", "When the rule that decides about a cluster last was another one, or etcd was changed, in seconds since 1970."),
+	{clusterMetric("quorate_cluster_changed_timestamp_seconds",
+		"When the rule that decides about a cluster last was another one, or etcd was changed, in seconds since 1970."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.changed) }},
 	{clusterMetric("quorate_cluster_members_wanted", "Voters that the spec of a cluster asks for; 0 while it is paused."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.wanted) }},
@@ -86,14 +89,21 @@ var clusterNumbers = []struct {
 }
 
 var (
-	clustersMetric = prometheus.NewDesc("quorate_clusters", "Clusters that this process answered for in the last 15 minutes.", nil, nil)
-	omittedMetric  = prometheus.NewDesc("quorate_clusters_omitted", "Those of them that have no gauges, because there are more than --cluster-metrics.", nil, nil)
+	clustersMetric = prometheus.NewDesc("quorate_clusters",
+		"Clusters that this process answered for in the last 15 minutes.", nil, nil)
+	omittedMetric = prometheus.NewDesc("quorate_clusters_omitted",
+		"Those of them that have no gauges, because there are more than --cluster-metrics.", nil, nil)
 
-	infoMetric      = clusterMetric("quorate_cluster_info", "Always 1, with the version of etcd that the members run and the medium that holds their data.", "version", "medium")
-	ruleMetric      = clusterMetric("quorate_cluster_rule", "Always 1, with the rule that decided last: what the column STATUS shows.", "rule")
-	conditionMetric = clusterMetric("quorate_cluster_condition", "1 for a condition of a cluster that is True, else 0, with its reason.", "condition", "reason")
-	alarmsMetric    = clusterMetric("quorate_cluster_alarms", "Members that have raised an alarm, such as NOSPACE; nothing for none.", "alarm")
-	expiryMetric    = clusterMetric("quorate_certificate_expiry_timestamp_seconds", "When a certificate of a cluster expires, in seconds since 1970, by what it is for.", "certificate")
+	infoMetric = clusterMetric("quorate_cluster_info",
+		"Always 1, with the version of etcd that the members run and the medium that holds their data.", "version", "medium")
+	ruleMetric = clusterMetric("quorate_cluster_rule",
+		"Always 1, with the rule that decided last: what the column STATUS shows.", "rule")
+	conditionMetric = clusterMetric("quorate_cluster_condition",
+		"1 for a condition of a cluster that is True, else 0, with its reason.", "condition", "reason")
+	alarmsMetric = clusterMetric("quorate_cluster_alarms",
+		"Members that have raised an alarm, such as NOSPACE; nothing for none.", "alarm")
+	expiryMetric = clusterMetric("quorate_certificate_expiry_timestamp_seconds",
+		"When a certificate of a cluster expires, in seconds since 1970, by what it is for.", "certificate")
 )
 
 func clusterMetric(name, help string, labels ...string) *prometheus.Desc {
@@ -112,7 +122,9 @@ func seconds(t time.Time) float64 {
 func (m *Metrics) LimitClusters(most int) { m.clusters.most = most }
 
 // Cluster notes what was decided about a cluster, by which rule, and with which status and children it was answered.
-func (m *Metrics) Cluster(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired) {
+func (m *Metrics) Cluster(
+	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired,
+) {
 	m.clusters.note(c, rule, status, children)
 }
 
@@ -120,7 +132,9 @@ func (m *Metrics) Cluster(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1
 func (m *Metrics) ForgetCluster(cluster types.UID) { m.clusters.forget(cluster) }
 
 // note keeps what was decided about a cluster.
-func (g *clusterGauges) note(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired) {
+func (g *clusterGauges) note(
+	c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStatus, children hooks.Desired,
+) {
 	told := tell(c, rule, status)
 	told.made = membersMade(c, children)
 	g.mu.Lock()
@@ -187,7 +201,8 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 		told.failures = status.Replacement.Failures
 	}
 	for _, condition := range status.Conditions {
-		told.conditions = append(told.conditions, clusterCondition{condition.Type, condition.Reason, condition.Status == metav1.ConditionTrue})
+		is := condition.Status == metav1.ConditionTrue
+		told.conditions = append(told.conditions, clusterCondition{condition.Type, condition.Reason, is})
 	}
 	for _, m := range status.Members {
 		switch {
@@ -206,7 +221,8 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 	return told
 }
 
-// membersMade is how many members a cluster has had: numbers are never used twice (S9), and the peers' Service has the next one.
+// membersMade is how many members a cluster has had: numbers are never used twice (S9), and the peers' Service has the
+// next one.
 func membersMade(c *v1alpha1.EtcdCluster, children hooks.Desired) int {
 	for _, service := range children.Services {
 		if service.Name == hooks.PeerService(c.Name) {
@@ -219,7 +235,9 @@ func membersMade(c *v1alpha1.EtcdCluster, children hooks.Desired) int {
 
 // Describe implements prometheus.Collector.
 func (g *clusterGauges) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{clustersMetric, omittedMetric, infoMetric, ruleMetric, conditionMetric, alarmsMetric, expiryMetric} {
+	for _, desc := range []*prometheus.Desc{
+		clustersMetric, omittedMetric, infoMetric, ruleMetric, conditionMetric, alarmsMetric, expiryMetric,
+	} {
 		to <- desc
 	}
 	for _, number := range clusterNumbers {

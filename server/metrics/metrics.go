@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces, clusters and schedules.
+// Metrics of one server, in a registry of their own. Labels are of small closed sets, except the names of namespaces,
+// clusters and schedules.
 type Metrics struct {
 	registry     *prometheus.Registry
 	decisions    *prometheus.CounterVec
@@ -39,7 +40,8 @@ func New(version, commit string) *Metrics {
 			Name: "quorate_steps_total", Help: "Membership steps that were tried, by kind and outcome (done or failed).",
 		}, []string{"step", "outcome"}),
 		hookDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quorate_hook_duration_seconds", Help: "Time from a hook's request to its answer, by hook and HTTP status code.",
+			Name:    "quorate_hook_duration_seconds",
+			Help:    "Time from a hook's request to its answer, by hook and HTTP status code.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"hook", "code"}),
 		etcdDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -56,17 +58,22 @@ func New(version, commit string) *Metrics {
 			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or Failed.",
 		}, []string{"phase"}),
 		violations: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "quorate_violations_total", Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with verification on.",
+			Name: "quorate_violations_total",
+			Help: "Decisions that were withheld because they broke a rule of safety. Any is a bug; only counted with " +
+				"verification on.",
 		}),
 		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_calls_put_off_total", Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), or because there was no memory for them (memory).",
+			Name: "quorate_calls_put_off_total",
+			Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), or " +
+				"because there was no memory for them (memory).",
 		}, []string{"namespace", "reason"}),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations, m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, build,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations,
+		m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

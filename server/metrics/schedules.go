@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// scheduleTimes are the times of schedules as metrics, with their names among the labels: whoever is woken by the age of a backup must know
-// where to go. A schedule that was not asked about for 15 minutes is dropped.
+// scheduleTimes are the times of schedules as metrics, with their names among the labels: whoever is woken by the age
+// of a backup must know where to go. A schedule that was not asked about for 15 minutes is dropped.
 type scheduleTimes struct {
 	mu        sync.Mutex
 	schedules map[types.UID]scheduleTime
@@ -33,15 +33,23 @@ var scheduleMetrics = []struct {
 	desc *prometheus.Desc
 	of   func(s *scheduleTime) metav1.Time
 }{
-	{scheduleMetric("quorate_schedule_verified_timestamp_seconds", "Until when everything that was written is in the newest snapshot of a schedule that was restored on trial, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_verified_timestamp_seconds",
+		"Until when everything that was written is in the newest snapshot of a schedule that was restored on trial, "+
+			"in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastVerified) }},
-	{scheduleMetric("quorate_schedule_success_timestamp_seconds", "Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_success_timestamp_seconds",
+		"Until when everything that was written is in the newest snapshot of a schedule, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastSuccess) }},
-	{scheduleMetric("quorate_schedule_failure_timestamp_seconds", "When the newest snapshot of a schedule that failed was taken, while none has succeeded since, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_failure_timestamp_seconds",
+		"When the newest snapshot of a schedule that failed was taken, while none has succeeded since, in seconds "+
+			"since 1970."),
 		func(s *scheduleTime) metav1.Time { return referred(s.status.LastFailure) }},
-	{scheduleMetric("quorate_schedule_due_timestamp_seconds", "When a schedule should have a newer snapshot at the latest, in seconds since 1970: the second run after the newest, restored on trial if its template wants that."),
+	{scheduleMetric("quorate_schedule_due_timestamp_seconds",
+		"When a schedule should have a newer snapshot at the latest, in seconds since 1970: the second run after the "+
+			"newest, restored on trial if its template wants that."),
 		func(s *scheduleTime) metav1.Time { return s.due }},
-	{scheduleMetric("quorate_schedule_next_timestamp_seconds", "When a schedule next takes a snapshot, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_next_timestamp_seconds",
+		"When a schedule next takes a snapshot, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.status.Next }},
 	{scheduleMetric("quorate_schedule_created_timestamp_seconds", "When a schedule was created, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.made }},
@@ -72,7 +80,10 @@ func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.Schedule
 	if t.schedules == nil {
 		t.schedules = map[types.UID]scheduleTime{}
 	}
-	t.schedules[s.UID] = scheduleTime{[3]string{s.Namespace, s.Name, s.Spec.Template.Cluster}, d.Status, metav1.NewTime(d.Due), s.CreationTimestamp, t.now()}
+	t.schedules[s.UID] = scheduleTime{
+		labels: [3]string{s.Namespace, s.Name, s.Spec.Template.Cluster}, status: d.Status, due: metav1.NewTime(d.Due),
+		made: s.CreationTimestamp, seen: t.now(),
+	}
 }
 
 func (t *scheduleTimes) forget(schedule types.UID) {

@@ -11,9 +11,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// snapshotTimes are when the newest snapshot of each cluster was stored, and the newest that was verified, as metrics: the alert that
-// matters is about their age. Two series a cluster, however many snapshots there are. A snapshot that was not asked about for 15 minutes is
-// dropped.
+// snapshotTimes are when the newest snapshot of each cluster was stored, and the newest that was verified, as metrics:
+// the alert that matters is about their age. Two series a cluster, however many snapshots there are. A snapshot that
+// was not asked about for 15 minutes is dropped.
 type snapshotTimes struct {
 	mu        sync.Mutex
 	snapshots map[types.UID]snapshotTime
@@ -30,7 +30,8 @@ var (
 	storedMetric = prometheus.NewDesc("quorate_snapshot_stored_timestamp_seconds",
 		"When the newest snapshot of a cluster was stored, in seconds since 1970.", []string{"namespace", "cluster"}, nil)
 	verifiedMetric = prometheus.NewDesc("quorate_snapshot_verified_timestamp_seconds",
-		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.", []string{"namespace", "cluster"}, nil)
+		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.",
+		[]string{"namespace", "cluster"}, nil)
 )
 
 // Snapshot notes what was decided about a snapshot.

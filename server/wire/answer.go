@@ -44,15 +44,17 @@ type answerMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// OwnerReferences are told only to have them removed: see hooks.Finalize. Metacontroller adds its own.
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
-	// DynamicApplyOnly is told for a child without Metacontroller's note. No kind has such a field: the API server refuses it in a
-	// server-side apply, with its name in the error, and drops it from the update by which Metacontroller otherwise writes the note
-	// (docs/decisions/0029-server-side-apply.md).
+	// DynamicApplyOnly is told for a child without Metacontroller's note. No kind has such a field: the API server
+	// refuses it in a server-side apply, with its name in the error, and drops it from the update by which
+	// Metacontroller otherwise writes the note (docs/decisions/0029-server-side-apply.md).
 	DynamicApplyOnly bool `json:"setApplyStrategyToDynamicApply,omitempty"`
 }
 
 // encode writes an answer. It fails when the children can't be what was meant: without a name, twice, or in another
 // namespace.
-func encode(namespace string, status any, children []answerChild, resync time.Duration, finalized *bool) ([]byte, error) {
+func encode(
+	namespace string, status any, children []answerChild, resync time.Duration, finalized *bool,
+) ([]byte, error) {
 	if err := distinct(namespace, children); err != nil {
 		return nil, err
 	}
@@ -60,17 +62,22 @@ func encode(namespace string, status any, children []answerChild, resync time.Du
 		children = []answerChild{} // none, and not null
 	}
 	a := answer{Status: status, Children: children, ResyncAfterSeconds: resync.Seconds(), Finalized: finalized}
-	return json.Marshal(a, jsonv1.DefaultOptionsV1()) // the bytes of encoding/json: omitempty as it means it, maps in order
+	// The bytes are those of encoding/json: omitempty as it means it, maps in order.
+	return json.Marshal(a, jsonv1.DefaultOptionsV1())
 }
 
 // told is an object in an answer, with its content.
 func told(namespace, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
 	content.APIVersion, content.Kind = apiVersion, kind
-	content.Metadata = answerMeta{Name: m.Name, Namespace: cmp.Or(m.Namespace, namespace), Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences}
+	content.Metadata = answerMeta{
+		Name: m.Name, Namespace: cmp.Or(m.Namespace, namespace), Labels: m.Labels, Annotations: m.Annotations,
+		OwnerReferences: m.OwnerReferences,
+	}
 	return content
 }
 
-// specs are the objects of one kind that have a spec; those that are kept, with what was answered of it before (keptSpec).
+// specs are the objects of one kind that have a spec; those that are kept, with what was answered of it before
+// (keptSpec).
 func specs[Spec any, O interface {
 	comparable
 	metav1.Object
@@ -81,7 +88,9 @@ func specs[Spec any, O interface {
 		if old := observed[o.GetName()]; kept(o, old) {
 			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
 		}
-		m := metav1.ObjectMeta{Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations()}
+		m := metav1.ObjectMeta{
+			Name: o.GetName(), Namespace: o.GetNamespace(), Labels: o.GetLabels(), Annotations: o.GetAnnotations(),
+		}
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
 			m.OwnerReferences = hooks.ToldOwners(claim)
 		}
@@ -100,7 +109,8 @@ func distinct(namespace string, children []answerChild) error {
 		case k.name == "":
 			return fmt.Errorf("the decision has a %s without a name", k.kind)
 		case c.Metadata.Namespace != namespace:
-			return fmt.Errorf("the decision has %s %s in namespace %q, the parent is in %q", k.kind, k.name, c.Metadata.Namespace, namespace)
+			return fmt.Errorf("the decision has %s %s in namespace %q, the parent is in %q",
+				k.kind, k.name, c.Metadata.Namespace, namespace)
 		case seen[k]:
 			return fmt.Errorf("the decision has %s %s twice", k.kind, k.name)
 		}

@@ -8,10 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -25,13 +21,14 @@ type ClusterCall struct {
 	Finalizing bool
 	// Resync is how often Metacontroller calls while nothing happens; 0 for never, or when the call does not say.
 	Resync time.Duration
-	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer (children) and
-	// to the members (a client's certificate and key).
+	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
+	// (children) and to the members (a client's certificate and key).
 	secrets, related map[string]map[string][]byte
 	snapshots        []*v1alpha1.EtcdSnapshot // related, of whatever namespace
 }
 
-// ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has ended.
+// ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has
+// ended.
 func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
 	in, err := newSource(body)
 	if err != nil {
@@ -73,7 +70,8 @@ func (r *ClusterCall) form(secrets *secretReader) *form {
 	}
 }
 
-// Groups name the kinds of children that a call about an EtcdCluster must have, each "Kind.version" or "Kind.group/version".
+// Groups name the kinds of children that a call about an EtcdCluster must have, each "Kind.version" or
+// "Kind.group/version".
 func Groups() []string {
 	var all []string
 	for _, g := range (&ClusterCall{}).form(nil).children {
@@ -98,8 +96,8 @@ func (r *ClusterCall) readController(in *source) error {
 	return nil
 }
 
-// readSnapshots reads the related EtcdSnapshots. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends those of all namespaces; pick
-// leaves only those of the parent's.
+// readSnapshots reads the related EtcdSnapshots. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends
+// those of all namespaces; pick leaves only those of the parent's.
 func (r *ClusterCall) readSnapshots(in *source, where string) error {
 	return object(in, where, func(key string) error {
 		w, err := one[incomingSnapshot](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot)
@@ -111,7 +109,8 @@ func (r *ClusterCall) readSnapshots(in *source, where string) error {
 	})
 }
 
-// pick leaves of the related objects those of the parent's namespace alone, whatever was sent, and of the snapshots those that matter.
+// pick leaves of the related objects those of the parent's namespace alone, whatever was sent, and of the snapshots
+// those that matter.
 func (r *ClusterCall) pick() {
 	ns := r.Cluster.Namespace
 	for name, s := range r.Related.Secrets {
@@ -135,8 +134,8 @@ func (r *ClusterCall) pick() {
 // Observation is what the call says, without etcd's answers.
 func (r *ClusterCall) Observation(now time.Time, s hooks.Settings) hooks.Observation {
 	return hooks.Observation{
-		Cluster: r.Cluster, Children: r.Children, Related: r.Related, WithoutLastApplied: hooks.WithoutLastApplied(r.Children),
-		Now: now, Resync: r.Resync, Settings: s,
+		Cluster: r.Cluster, Children: r.Children, Related: r.Related,
+		WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
 	}
 }
 
@@ -168,14 +167,15 @@ func (r *ClusterCall) sources(recipe hooks.Recipe) map[string]map[string][]byte 
 	return all
 }
 
-// Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made anew in each, and is secret. Finalized is
-// nil unless the hook finalize is answered. It fails when the children can't be what was meant: without a name, twice, or in another namespace.
+// Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made anew in each, and
+// is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was meant:
+// without a name, twice, or in another namespace.
 func (r *ClusterCall) Answer(d hooks.Decision, finalized *bool) ([]byte, error) {
 	c, want, ns := &r.Children, &d.Children, r.Cluster.Namespace
 	all := slices.Concat(
-		specs(ns, "v1", "Service", want.Services, c.Services, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec }),
-		specs(ns, "policy/v1", "PodDisruptionBudget", want.Budgets, c.Budgets, func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec }),
-		specs(ns, "networking.k8s.io/v1", "NetworkPolicy", want.Policies, c.Policies, func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec }),
+		specs(ns, "v1", "Service", want.Services, c.Services, serviceSpec),
+		specs(ns, "policy/v1", "PodDisruptionBudget", want.Budgets, c.Budgets, budgetSpec),
+		specs(ns, "networking.k8s.io/v1", "NetworkPolicy", want.Policies, c.Policies, policySpec),
 	)
 	for _, o := range want.Secrets {
 		secret, err := r.secret(o)
@@ -192,7 +192,7 @@ func (r *ClusterCall) Answer(d hooks.Decision, finalized *bool) ([]byte, error) 
 		told := told(ns, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
 		all = append(all, asking(told, c.ConfigMaps[o.Name]))
 	}
-	all = append(all, specs(ns, "v1", "PersistentVolumeClaim", want.Claims, c.Claims, func(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec })...)
-	all = append(all, specs(ns, "v1", "Pod", want.Pods, c.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })...)
+	all = append(all, specs(ns, "v1", "PersistentVolumeClaim", want.Claims, c.Claims, claimSpec)...)
+	all = append(all, specs(ns, "v1", "Pod", want.Pods, c.Pods, podSpec)...)
 	return encode(ns, &d.Status, all, d.ResyncAfter, finalized)
 }

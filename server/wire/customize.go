@@ -42,8 +42,8 @@ func customized(body io.Reader, parent func(in *source) error) error {
 	return err
 }
 
-// relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all without either. The
-// namespace is said too where it may be: Metacontroller else looks for names in all namespaces.
+// relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all
+// without either. The namespace is said too where it may be: Metacontroller else looks for names in all namespaces.
 type relatedRule struct {
 	APIVersion    string                `json:"apiVersion"`
 	Resource      string                `json:"resource"`
@@ -52,9 +52,9 @@ type relatedRule struct {
 	Names         []string              `json:"names,omitempty"`
 }
 
-// RelatedToCluster answers the hook customize of an EtcdCluster: which objects to send besides the children. Where Metacontroller remembers
-// answers by the name alone (byUID is false), they depend on nothing else: then all EtcdSnapshots of the namespace are asked for, and those that
-// matter are picked.
+// RelatedToCluster answers the hook customize of an EtcdCluster: which objects to send besides the children. Where
+// Metacontroller remembers answers by the name alone (byUID is false), they depend on nothing else: then all
+// EtcdSnapshots of the namespace are asked for, and those that matter are picked.
 func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))}
 	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
@@ -70,18 +70,21 @@ func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 	return encodeRules(secrets, labelled, named)
 }
 
-// RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name alone (byUID is false), it
-// may depend on nothing else (see hooks.SnapshotPods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about
-// the snapshot.
+// RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
+// alone (byUID is false), it may depend on nothing else (see hooks.SnapshotPods): then all EtcdClusters of the
+// namespace are asked for, and each of their writes asks about the snapshot.
 func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
 	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
 	if byUID {
 		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Cluster}
-		if s.DeletionTimestamp != nil { // any of them may restore it; a deletion is another generation (markAsDeleting in apiserver's registry/store.go)
+		// Any of them may restore one that is being deleted; a deletion is another generation (markAsDeleting in
+		// apiserver's registry/store.go).
+		if s.DeletionTimestamp != nil {
 			clusters.Names = nil
 		}
 	}
-	return encodeRules(relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(s.Name))}, clusters)
+	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(s.Name))}
+	return encodeRules(pods, clusters)
 }
 
 // encodeRules answers the hook customize.

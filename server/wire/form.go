@@ -2,9 +2,9 @@ package wire
 
 import "fmt"
 
-// A form is what a call to sync or finalize about one kind of parent holds. A group of children that is missing is a CompositeController without
-// that rule; one that is not in the form would be deleted by an answer that omits it. A group of related objects that is missing is one without
-// the hook customize, or one that says something else.
+// A form is what a call to sync or finalize about one kind of parent holds. A group of children that is missing is a
+// CompositeController without that rule; one that is not in the form would be deleted by an answer that omits it. A
+// group of related objects that is missing is one without the hook customize, or one that says something else.
 type form struct {
 	controller        func(in *source) error // nil: read over
 	parent            func(in *source) error
@@ -63,7 +63,8 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 func (f *form) child(in *source, name string, seen map[string]bool) error {
 	g := find(f.children, name)
 	if g == nil {
-		return Bad("children[%q] is a group that this version does not know: an answer without it would delete these objects; remove the rule from spec.childResources or upgrade Quorate", name)
+		return Bad("%s is a group that this version does not know: an answer without it would delete these objects; "+
+			"remove the rule from spec.childResources or upgrade Quorate", child(name))
 	}
 	where := child(name)
 	seen[where] = true
@@ -101,7 +102,8 @@ func (f *form) missing(seen map[string]bool) error {
 	}
 	for _, g := range f.related {
 		if !g.optional && !seen[relative(g.name)] {
-			return Bad("%s is missing: the CompositeController must have the hook customize of this version", relative(g.name))
+			return Bad("%s is missing: the CompositeController must have the hook customize of this version",
+				relative(g.name))
 		}
 	}
 	return nil

@@ -37,7 +37,8 @@ func kept[O interface {
 // which the API server refuses for ever. This way a field that we set and nobody touched is equal to the last answer,
 // and Metacontroller writes nothing.
 //
-// Without a readable annotation it is the decision's spec: the observed one, since nothing is changed then (the rule ApplyStrategy).
+// Without a readable annotation it is the decision's spec: the observed one, since nothing is changed then (the rule
+// ApplyStrategy).
 func keptSpec[Spec any](annotation string, decided *Spec) *Spec {
 	var last struct {
 		Spec *Spec `json:"spec"`

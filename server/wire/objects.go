@@ -13,8 +13,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// incoming is an object with a spec and a status as it comes in, without metadata.managedFields, which are a third of its
-// size and of no use here.
+// incoming is an object with a spec and a status as it comes in, without metadata.managedFields, which are a third of
+// its size and of no use here.
 type incoming[Spec, Status any] struct {
 	metav1.TypeMeta
 	Metadata incomingMeta `json:"metadata"`
@@ -68,15 +68,22 @@ func podOf(w *incoming[corev1.PodSpec, corev1.PodStatus]) *corev1.Pod {
 	return &corev1.Pod{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 }
 
-func claimOf(w *incoming[corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus]) *corev1.PersistentVolumeClaim {
+func podSpec(o *corev1.Pod) *corev1.PodSpec { return &o.Spec }
+
+func claimOf(
+	w *incoming[corev1.PersistentVolumeClaimSpec, corev1.PersistentVolumeClaimStatus],
+) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status,
 	}
 }
 
+func claimSpec(o *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaimSpec { return &o.Spec }
+
 func configMapOf(w *incomingConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Data: w.Data, BinaryData: w.BinaryData, Immutable: w.Immutable,
+		TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta,
+		Data: w.Data, BinaryData: w.BinaryData, Immutable: w.Immutable,
 	}
 }
 
@@ -84,15 +91,23 @@ func serviceOf(w *incoming[corev1.ServiceSpec, corev1.ServiceStatus]) *corev1.Se
 	return &corev1.Service{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 }
 
-func budgetOf(w *incoming[policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus]) *policyv1.PodDisruptionBudget {
+func serviceSpec(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec }
+
+func budgetOf(
+	w *incoming[policyv1.PodDisruptionBudgetSpec, policyv1.PodDisruptionBudgetStatus],
+) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status,
 	}
 }
 
+func budgetSpec(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudgetSpec { return &o.Spec }
+
 func policyOf(w *incoming[networkingv1.NetworkPolicySpec, struct{}]) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec}
 }
+
+func policySpec(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicySpec { return &o.Spec }
 
 func certificateOf(w *incoming[hooks.CertManagerSpec, hooks.CertManagerStatus]) *hooks.CertManagerCertificate {
 	return &hooks.CertManagerCertificate{ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
@@ -101,6 +116,8 @@ func certificateOf(w *incoming[hooks.CertManagerSpec, hooks.CertManagerStatus]) 
 func jobOf(w *incoming[batchv1.JobSpec, batchv1.JobStatus]) *batchv1.Job {
 	return &batchv1.Job{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
 }
+
+func jobSpec(o *batchv1.Job) *batchv1.JobSpec { return &o.Spec }
 
 // headed is an object as it comes in, of type W.
 type headed[W any] interface {
@@ -160,7 +177,10 @@ func groupTo[W any, P headed[W], T any, O interface {
 func member(group, key string) string { return fmt.Sprintf("%s[%q]", group, key) }
 
 // add puts an object among those of its kind.
-func add[T any](all map[string]*T, field string, t *metav1.TypeMeta, m *metav1.ObjectMeta, apiVersion, kind string, made func() (*T, error)) error {
+func add[T any](
+	all map[string]*T, field string, t *metav1.TypeMeta, m *metav1.ObjectMeta, apiVersion, kind string,
+	made func() (*T, error),
+) error {
 	if err := identified(field, t, m, apiVersion, kind); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -102,10 +101,10 @@ func skip(in *source, field string) error {
 // unreadable says why a field can't be read, without repeating what is in it.
 func unreadable(field string, err error) error {
 	if size := (*http.MaxBytesError)(nil); errors.As(err, &size) {
-		return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes; raise --max-body", size.Limit)}
+		return Refuse(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes; raise --max-body", size.Limit)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &Refusal{http.StatusRequestTimeout, "the request did not arrive in time"}
+		return Refuse(http.StatusRequestTimeout, "the request did not arrive in time")
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return Bad("%s can't be read: the request ends in the middle", field)

@@ -35,12 +35,14 @@ func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
 	return r, nil
 }
 
-// Answer is the body of the answer; finalized is nil unless the hook finalize is answered. Labels are what each snapshot is labelled with besides
-// what the decision says.
+// Answer is the body of the answer; finalized is nil unless the hook finalize is answered. Labels are what each
+// snapshot is labelled with besides what the decision says.
 //
-// A snapshot that is kept is told what it was told when it was made, with the values that people have given to that since: a template that has
-// changed is for new ones alone.
-func (r *ScheduleCall) Answer(d hooks.ScheduleDecision, labels func(*v1alpha1.EtcdSnapshot) map[string]string, finalized *bool) ([]byte, error) {
+// A snapshot that is kept is told what it was told when it was made, with the values that people have given to that
+// since: a template that has changed is for new ones alone.
+func (r *ScheduleCall) Answer(
+	d hooks.ScheduleDecision, labels func(*v1alpha1.EtcdSnapshot) map[string]string, finalized *bool,
+) ([]byte, error) {
 	ns := r.Schedule.Namespace
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
@@ -52,7 +54,8 @@ func (r *ScheduleCall) Answer(d hooks.ScheduleDecision, labels func(*v1alpha1.Et
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all
-		list = append(list, asking(told(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec}), observed))
+		told := told(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
+		list = append(list, asking(told, observed))
 	}
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
 }

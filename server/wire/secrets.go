@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -16,16 +15,17 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects, the rest into its
-// secrets and related. Of each it reads the keys that a decision can ask for, and reads over the others.
+// A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects,
+// the rest into its secrets and related. Of each it reads the keys that a decision can ask for, and reads over the
+// others.
 type secretReader struct {
 	ctx  context.Context //nolint:containedctx // of one call, as the reader is
 	call *ClusterCall
 	body []byte
 }
 
-// mostOthers is how many keys of others are kept in a Secret of the cluster's own. They are answered as they were observed, so that
-// Metacontroller, which may have noted them as ours, leaves them there.
+// mostOthers is how many keys of others are kept in a Secret of the cluster's own. They are answered as they were
+// observed, so that Metacontroller, which may have noted them as ours, leaves them there.
 const mostOthers = 64
 
 type incomingSecret struct {
@@ -70,8 +70,8 @@ func (s *secretReader) others(in *source, where string) error {
 // nameIn is the name in an object's key, which may carry the namespace.
 func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// asked are the keys that a decision about the parent can ask for. Metacontroller sends the parent first; where it comes later, it is looked
-// for.
+// asked are the keys that a decision about the parent can ask for. Metacontroller sends the parent first; where it
+// comes later, it is looked for.
 func (s *secretReader) asked() (hooks.SecretKeys, error) {
 	cluster := s.call.Cluster
 	if cluster == nil {
@@ -90,7 +90,10 @@ func (s *secretReader) asked() (hooks.SecretKeys, error) {
 }
 
 // read reads one Secret.
-func (s *secretReader) read(in *source, field string, asked func(key []byte) bool, others int, all map[string]*hooks.Secret, data map[string]map[string][]byte) error {
+func (s *secretReader) read(
+	in *source, field string, asked func(key []byte) bool, others int,
+	all map[string]*hooks.Secret, data map[string]map[string][]byte,
+) error {
 	var w incomingSecret
 	err := object(in, field, func(key string) error {
 		switch key {
@@ -112,9 +115,11 @@ func (s *secretReader) read(in *source, field string, asked func(key []byte) boo
 	}
 	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*hooks.Secret, error) {
 		data[w.Metadata.Name] = w.Data
-		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data})
+		secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data}
+		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, secret)
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = &Refusal{http.StatusServiceUnavailable, fmt.Sprintf("the time of the call was over when %s was to be read: what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)}
+			err = Refuse(http.StatusServiceUnavailable, "the time of the call was over when %s was to be read: "+
+				"what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)
 		}
 		return read, err
 	})

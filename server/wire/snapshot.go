@@ -3,8 +3,6 @@ package wire
 import (
 	"io"
 
-	batchv1 "k8s.io/api/batch/v1"
-
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -43,6 +41,6 @@ func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
 func (r *SnapshotCall) Answer(d hooks.SnapshotDecision, finalized *bool) ([]byte, error) {
 	ns := r.Snapshot.Namespace
-	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
+	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs, jobSpec)
 	return encode(ns, &d.Status, jobs, d.ResyncAfter, finalized)
 }

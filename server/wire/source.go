@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -27,8 +26,8 @@ type Body struct {
 // Close implements io.Closer.
 func (Body) Close() error { return nil }
 
-// A source is the body of a call while it is decoded, with what may be made of it. Some JSON of few bytes becomes many times as many when it
-// is decoded: an empty rule of a NetworkPolicy is two bytes in the call and 48 in memory.
+// A source is the body of a call while it is decoded, with what may be made of it. Some JSON of few bytes becomes many
+// times as many when it is decoded: an empty rule of a NetworkPolicy is two bytes in the call and 48 in memory.
 type source struct {
 	jsontext.Decoder
 	all    []byte
@@ -46,7 +45,8 @@ const perValue = 128
 // largestKept is how many bytes a call has at most whose source is used again.
 const largestKept = 512 << 10
 
-// RoomFor is how much memory may be made of a call of so many bytes. What is recorded of a real cluster takes four times its bytes by weigh.
+// RoomFor is how much memory may be made of a call of so many bytes. What is recorded of a real cluster takes four
+// times its bytes by weigh.
 func RoomFor(body int64) int64 { return 2<<20 + 3*body }
 
 // sources hold a call while it is decoded. Those of calls that fail, or are large, are not used again.
@@ -77,8 +77,8 @@ func newSource(body io.Reader) (*source, error) {
 	return in, nil
 }
 
-// hold has the decoder read a body. That no name is there twice, object and value see to: the decoder would remember all names of what is only
-// read over.
+// hold has the decoder read a body. That no name is there twice, object and value see to: the decoder would remember
+// all names of what is only read over.
 func (in *source) hold(whole *bytes.Buffer) {
 	in.all = whole.Bytes()
 	in.Reset(whole, jsontext.AllowDuplicateNames(true))
@@ -114,7 +114,8 @@ func (in *source) charge(field string, text []byte) error {
 	n := weigh(text)
 	in.made += n
 	if in.made > in.room {
-		return &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s holds more values than a call of %d bytes may: make it smaller, or take it away from the cluster", field, len(in.all))}
+		return Refuse(http.StatusRequestEntityTooLarge, "%s holds more values than a call of %d bytes may: make it smaller, "+
+			"or take it away from the cluster", field, len(in.all))
 	}
 	return nil
 }
@@ -128,8 +129,8 @@ func roughly(text []byte) int64 {
 	return int64(len(text)) + perValue*int64(values)
 }
 
-// weigh is what the JSON value that a text begins with takes in memory when it is decoded, in bytes, roughly and rather too much. The text
-// need not be JSON: what is none will not be decoded.
+// weigh is what the JSON value that a text begins with takes in memory when it is decoded, in bytes, roughly and rather
+// too much. The text need not be JSON: what is none will not be decoded.
 func weigh(text []byte) int64 {
 	values, depth, i := int64(1), 0, 0
 scan:

@@ -1,8 +1,8 @@
-// Package wire is the format of Metacontroller's calls to the hooks of CompositeControllers (version v1), and of the answers to them. It turns
-// calls into observations and decisions into answers, and decides nothing.
+// Package wire is the format of Metacontroller's calls to the hooks of CompositeControllers (version v1), and of the
+// answers to them. It turns calls into observations and decisions into answers, and decides nothing.
 //
-// Nothing is taken for absent that could be there: Metacontroller deletes the children that an answer omits. So a call is read whole, or it is
-// refused (rule S13 in hooks/doc.go).
+// Nothing is taken for absent that could be there: Metacontroller deletes the children that an answer omits. So a call
+// is read whole, or it is refused (rule S13 in hooks/doc.go).
 package wire
 
 import (
@@ -21,7 +21,8 @@ const (
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
 const lastApplied = hooks.AnnotationLastApplied
 
-// A Refusal is why a call is not answered: one sentence for its sender, which names the field and holds nothing of what is in it.
+// A Refusal is why a call is not answered: one sentence for its sender, which names the field and holds nothing of what
+// is in it.
 type Refusal struct {
 	// Code is the HTTP status.
 	Code     int
@@ -31,7 +32,10 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Sentence }
 
-// Bad is the refusal of a call that is not as it must be (400).
-func Bad(format string, args ...any) error {
-	return &Refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+// Refuse is a refusal with this HTTP status.
+func Refuse(code int, format string, args ...any) *Refusal {
+	return &Refusal{code, fmt.Sprintf(format, args...)}
 }
+
+// Bad is the refusal of a call that is not as it must be (400).
+func Bad(format string, args ...any) error { return Refuse(http.StatusBadRequest, format, args...) }
