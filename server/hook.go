@@ -71,7 +71,7 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 		return nil, c.misplaced(path)
 	}
 	if c.finalizing && !scope.selects(c.parent) {
-		return s.told(c, c.letGo(began))
+		return s.finish(c, c.letGo(began))
 	}
 	if err := scope.check(c.kind, c.parent); err != nil {
 		return nil, err
@@ -90,11 +90,11 @@ func (s *Server) answer(ctx context.Context, c *call, path string, began time.Ti
 	if err != nil {
 		return nil, err
 	}
-	return s.told(c, d)
+	return s.finish(c, d)
 }
 
-// told writes an answer, and tells of it.
-func (s *Server) told(c *call, d *decided) ([]byte, error) {
+// finish writes an answer, and tells of it.
+func (s *Server) finish(c *call, d *decided) ([]byte, error) {
 	body, err := d.encode()
 	if err != nil {
 		return nil, err

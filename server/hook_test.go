@@ -1,15 +1,19 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 func TestRefusedRequests(t *testing.T) {
@@ -111,6 +115,22 @@ func TestNoChildrenIsAnObservation(t *testing.T) {
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.NotContains(t, w.Body.String(), "null")
 	require.NotContains(t, w.Body.String(), "creationTimestamp")
+}
+
+// TestWhoReadsACallAnswersAsTheHook: whoever reads a call and decides gets the bytes that the server answers with.
+func TestWhoReadsACallAnswersAsTheHook(t *testing.T) {
+	asked, err := wire.ReadCluster(t.Context(), bytes.NewReader(steady(t)))
+	require.NoError(t, err)
+	require.False(t, asked.Finalizing)
+
+	s, _ := testServer(Options{})
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s.now = func() time.Time { return now }
+	o := asked.Observation(now, hooks.Settings{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"})
+	o.Etcd, o.Health = healthy{}.Observe(context.Background(), nil)
+	answer, err := asked.Answer(hooks.Decide(o), nil)
+	require.NoError(t, err)
+	require.JSONEq(t, post(s.Handler(), "/sync", steady(t)).Body.String(), string(answer))
 }
 
 func TestCustomizeAndFinalize(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Make is the data of a Secret of this name, made by the recipe (nil: as observed) out of the observed Secrets. Errors name Secrets and keys and
-// hold nothing of what is in them.
+// Make is the data of a Secret of this name, made by the recipe (nil: as observed) out of the observed Secrets. Errors
+// name Secrets and keys and hold nothing of what is in them.
 func Make(name string, recipe hooks.Recipe, observed map[string]map[string][]byte) (map[string][]byte, error) {
 	old := observed[name]
 	switch r := recipe.(type) {

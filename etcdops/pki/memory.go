@@ -12,8 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// known remembers what was read of the data that came lately: to verify a signature takes longer than all the rest of a decision.
-// It is a pure function's; nothing depends on what is in it.
+// known remembers what was read of the data that came lately: to verify a signature takes longer than all the rest of a
+// decision. It is a pure function's; nothing depends on what is in it.
 var known memory
 
 type memory struct {
@@ -38,20 +38,23 @@ type tenant struct {
 	bytes int64
 }
 
-// A Turn waits until something that takes long may be read, and returns what is called afterwards. The error is ctx's, when ctx ends first.
+// A Turn waits until something that takes long may be read, and returns what is called afterwards. The error is ctx's,
+// when ctx ends first.
 type Turn func(ctx context.Context) (end func(), err error)
 
 // atOnce does not wait.
 func atOnce(context.Context) (func(), error) { return func() {}, nil }
 
-// mostKnown is how many bytes what is remembered takes: a quarter of the memory that the process may use. A cluster has six Secrets of some
-// 2 KiB, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call grows.
+// mostKnown is how many bytes what is remembered takes: a quarter of the memory that the process may use. A cluster has
+// six Secrets of some 2 KiB, so that GOMEMLIMIT=115MiB is enough for 2,400 clusters; from then on the time of a call
+// grows.
 func mostKnown() int64 {
 	const least, most = 4 << 20, 512 << 20
 	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
 }
 
-// of is what the data says, without metadata. It is shared: do not change it. Of several calls for the same, one reads, in its turn.
+// of is what the data says, without metadata. It is shared: do not change it. Of several calls for the same, one reads,
+// in its turn.
 func (m *memory) of(ctx context.Context, tenant string, turn Turn, data map[string][]byte) (*hooks.Secret, error) {
 	key := sum(data)
 	for {
@@ -108,9 +111,9 @@ func (m *memory) finish(ctx context.Context, tenant string, turn Turn, key conte
 	return read, nil
 }
 
-// note remembers what was read, in the place of something else of the tenant who has most when there are so many bytes already, whatever that
-// is. All clusters are asked about in turn: were the oldest forgotten, or everything, then with a few clusters too many nothing would ever be
-// known when it is asked for again.
+// note remembers what was read, in the place of something else of the tenant who has most when there are so many bytes
+// already, whatever that is. All clusters are asked about in turn: were the oldest forgotten, or everything, then with
+// a few clusters too many nothing would ever be known when it is asked for again.
 func (m *memory) note(owner string, key content, read *hooks.Secret, most int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

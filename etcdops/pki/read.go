@@ -1,5 +1,5 @@
-// Package pki reads Secrets for the decisions and makes what these ask for. It is where keys and passwords are; package hooks
-// sees none of them. It decides nothing.
+// Package pki reads Secrets for the decisions and makes what these ask for. It is where keys and passwords are; package
+// hooks sees none of them. It decides nothing.
 package pki
 
 import (
@@ -27,8 +27,9 @@ func Read(s *corev1.Secret) *hooks.Secret {
 	return read
 }
 
-// ReadFor is Read on behalf of a tenant, within the time of a call, and in its turn (nil: at once) when it was not read lately. The error is
-// ctx's, when that has ended before the Secret was read; to read one takes less than a millisecond, and some tenths of a second at most.
+// ReadFor is Read on behalf of a tenant, within the time of a call, and in its turn (nil: at once) when it was not read
+// lately. The error is ctx's, when that has ended before the Secret was read; to read one takes less than a
+// millisecond, and some tenths of a second at most.
 func ReadFor(ctx context.Context, tenant string, turn Turn, s *corev1.Secret) (*hooks.Secret, error) {
 	if turn == nil {
 		turn = atOnce
@@ -89,8 +90,8 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 	read.Flaw = flaw(read.Anchors, data)
 }
 
-// flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is for
-// whoever knows the time.
+// flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is
+// for whoever knows the time.
 func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
 	switch n := len(data[hooks.KeyPrivate]); {
 	case n == 0:
@@ -107,11 +108,12 @@ func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
 	return ""
 }
 
-// anchors are the IDs of those of these authorities that the first certificate of a chain leads to, each at a moment at which all on the way are
-// valid. Whether that moment is now is for the caller, who knows the time.
+// anchors are the IDs of those of these authorities that the first certificate of a chain leads to, each at a moment at
+// which all on the way are valid. Whether that moment is now is for the caller, who knows the time.
 //
-// All are searched for at once, for the work of that is bounded: crypto/x509 tries 100 signatures at most in one search. It would search for
-// what is valid at one moment, and authorities that follow one another need not be at any: so it is shown certificates without an end.
+// All are searched for at once, for the work of that is bounded: crypto/x509 tries 100 signatures at most in one
+// search. It would search for what is valid at one moment, and authorities that follow one another need not be at any:
+// so it is shown certificates without an end.
 func anchors(chain, trust []*x509.Certificate) map[string]bool {
 	roots, between, found := x509.NewCertPool(), x509.NewCertPool(), map[string]bool{}
 	for _, c := range trust {
@@ -158,7 +160,8 @@ func endless(c *x509.Certificate) *x509.Certificate {
 	return &always
 }
 
-// What is read of a Secret is bounded. One process reads those of all tenants, and a search for authorities has no end that a call could wait for.
+// What is read of a Secret is bounded. One process reads those of all tenants, and a search for authorities has no end
+// that a call could wait for.
 const (
 	// mostCertificates are in one PEM text.
 	mostCertificates = 32

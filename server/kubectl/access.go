@@ -162,7 +162,8 @@ func (e *executable) forward(ctx context.Context, namespace, pod string, port in
 	return "", nil, &refusal{args, said, err}
 }
 
-// listening reads where kubectl port-forward listens: "Forwarding from 127.0.0.1:41234 -> 2379". Empty when it ends before.
+// listening reads where kubectl port-forward listens: "Forwarding from 127.0.0.1:41234 -> 2379". Empty when it ends
+// before.
 func listening(out io.Reader) string {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

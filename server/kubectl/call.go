@@ -99,8 +99,8 @@ func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*
 	return nil
 }
 
-// childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or because it
-// would adopt it.
+// childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or
+// because it would adopt it.
 func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		return owner.UID == c.UID

@@ -17,7 +17,8 @@ import (
 var ErrUnfit = errors.New("something is wrong")
 
 const (
-	// readWithin is how long one call of kubectl may take, so that an API server that does not answer is told from one that is slow.
+	// readWithin is how long one call of kubectl may take, so that an API server that does not answer is told from one
+	// that is slow.
 	readWithin = 30 * time.Second
 	// atOnce is how many run beside each other: each is a process of some 60 MB.
 	atOnce = 6
@@ -101,7 +102,8 @@ func noKind(err error) bool {
 	return strings.Contains(err.Error(), "the server doesn't have a resource type") || strings.Contains(err.Error(), "could not find the requested resource")
 }
 
-// printFindings prints one line for each that is well. What to do is a line of its own, unbroken: there are commands in it to be copied.
+// printFindings prints one line for each that is well. What to do is a line of its own, unbroken: there are commands in
+// it to be copied.
 func printFindings(w io.Writer, all []check.Finding) {
 	count := map[check.State]int{}
 	const found = 34 // where the words begin

@@ -27,8 +27,8 @@ type Call interface {
 	Answer(d hooks.Decision, finalized *bool) ([]byte, error)
 }
 
-// Explaining is the plugin with what explain and report ask: how Quorate reads a call, and what it answers. The plugin itself is a client and
-// knows nothing of the server.
+// Explaining is the plugin with what explain and report ask: how Quorate reads a call, and what it answers. The plugin
+// itself is a client and knows nothing of the server.
 func Explaining[C Call](p *Program, read func(ctx context.Context, body io.Reader) (C, error)) *Program {
 	p.read = func(ctx context.Context, body io.Reader) (Call, error) { return read(ctx, body) }
 	return p
@@ -239,8 +239,8 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
 }
 
-// otherVersion says that this plugin may decide otherwise than the Quorate with this image; empty when both are of one version, or
-// the image does not tell.
+// otherVersion says that this plugin may decide otherwise than the Quorate with this image; empty when both are of one
+// version, or the image does not tell.
 func otherVersion(version, image string) string {
 	own, _, _ := strings.Cut(version, " ")
 	colon := strings.LastIndex(image, ":")

@@ -35,12 +35,13 @@ const (
 	partOf      = "app.kubernetes.io/part-of"
 	established = time.Minute
 	rolledOut   = 5 * time.Minute
-	// tries is how often objects are applied whose kind the API server has just learned, and from then on serves at any moment.
+	// tries is how often objects are applied whose kind the API server has just learned, and from then on serves at any
+	// moment.
 	tries = 10
 )
 
-// Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks after, and to cut an installation
-// off from a Metacontroller of its own by a flag that was left out.
+// Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks
+// after, and to cut an installation off from a Metacontroller of its own by a flag that was left out.
 func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate", "-o", "json")
 	if err != nil {
@@ -96,8 +97,8 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	return err
 }
 
-// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old for the own one: the API server
-// drops or refuses what they do not know, and Quorate would not be called.
+// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old
+// for the own one: the API server drops or refuses what they do not know, and Quorate would not be called.
 func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error) {
 	args := []string{"get", "customresourcedefinitions"}
 	for _, k := range kinds {

@@ -1,7 +1,8 @@
-// Package kubectl is the plugin `kubectl quorate`: what a person asks about a cluster, and the few things that they may want done.
+// Package kubectl is the plugin `kubectl quorate`: what a person asks about a cluster, and the few things that they may
+// want done.
 //
-// It runs with that person's own kubectl and rights, and needs no Quorate that runs: what hooks decide is asked of the hooks
-// themselves, and etcd is reached through kubectl port-forward.
+// It runs with that person's own kubectl and rights, and needs no Quorate that runs: what hooks decide is asked of the
+// hooks themselves, and etcd is reached through kubectl port-forward.
 package kubectl
 
 import (

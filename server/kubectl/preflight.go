@@ -15,8 +15,8 @@ import (
 // ofInstallation is the label of a CompositeController with the namespace of its Quorate.
 const ofInstallation = "quorate.dev/installation"
 
-// Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these CompositeControllers, or
-// another Metacontroller that would serve them beside the own one.
+// Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these
+// CompositeControllers, or another Metacontroller that would serve them beside the own one.
 func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 	out, err := i.kube.run(ctx, append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found", "-o", "json"}, controllers...)...)
 	if err != nil && !noKind(err) {
@@ -61,8 +61,8 @@ func metadataIn(out []byte) []metav1.ObjectMeta {
 	return all
 }
 
-// Outgrown takes away what an earlier installation with other --only-namespaces has left: rights in namespaces that are not in the list now, by the
-// name of their Role, and without a list the policy that refuses EtcdClusters elsewhere.
+// Outgrown takes away what an earlier installation with other --only-namespaces has left: rights in namespaces that are
+// not in the list now, by the name of their Role, and without a list the policy that refuses EtcdClusters elsewhere.
 func (i *Installer) Outgrown(ctx context.Context, role, policy string, only []string) error {
 	out, err := i.kube.run(ctx, "get", "roles,rolebindings", "-A", "-l", partOf+"=quorate", "--field-selector=metadata.name="+role, "-o", "json")
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What a report must not hold is taken out in three ways, each of which would do in most cases: an object is known by its kind and
-// fields (a Secret is its keys and sizes), a text by patterns (redact_keys.go has those of private keys), and what the Secrets of the namespaces
-// hold is searched for and struck out wherever it turns up.
+// What a report must not hold is taken out in three ways, each of which would do in most cases: an object is known by
+// its kind and fields (a Secret is its keys and sizes), a text by patterns (redact_keys.go has those of private keys),
+// and what the Secrets of the namespaces hold is searched for and struck out wherever it turns up.
 
 // removed stands where something was taken out.
 const removed = "[removed]"
@@ -192,7 +192,8 @@ func hide(m map[string]any) {
 	}
 }
 
-// value is any value within an object without what is secret. The names of environment variables count; references to Secrets stay.
+// value is any value within an object without what is secret. The names of environment variables count; references to
+// Secrets stay.
 func (r *redactor) value(v any) any {
 	switch t := v.(type) {
 	case map[string]any:

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a release.
+// versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a
+// release.
 func (a *ask) versions(ctx context.Context) error {
 	fmt.Fprintf(a.Out, "kubectl quorate %s\n", a.Version)
 	if a.client {

@@ -66,8 +66,8 @@ func encode(
 	return json.Marshal(a, jsonv1.DefaultOptionsV1())
 }
 
-// told is an object in an answer, with its content.
-func told(namespace, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
+// outgoing is an object in an answer, with its content.
+func outgoing(namespace, apiVersion, kind string, m *metav1.ObjectMeta, content answerChild) answerChild {
 	content.APIVersion, content.Kind = apiVersion, kind
 	content.Metadata = answerMeta{
 		Name: m.Name, Namespace: cmp.Or(m.Namespace, namespace), Labels: m.Labels, Annotations: m.Annotations,
@@ -94,7 +94,8 @@ func specs[Spec any, O interface {
 		if claim, is := any(o).(*corev1.PersistentVolumeClaim); is {
 			m.OwnerReferences = hooks.ToldOwners(claim)
 		}
-		list = append(list, asking(told(namespace, apiVersion, kind, &m, answerChild{Spec: spec}), observed[o.GetName()]))
+		out := outgoing(namespace, apiVersion, kind, &m, answerChild{Spec: spec})
+		list = append(list, asking(out, observed[o.GetName()]))
 	}
 	return list
 }

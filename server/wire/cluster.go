@@ -185,12 +185,12 @@ func (r *ClusterCall) Answer(d hooks.Decision, finalized *bool) ([]byte, error) 
 		all = append(all, secret)
 	}
 	for _, o := range want.Certificates { // whole: whoever adds fields that we don't set keeps them
-		told := told(ns, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
-		all = append(all, asking(told, c.Certificates[o.Name]))
+		out := outgoing(ns, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+		all = append(all, asking(out, c.Certificates[o.Name]))
 	}
 	for _, o := range want.ConfigMaps {
-		told := told(ns, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
-		all = append(all, asking(told, c.ConfigMaps[o.Name]))
+		out := outgoing(ns, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
+		all = append(all, asking(out, c.ConfigMaps[o.Name]))
 	}
 	all = append(all, specs(ns, "v1", "PersistentVolumeClaim", want.Claims, c.Claims, claimSpec)...)
 	all = append(all, specs(ns, "v1", "Pod", want.Pods, c.Pods, podSpec)...)

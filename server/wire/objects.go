@@ -161,12 +161,12 @@ func groupTo[W any, P headed[W], T any, O interface {
 		read: func(in *source, where string) error {
 			*all = map[string]*T{}
 			return object(in, where, func(key string) error {
-				w := new(W)
-				if err := value(in, member(where, key), w); err != nil {
+				w, field := new(W), member(where, key)
+				if err := value(in, field, w); err != nil {
 					return err
 				}
 				t, m := P(w).header()
-				return add(*all, member(where, key), t, m, apiVersion, kind, func() (*T, error) { return made(w), nil })
+				return add(*all, field, t, m, apiVersion, kind, func() (*T, error) { return made(w), nil })
 			})
 		},
 		within: func(namespace string) error { return sameNamespace[T, O](name, namespace, *all) },

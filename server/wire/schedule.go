@@ -54,8 +54,8 @@ func (r *ScheduleCall) Answer(
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all
-		told := told(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
-		list = append(list, asking(told, observed))
+		out := outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
+		list = append(list, asking(out, observed))
 	}
 	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
 }

@@ -33,8 +33,8 @@ func (s *Seen) install() string {
 	return command("quorate install%s%s --apply", flags, s.settings())
 }
 
-// settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell them: without them, installing again
-// would change whom Quorate looks after, and with which images.
+// settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell
+// them: without them, installing again would change whom Quorate looks after, and with which images.
 func (s *Seen) settings() string {
 	flags := ""
 	if w := s.deployment(); w != nil {

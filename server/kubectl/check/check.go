@@ -1,7 +1,8 @@
 // Package check judges whether Kubernetes, Metacontroller and Quorate fit together, by what somebody has read of them.
 //
-// The list [Checks] is what is looked at, in order, and reads as the documentation of `quorate check`. The list of [Options.Readings] is
-// everything that has to be read for it. The package itself reads nothing: it is given what kubectl answered, and the time.
+// The list [Checks] is what is looked at, in order, and reads as the documentation of `quorate check`. The list of
+// [Options.Readings] is everything that has to be read for it. The package itself reads nothing: it is given what
+// kubectl answered, and the time.
 package check
 
 import (

@@ -57,8 +57,8 @@ func ourKinds(s *Seen) Finding {
 	return together(ok("%d, as in this release", len(shippedKinds())), flaws)
 }
 
-// compared says how a kind differs from that of this release. A field that the API server does not know is dropped by it without a word,
-// from the status too, which Quorate reads again.
+// compared says how a kind differs from that of this release. A field that the API server does not know is dropped by
+// it without a word, from the status too, which Quorate reads again.
 func compared(is, want kind, apply string) Finding {
 	name, v := want.Metadata.Name, want.Spec.Versions[0].Name
 	schema, wanted := is.schema(v), want.schema(v)
@@ -98,7 +98,8 @@ func fields(schema map[string]any, path string) map[string]bool {
 	return all
 }
 
-// apart are the fields that one has and another lacks, in order; of those within a field that lacks, the outermost alone.
+// apart are the fields that one has and another lacks, in order; of those within a field that lacks, the outermost
+// alone.
 func apart(one, other map[string]bool) []string {
 	var all []string
 	for _, f := range slices.Sorted(maps.Keys(one)) {

@@ -40,8 +40,8 @@ func releaseOf(text string) (release, bool) {
 	return release{numbers[0], numbers[1], numbers[2]}, true
 }
 
-// kubernetes: 1.29 is the first whose CEL has functions for quantities, which the kinds' validation rules use; 1.30 the first that serves
-// ValidatingAdmissionPolicies without being told to; 1.36 is what the tests run on.
+// kubernetes: 1.29 is the first whose CEL has functions for quantities, which the kinds' validation rules use; 1.30 the
+// first that serves ValidatingAdmissionPolicies without being told to; 1.36 is what the tests run on.
 func kubernetes(s *Seen) Finding {
 	r, known := releaseOf(s.server)
 	switch {
@@ -83,7 +83,8 @@ func (w workload) wanted() int32 {
 
 func (w workload) title() string { return w.Kind + " " + w.Metadata.Namespace + "/" + w.Metadata.Name }
 
-// runsMetacontroller tells it by its label, its service account or its image: official manifests, the Helm chart and others differ.
+// runsMetacontroller tells it by its label, its service account or its image: official manifests, the Helm chart and
+// others differ.
 func (w workload) runsMetacontroller() bool {
 	return w.Metadata.Labels[nameLabel] == "metacontroller" || w.Spec.Template.Spec.ServiceAccountName == "metacontroller" ||
 		strings.Contains(containerOf(&w).Image, "metacontroller")
@@ -101,7 +102,8 @@ func containerOf(w *workload) corev1.Container {
 	return all[0]
 }
 
-// flag is the value of a flag of a container's command line: --name=value, --name value or, for true, --name. Empty when it is not there.
+// flag is the value of a flag of a container's command line: --name=value, --name value or, for true, --name. Empty
+// when it is not there.
 func flag(c corev1.Container, name string) string {
 	line := slices.Concat(c.Command, c.Args)
 	for i, word := range line {
@@ -233,8 +235,8 @@ func oneMetacontroller(s *Seen) Finding {
 	return together(ok("there is no other, and one replica is at work"), flaws)
 }
 
-// Unrestricted are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that serve every CompositeController: they run,
-// are not in this namespace, and have no --target-label-selector.
+// Unrestricted are the Metacontrollers in a list of StatefulSets and Deployments, as kubectl prints it, that serve
+// every CompositeController: they run, are not in this namespace, and have no --target-label-selector.
 func Unrestricted(list []byte, but string) []string {
 	var all struct{ Items []workload }
 	if json.Unmarshal(list, &all) != nil {
@@ -290,8 +292,8 @@ func repository(image string) string {
 	return strings.TrimSuffix(image, ":"+tag(image))
 }
 
-// What is known: 4.17.2 and 1.5.20 by runs of the tests; what lies between them and from 4.16 on by documentation and sources. Why 2.0 to 4.15 can't
-// prove who they are: docs/decisions/0009.
+// What is known: 4.17.2 and 1.5.20 by runs of the tests; what lies between them and from 4.16 on by documentation and
+// sources. Why 2.0 to 4.15 can't prove who they are: docs/decisions/0009.
 func metacontrollerVersion(s *Seen) Finding {
 	w := s.metacontroller()
 	if w == nil {
@@ -317,7 +319,8 @@ func metacontrollerVersion(s *Seen) Finding {
 	return warn(r.String()+" is newer than any that is known here", "try it where nothing depends on it first")
 }
 
-// settings of Metacontroller below which clusters wait for each other; otherwise is its own default, in 1.5.20 and in 4.x.
+// settings of Metacontroller below which clusters wait for each other; otherwise is its own default, in 1.5.20 and in
+// 4.x.
 var settings = []struct {
 	flag             string
 	otherwise, least float64
@@ -365,7 +368,8 @@ func metacontrollerFlags(s *Seen) Finding {
 	return together(ok("%s", strings.Join(has, " ")), flaws)
 }
 
-// logs is the flag by which it logs what Secrets hold; empty for none. From level 5 on it logs what changes in children, and from 6 on whole calls. With
+// logs is the flag by which it logs what Secrets hold; empty for none. From level 5 on it logs what changes in
+// children, and from 6 on whole calls. With
 // --zap-devel objects are logged whole, and it logs each child that it makes or changes, at any level (updateChildren in pkg/controller/common of
 // 4.17.2; KubeAwareEncoder of controller-runtime). 1.5 takes levels for single files, too (glog).
 func logs(c corev1.Container) string {

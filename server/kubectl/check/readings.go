@@ -42,12 +42,14 @@ const (
 	ofInstallation = "quorate.dev/installation"
 )
 
-// MetacontrollersLabels choose the workloads that may be a Metacontroller: its own manifests and ours have the first name, its own chart the second.
+// MetacontrollersLabels choose the workloads that may be a Metacontroller: its own manifests and ours have the first
+// name, its own chart the second.
 const MetacontrollersLabels = nameLabel + " in (metacontroller,metacontroller-helm)"
 
 // Options say where to look, and from where.
 type Options struct {
-	// Namespace is Quorate's, and Metacontroller that of Metacontroller; while that is empty, it is asked whether Quorate has its own.
+	// Namespace is Quorate's, and Metacontroller that of Metacontroller; while that is empty, it is asked whether
+	// Quorate has its own.
 	Namespace, Metacontroller string
 	// Version of this program, such as v0.1.0.
 	Version string
@@ -73,8 +75,8 @@ func (o Options) Own() Reading {
 		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate", "-o", "json"}}
 }
 
-// Found are the options with the namespace of Metacontroller, by the answer to that. What can't be read is taken for a Metacontroller that others
-// have installed, in its usual namespace.
+// Found are the options with the namespace of Metacontroller, by the answer to that. What can't be read is taken for a
+// Metacontroller that others have installed, in its usual namespace.
 func (o Options) Found(own Answer) Options {
 	o.Metacontroller = "metacontroller"
 	var list struct{ Items []workload }
@@ -84,7 +86,8 @@ func (o Options) Found(own Answer) Options {
 	return o
 }
 
-// Readings are all others that do not depend on an answer. Each is a right of its own, so that whoever lacks one learns the rest.
+// Readings are all others that do not depend on an answer. Each is a right of its own, so that whoever lacks one learns
+// the rest.
 func (o Options) Readings() []Reading {
 	get := func(name, right string, args ...string) Reading {
 		return Reading{name, right, append(append([]string{"get"}, args...), "-o", "json")}
@@ -109,8 +112,8 @@ func (o Options) Readings() []Reading {
 	}
 }
 
-// Later are the readings that depend on the answers to the others: the Secrets that are named in them, and the log of Metacontroller's pods, if
-// there are any.
+// Later are the readings that depend on the answers to the others: the Secrets that are named in them, and the log of
+// Metacontroller's pods, if there are any.
 func (s *Seen) Later() []Reading {
 	names := s.secretNames()
 	all := []Reading{{secrets, "get the Secrets " + strings.Join(names, " and ") + " in Quorate's namespace",
@@ -135,8 +138,8 @@ func (s *Seen) hooksSecret() string {
 	return forHooks
 }
 
-// secretNames are that one and those that the CompositeControllers take the token from. There are always two at least, so that kubectl prints
-// a list.
+// secretNames are that one and those that the CompositeControllers take the token from. There are always two at least,
+// so that kubectl prints a list.
 func (s *Seen) secretNames() []string {
 	names := []string{s.hooksSecret(), forCaller}
 	for _, w := range s.called() {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// policyRule, role and binding are what matters of RBAC. Reading it takes no right to act as somebody else, as `kubectl auth can-i --as` does.
+// policyRule, role and binding are what matters of RBAC. Reading it takes no right to act as somebody else, as `kubectl
+// auth can-i --as` does.
 type policyRule struct {
 	APIGroups     []string `json:"apiGroups"`
 	Resources     []string `json:"resources"`
@@ -143,7 +144,8 @@ func (s *Seen) allowedThere(account string) []policyRule {
 	return has
 }
 
-// lacks says what is wanted and not allowed, by verbs. Where Roles in single namespaces let it write, the rights to read are all that is wanted.
+// lacks says what is wanted and not allowed, by verbs. Where Roles in single namespaces let it write, the rights to
+// read are all that is wanted.
 func lacks(has, wanted []policyRule, readOnly bool) []string {
 	var all []string
 	for _, want := range wanted {

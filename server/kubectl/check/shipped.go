@@ -18,7 +18,8 @@ type wanted struct {
 	kinds       []kind   // Quorate's
 	itsKinds    []string // Metacontroller's, by name
 	controllers []controller
-	// rights are Metacontroller's: to carry out our answers, to work at all, and to elect a leader, in its own namespace.
+	// rights are Metacontroller's: to carry out our answers, to work at all, and to elect a leader, in its own
+	// namespace.
 	rights, core, leader []policyRule
 	policies             []string // kind/name
 	image                string
@@ -27,7 +28,8 @@ type wanted struct {
 	certManager []policyRule
 }
 
-// shipped reads the manifests that are part of this program; that they can be read is tested, so anything else is a panic.
+// shipped reads the manifests that are part of this program; that they can be read is tested, so anything else is a
+// panic.
 var shipped = sync.OnceValue(func() *wanted {
 	w := &wanted{}
 	for _, folder := range []string{manifests.Kinds, manifests.Base, manifests.Metacontroller} {

@@ -128,7 +128,8 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	return ok("by the ConfigMap %s/%s, read at its start", s.Metacontroller, callerCA)
 }
 
-// signed reports whether an authority of this bundle has signed the hooks' certificate; without the right to see that, it is not known.
+// signed reports whether an authority of this bundle has signed the hooks' certificate; without the right to see that,
+// it is not known.
 func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f
