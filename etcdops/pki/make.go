@@ -65,7 +65,8 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 	number := serial()
 	template := &x509.Certificate{
 		// No two subjects are equal: members tell whom they trust by the subject alone.
-		SerialNumber: number, Subject: pkix.Name{CommonName: r.CommonName, Organization: []string{"Quorate"}, SerialNumber: number.Text(16)},
+		SerialNumber: number, Subject: pkix.Name{CommonName: r.CommonName, Organization: []string{"Quorate"},
+			SerialNumber: number.Text(16)},
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
@@ -180,7 +181,8 @@ func leaf(r hooks.Leaf, signer map[string][]byte) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{hooks.KeyCertificate: encode("CERTIFICATE", der), hooks.KeyPrivate: own, hooks.KeyTrust: signer[hooks.KeyTrust]}, nil
+	return map[string][]byte{hooks.KeyCertificate: encode("CERTIFICATE", der), hooks.KeyPrivate: own,
+		hooks.KeyTrust: signer[hooks.KeyTrust]}, nil
 }
 
 func tokenKeys() (map[string][]byte, error) {

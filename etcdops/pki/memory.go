@@ -91,7 +91,9 @@ func (m *memory) begin(key content) (*hooks.Secret, <-chan struct{}) {
 }
 
 // finish reads what begin has left to the caller.
-func (m *memory) finish(ctx context.Context, tenant string, turn Turn, key content, data map[string][]byte) (*hooks.Secret, error) {
+func (m *memory) finish(
+	ctx context.Context, tenant string, turn Turn, key content, data map[string][]byte,
+) (*hooks.Secret, error) {
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()

@@ -126,7 +126,8 @@ func anchors(chain, trust []*x509.Certificate) map[string]bool {
 	for _, c := range chain[1:] {
 		between.AddCert(endless(c))
 	}
-	ways, err := endless(chain[0]).Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: someTime, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	ways, err := endless(chain[0]).Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: someTime,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
 		return found
 	}
@@ -188,7 +189,8 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 			continue
 		}
 		if len(all) == mostCertificates {
-			return nil, fmt.Errorf("it has more than %d certificates: leave those out that this etcd does not need", mostCertificates)
+			return nil, fmt.Errorf("it has more than %d certificates: leave those out that this etcd does not need",
+				mostCertificates)
 		}
 		if len(block.Bytes) > largestCertificate {
 			return nil, fmt.Errorf("a certificate in it has %d bytes, and %d are the most", len(block.Bytes), largestCertificate)
@@ -214,8 +216,10 @@ func describe(c *x509.Certificate) *hooks.Certificate {
 		ID: Identify(c), CommonName: c.Subject.CommonName, Subject: Subject(c.RawSubject),
 		Key: hex.EncodeToString(c.SubjectKeyId), Issuer: hex.EncodeToString(c.AuthorityKeyId),
 		NotBefore: c.NotBefore, NotAfter: c.NotAfter, Authority: c.IsCA,
-		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
-		Client: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
+		Server: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) ||
+			slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
+		Client: slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) ||
+			slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny),
 	}
 	d.Names = slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {

@@ -84,8 +84,10 @@ func (r *refusal) advice() string {
 		return "; install kubectl and put it on the PATH"
 	case r.is("Forbidden"):
 		return "; ask whoever administers Kubernetes for that right (docs/kubectl.md lists what each command needs)"
-	case strings.Contains(r.said, "the server doesn't have a resource type"), strings.Contains(r.said, "could not find the requested resource"):
-		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl config current-context`"
+	case strings.Contains(r.said, "the server doesn't have a resource type"),
+		strings.Contains(r.said, "could not find the requested resource"):
+		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl " +
+			"config current-context`"
 	case strings.Contains(r.said, "connection refused"), strings.Contains(r.said, "Unable to connect"):
 		return "; see `kubectl config current-context` and --context, --kubeconfig"
 	}

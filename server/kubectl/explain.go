@@ -79,7 +79,8 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	}
 	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace, c.Name, err)
+		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace,
+			c.Name, err)
 	}
 	settings, note := a.settings(ctx, body)
 	if note == "" {
@@ -103,11 +104,13 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	if e.finalizing && hooks.Protected(e.o.Cluster) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked after as before")
+		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked "+
+			"after as before")
 	}
 	if e.finalizing && hooks.Leaving(e.o) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or spec.bootstrap is taken out")
+		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or "+
+			"spec.bootstrap is taken out")
 	}
 	if e.finalizing {
 		e.d.Children, e.finalized = hooks.Finalize(e.o)
@@ -116,7 +119,8 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	}
 	config, err := asked.TLS()
 	if err != nil { // the decision says so, too
-		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s", hooks.OperatorSecret(e.o.Cluster), err))
+		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
+			hooks.OperatorSecret(e.o.Cluster), err))
 	}
 	endpoints := hooks.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
@@ -131,7 +135,8 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 func (e *explanation) print(w io.Writer) {
 	p := page{w}
 	c := e.o.Cluster
-	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace, e.at.UTC().Format(time.RFC3339))
+	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace,
+		e.at.UTC().Format(time.RFC3339))
 	e.printCaveats(p)
 	if e.finalizing {
 		p.section("DELETION")
@@ -154,7 +159,8 @@ func (e *explanation) print(w io.Writer) {
 func (e *explanation) printCaveats(p page) {
 	list := e.notes
 	if e.live != nil && e.live.etcd == nil && len(hooks.Endpoints(e.o)) > 0 {
-		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides otherwise if it reaches the members: compare with STATUS.")
+		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides "+
+			"otherwise if it reaches the members: compare with STATUS.")
 	}
 	if e.live != nil {
 		for _, endpoint := range hooks.Endpoints(e.o) {
@@ -225,7 +231,8 @@ func safety(broken error) string {
 	if broken == nil {
 		return "The decision breaks none of the rules of safety (docs/concepts.md)."
 	}
-	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl quorate report`: " +
+	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl " +
+		"quorate report`: " +
 		strings.ReplaceAll(broken.Error(), "\n", "; ")
 }
 
@@ -235,7 +242,8 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 		return settingsIn(c, a.quorate), ""
 	}
 	s := hooks.Settings{Namespace: a.quorate, Image: body.image(), EtcdRepository: body.etcdRepository()}
-	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
+	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the "+
+		"members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
 }
 
@@ -247,7 +255,8 @@ func otherVersion(version, image string) string {
 	if colon <= strings.LastIndex(image, "/") || strings.Contains(image, "@") || image[colon+1:] == own {
 		return ""
 	}
-	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, so use the plugin of Quorate's version", own, image)
+	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, "+
+		"so use the plugin of Quorate's version", own, image)
 }
 
 func settingsIn(c *corev1.Container, namespace string) hooks.Settings {

@@ -28,7 +28,8 @@ type Installer struct {
 
 // Installer is one for this place. What is passed are kubectl's own flags.
 func (p *Program) Installer(at Place, passed []string) *Installer {
-	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace, metacontroller: at.Metacontroller, format: "text"}}
+	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace,
+		metacontroller: at.Metacontroller, format: "text"}}
 }
 
 const (
@@ -56,11 +57,14 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	for _, d := range there.Items {
 		switch m := d.Metadata; {
 		case m.Labels["app.kubernetes.io/managed-by"] == "Helm":
-			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm uninstall` it first, which leaves kinds and clusters alone",
+			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm "+
+				"uninstall` it first, which leaves kinds and clusters alone",
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
-			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
-				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace, i.Namespace)
+			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any "+
+				"more: add --with-metacontroller; "+
+				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace,
+				i.Namespace)
 		}
 	}
 	return i.kube.run(ctx, "get", "secret", secret, "-n", i.Namespace, "--ignore-not-found", "-o", "yaml")
@@ -120,8 +124,10 @@ func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error)
 		}
 	}
 	if i.Own && len(foreign) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
-		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own Metacontroller is told: "+
-			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
+		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own "+
+			"Metacontroller is told: "+
+			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f "+
+			"manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
 	}
 	return foreign, nil
 }
@@ -137,8 +143,10 @@ func (i *Installer) Rest(ctx context.Context, text []byte) error {
 	}
 	for _, name := range deployments {
 		fmt.Fprintf(i.Out, "waiting for the pods of deployment/%s in namespace %s\n", name, i.Namespace)
-		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace, fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
-			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does no harm", err, i.Namespace)
+		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace,
+			fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
+			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does "+
+				"no harm", err, i.Namespace)
 		}
 	}
 	return nil

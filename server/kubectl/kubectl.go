@@ -186,7 +186,8 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 		flags.StringVar(&a.quorate, "quorate-namespace", "quorate-system", "`namespace` of Quorate itself")
 	}
 	if a.command == "check" || a.command == "report" {
-		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "", "`namespace` of Metacontroller; empty for Quorate's if that has its own, and otherwise metacontroller")
+		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "", "`namespace` of Metacontroller; empty for "+
+			"Quorate's if that has its own, and otherwise metacontroller")
 	}
 	switch a.command {
 	case "check":

@@ -46,32 +46,49 @@ type Check struct {
 
 // Checks are all checks in order: what the others stand on comes first.
 var Checks = []Check{
-	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the tests know.", []string{version}, kubernetes},
+	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the " +
+		"tests know.", []string{version}, kubernetes},
 
-	{"MetacontrollerKinds", "The CustomResourceDefinitions of Metacontroller are there, and established.", []string{kinds}, metacontrollerKinds},
-	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
-	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
-	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and have it merge by itself.", []string{metacontroller}, metacontrollerFlags},
-	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
+	{"MetacontrollerKinds", "The CustomResourceDefinitions of Metacontroller are there, and established.",
+		[]string{kinds}, metacontrollerKinds},
+	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its " +
+		"image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
+	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
+		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
+	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
+		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and have " +
+		"it merge by itself.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
+		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
-	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds}, ourKinds},
-	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for children and every setting of this release.", []string{controllers}, ourControllers},
+	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds},
+		ourKinds},
+	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for children " +
+		"and every setting of this release.", []string{controllers}, ourControllers},
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
-	{"QuorateVersion", "Quorate's image is of the version of this program, and members' pods are made with that same image.", []string{quorate}, quorateVersion},
-	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.", []string{controllers, quorate}, service},
+	{"QuorateVersion", "Quorate's image is of the version of this program, and members' pods are made with that same " +
+		"image.", []string{quorate}, quorateVersion},
+	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
+		[]string{controllers, quorate}, service},
 	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller}, networkPolicy},
 
-	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.", []string{controllers, quorate}, certificate},
-	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.", []string{controllers, metacontroller}, trust},
+	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.",
+		[]string{controllers, quorate}, certificate},
+	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.",
+		[]string{controllers, metacontroller}, trust},
 	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate}, token},
-	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five minutes has no call that failed.", []string{controllers, clusters}, asked},
+	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
+		"minutes has no call that failed.", []string{controllers, clusters}, asked},
 
-	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an installation does not allow its tenants.", []string{policies}, admissionPolicies},
+	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an " +
+		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
 	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes}, storageClass},
-	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an EtcdCluster wants them.", []string{kinds, controllers}, certManager},
-	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.", []string{clusters, namespaces}, podSecurity},
+	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an " +
+		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
+	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.",
+		[]string{clusters, namespaces}, podSecurity},
 }
 
 // Judge makes all checks. Without an API server there is the first alone.

@@ -119,7 +119,8 @@ func (c controller) hook(name string) *webhook {
 
 // of are the controllers for a kind of ours, whichever Quorate they call.
 func (s *Seen) of(parent resourceRule) []controller {
-	return slices.DeleteFunc(slices.Clone(s.controllers), func(c controller) bool { return c.Spec.ParentResource.full() != parent.full() })
+	return slices.DeleteFunc(slices.Clone(s.controllers),
+		func(c controller) bool { return c.Spec.ParentResource.full() != parent.full() })
 }
 
 // ours are the controllers that call this Quorate.
@@ -150,7 +151,8 @@ func (s *Seen) called() []*webhook {
 
 // noController is what the checks about the hooks say when nobody calls them.
 func noController() Finding {
-	return Finding{State: Unknown, Found: "not looked at: no CompositeController calls this Quorate", Do: "first do what is said above"}
+	return Finding{State: Unknown, Found: "not looked at: no CompositeController calls this Quorate",
+		Do: "first do what is said above"}
 }
 
 // namesCertificates reports whether a controller of ours has a rule for cert-manager's Certificates.
@@ -175,7 +177,8 @@ func ourControllers(s *Seen) Finding {
 		case len(all) == 0:
 			flaws = append(flaws, fail("there is no CompositeController for "+kind, s.install()))
 		case i < 0:
-			flaws = append(flaws, fail(fmt.Sprintf("CompositeController %s for %s calls %s, not quorate.%s.svc", all[0].Metadata.Name, kind, host(all[0]), s.Namespace),
+			flaws = append(flaws, fail(fmt.Sprintf("CompositeController %s for %s calls %s, not quorate.%s.svc",
+				all[0].Metadata.Name, kind, host(all[0]), s.Namespace),
 				"say with --namespace where that Quorate is; or install one here: "+s.install()))
 		default:
 			names = append(names, all[i].Metadata.Name)
@@ -209,7 +212,8 @@ func (s *Seen) differs(is, want controller) []Finding {
 		}
 	}
 	for _, child := range is.Spec.ChildResources {
-		if !slices.ContainsFunc(want.Spec.ChildResources, func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificates {
+		if !slices.ContainsFunc(want.Spec.ChildResources,
+			func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificates {
 			note(fail, " has a rule for %s, which this release does not know: every call is refused", child.full())
 		}
 	}
@@ -246,7 +250,8 @@ func (s *Seen) hookDiffers(is, want controller, name string) []Finding {
 	least, wrong := time.ParseDuration(wanted.Timeout)
 	must(wrong)
 	if err != nil || timeout < least {
-		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call", title, w.Timeout, least), s.install()))
+		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call", title,
+			w.Timeout, least), s.install()))
 	}
 	return flaws
 }
@@ -260,8 +265,10 @@ func oneQuorate(s *Seen) Finding {
 			for _, other := range all[i+1:] {
 				beside++
 				if !disjoint(one.Spec.ParentResource.LabelSelector, other.Spec.ParentResource.LabelSelector) {
-					flaws = append(flaws, fail(fmt.Sprintf("the CompositeControllers %s (calls %s) and %s (calls %s) both decide about %s", one.Metadata.Name, host(one), other.Metadata.Name, host(other), want.Spec.ParentResource.Resource),
-						"delete one with `kubectl delete compositecontroller NAME`, or give both a spec.parentResource.labelSelector (Metacontroller 4) that no object meets twice"))
+					flaws = append(flaws, fail(fmt.Sprintf("the CompositeControllers %s (calls %s) and %s (calls %s) both decide "+
+						"about %s", one.Metadata.Name, host(one), other.Metadata.Name, host(other), want.Spec.ParentResource.Resource),
+						"delete one with `kubectl delete compositecontroller NAME`, or give both a spec.parentResource.labelSelector "+
+							"(Metacontroller 4) that no object meets twice"))
 				}
 			}
 		}
@@ -291,7 +298,8 @@ func demands(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	}
 	all := slices.Clone(s.MatchExpressions)
 	for key, value := range s.MatchLabels {
-		all = append(all, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+		all = append(all, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn,
+			Values: []string{value}})
 	}
 	return all
 }
@@ -305,7 +313,9 @@ func excludes(a, b metav1.LabelSelectorRequirement) bool {
 	case a.Operator == metav1.LabelSelectorOpDoesNotExist:
 		return b.Operator == in || b.Operator == metav1.LabelSelectorOpExists
 	case a.Operator == in && (b.Operator == in || b.Operator == not):
-		return !slices.ContainsFunc(a.Values, func(v string) bool { return slices.Contains(b.Values, v) == (b.Operator == in) })
+		return !slices.ContainsFunc(a.Values, func(v string) bool {
+			return slices.Contains(b.Values, v) == (b.Operator == in)
+		})
 	}
 	return false
 }

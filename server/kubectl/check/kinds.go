@@ -27,7 +27,12 @@ type kind struct {
 }
 
 func (k kind) established() bool {
-	return slices.ContainsFunc(k.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Established" && c.Status == "True" })
+	return slices.ContainsFunc(k.Status.Conditions, func(c struct {
+		Type,
+		Status string
+	}) bool {
+		return c.Type == "Established" && c.Status == "True"
+	})
 }
 
 // schema is that of a version; nil when there is no such version.
@@ -41,7 +46,8 @@ func (k kind) schema(version string) map[string]any {
 }
 
 func ourKinds(s *Seen) Finding {
-	const apply = "apply those of this release: `quorate install --kinds | kubectl apply --server-side --force-conflicts -f -`, or all of it: "
+	const apply = "apply those of this release: `quorate install --kinds | kubectl apply --server-side " +
+		"--force-conflicts -f -`, or all of it: "
 	var flaws []Finding
 	for _, want := range shippedKinds() {
 		is, there := s.kinds[want.Metadata.Name]
@@ -49,7 +55,8 @@ func ourKinds(s *Seen) Finding {
 		case !there:
 			flaws = append(flaws, fail("there is no "+want.Metadata.Name, "install Quorate: "+s.install()))
 		case !is.established():
-			flaws = append(flaws, fail(want.Metadata.Name+" is not established", command("kubectl describe crd %s", want.Metadata.Name)+" says why"))
+			flaws = append(flaws, fail(want.Metadata.Name+" is not established",
+				command("kubectl describe crd %s", want.Metadata.Name)+" says why"))
 		default:
 			flaws = append(flaws, compared(is, want, apply+s.install()))
 		}
@@ -72,7 +79,8 @@ func compared(is, want kind, apply string) Finding {
 	case len(lacks) > 0:
 		return fail(fmt.Sprintf("%s is older than this release: it lacks %s", name, some(lacks)), apply)
 	case len(more) > 0:
-		return warn(fmt.Sprintf("%s is newer than this quorate: it has %s", name, some(more)), "use the quorate of the release that is installed")
+		return warn(fmt.Sprintf("%s is newer than this quorate: it has %s", name, some(more)), "use the quorate of the "+
+			"release that is installed")
 	case !reflect.DeepEqual(bare(schema), bare(wanted)):
 		return warn(name+" has the fields of this release and other rules for them", apply)
 	}

@@ -46,11 +46,13 @@ func kubernetes(s *Seen) Finding {
 	r, known := releaseOf(s.server)
 	switch {
 	case !known:
-		return warn(fmt.Sprintf("the API server says that it is %q, which is no version", s.server), "see that it is Kubernetes 1.29 or later")
+		return warn(fmt.Sprintf("the API server says that it is %q, which is no version", s.server), "see that it is "+
+			"Kubernetes 1.29 or later")
 	case r.before(1, 29):
 		return fail(fmt.Sprintf("%s; Quorate's kinds need 1.29 at least", r), "upgrade Kubernetes")
 	case r.before(1, 30):
-		return warn(fmt.Sprintf("%s has no ValidatingAdmissionPolicies, so deletions of what is protected are not refused", r), "upgrade Kubernetes to 1.30 or later")
+		return warn(fmt.Sprintf("%s has no ValidatingAdmissionPolicies, so deletions of what is protected are not refused",
+			r), "upgrade Kubernetes to 1.30 or later")
 	case !r.before(1, 37):
 		return ok("%s; newer than 1.36, which the tests run on", r)
 	}
@@ -86,14 +88,17 @@ func (w workload) title() string { return w.Kind + " " + w.Metadata.Namespace + 
 // runsMetacontroller tells it by its label, its service account or its image: official manifests, the Helm chart and
 // others differ.
 func (w workload) runsMetacontroller() bool {
-	return w.Metadata.Labels[nameLabel] == "metacontroller" || w.Spec.Template.Spec.ServiceAccountName == "metacontroller" ||
+	return w.Metadata.Labels[nameLabel] == "metacontroller" ||
+		w.Spec.Template.Spec.ServiceAccountName == "metacontroller" ||
 		strings.Contains(containerOf(&w).Image, "metacontroller")
 }
 
 // containerOf is the container that matters: the one whose image is Metacontroller's, or the first.
 func containerOf(w *workload) corev1.Container {
 	all := w.Spec.Template.Spec.Containers
-	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return strings.Contains(c.Image, "metacontroller") }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool {
+		return strings.Contains(c.Image, "metacontroller")
+	}); i >= 0 {
 		return all[i]
 	}
 	if len(all) == 0 {
@@ -173,7 +178,8 @@ func (s *Seen) itsKinds() string {
 	if s.metacontroller() == nil || s.own() {
 		return s.installOwn()
 	}
-	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f manifests/crds/metacontroller.yaml`"
+	return "apply those of the Metacontroller that is there; these serve it too: `kubectl apply --server-side -f " +
+		"manifests/crds/metacontroller.yaml`"
 }
 
 func metacontrollerRuns(s *Seen) Finding {
@@ -183,7 +189,8 @@ func metacontrollerRuns(s *Seen) Finding {
 	}
 	if w.Status.ReadyReplicas == 0 || w.Status.ReadyReplicas < w.wanted() {
 		return fail(fmt.Sprintf("%s: %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted()),
-			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then nobody calls Quorate, and members that fail stay down")
+			command("kubectl -n %s describe pods", s.Metacontroller)+" says why; until then nobody calls Quorate, and "+
+				"members that fail stay down")
 	}
 	return ok("%s, %d of %d ready", w.title(), w.Status.ReadyReplicas, w.wanted())
 }
@@ -193,7 +200,8 @@ func (s *Seen) elsewhere() (found, do string) {
 	found = "no Metacontroller in namespace " + s.Metacontroller
 	for _, w := range s.labelled {
 		if w.Metadata.Namespace != s.Metacontroller {
-			return found + "; there is " + w.title(), "say so: --metacontroller-namespace=" + w.Metadata.Namespace + " (for `quorate install`, too)"
+			return found + "; there is " + w.title(),
+				"say so: --metacontroller-namespace=" + w.Metadata.Namespace + " (for `quorate install`, too)"
 		}
 	}
 	return found, "install one: " + s.installOwn() + "; or say with --metacontroller-namespace where it is"
@@ -217,18 +225,22 @@ func oneMetacontroller(s *Seen) Finding {
 			continue
 		}
 		if elects := flag(containerOf(&w), "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
-			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at once", w.title(), w.wanted()),
-				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind), w.Metadata.Name)+", or set --leader-election (Metacontroller 4)"))
+			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at once",
+				w.title(), w.wanted()),
+				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind),
+					w.Metadata.Name)+", or set --leader-election (Metacontroller 4)"))
 		}
 	}
 	switch {
 	case len(all) == 0:
 		return noMetacontroller()
 	case len(serve) == 0:
-		flaws = append(flaws, fail("none serves Quorate's CompositeControllers: the --target-label-selector of "+strings.Join(others, ", ")+" does not match their labels", s.install()))
+		flaws = append(flaws, fail("none serves Quorate's CompositeControllers: the --target-label-selector of "+
+			strings.Join(others, ", ")+" does not match their labels", s.install()))
 	case len(serve) > 1:
-		flaws = append(flaws, fail("several serve Quorate's CompositeControllers, and undo each other's work: "+strings.Join(serve, ", "),
-			"remove all but one; or if others need that too, give it --target-label-selector=!"+ofInstallation+" (Metacontroller 4)"))
+		flaws = append(flaws, fail("several serve Quorate's CompositeControllers, and undo each other's work: "+
+			strings.Join(serve, ", "), "remove all but one; or if others need that too, give it --target-label-selector=!"+
+			ofInstallation+" (Metacontroller 4)"))
 	case len(others) > 0:
 		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
 	}
@@ -304,15 +316,18 @@ func metacontrollerVersion(s *Seen) Finding {
 	case !known:
 		return warn("the image "+containerOf(w).Image+" does not tell its version", "see that it is 4.16 or later")
 	case r.before(1, 5):
-		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for", "upgrade Metacontroller to 4.16 or later")
+		return fail(r.String()+" is older than 1.5, and lacks what Quorate's CompositeControllers ask for",
+			"upgrade Metacontroller to 4.16 or later")
 	case r == release{4, 17, 2}:
 		return ok("%s, which the tests run with", r)
 	case r == release{1, 5, 20}:
 		return ok("%s, which tests run with too", r)
 	case r.before(2, 0):
-		return warn(r.String()+" was never tried; 4.17.2 is what the tests run with", "upgrade Metacontroller to 4.16 or later")
+		return warn(r.String()+" was never tried; 4.17.2 is what the tests run with", "upgrade Metacontroller to 4.16 or "+
+			"later")
 	case r.before(4, 16):
-		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/security.md)")
+		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps "+
+			"others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/security.md)")
 	case r.before(5, 0):
 		return ok("%s has what is needed, by its documentation; the tests run with 4.17.2 (docs/versions.md)", r)
 	}
@@ -352,26 +367,32 @@ func metacontrollerFlags(s *Seen) Finding {
 		}
 	}
 	if len(want) > 0 {
-		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other", "set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
+		flaws = append(flaws, warn(strings.Join(want, ", ")+": a dozen clusters wait for each other",
+			"set --workers=20 --client-go-qps=100 --client-go-burst=200 in "+w.title()))
 	}
 	if strategy := flag(c, "apply-strategy"); strategy == "server-side-apply" {
-		flaws = append(flaws, fail("--apply-strategy="+strategy+": by that it makes again what has just been deleted, takes over what others have made, and never lets go of volumes; Quorate refuses it, and does nothing",
-			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before any EtcdCluster is made (docs/operations.md#server-side-apply)"))
+		flaws = append(flaws, fail("--apply-strategy="+strategy+": by that it makes again what has just been deleted, "+
+			"takes over what others have made, and never lets go of volumes; Quorate refuses it, and does nothing",
+			"set --apply-strategy=dynamic-apply in "+w.title()+", its default, before any EtcdCluster is made "+
+				"(docs/operations.md#server-side-apply)"))
 	}
 	if d, err := time.ParseDuration(flag(c, "discovery-interval")); err == nil && d > longestDiscovery {
-		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
+		flaws = append(flaws, warn(fmt.Sprintf("--discovery-interval=%s: kinds that are new, Quorate's first, stay "+
+			"unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
 	}
 	if by := logs(c); by != "" {
-		flaws = append(flaws, fail(by+" has it log what children hold: private keys and passwords of every cluster, and tokens",
-			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+"; then whatever its logs have reached has the keys: change them and the token (docs/security.md#when-something-was-stolen)"))
+		flaws = append(flaws, fail(by+" has it log what children hold: private keys and passwords of every cluster, and "+
+			"tokens",
+			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+"; then whatever its logs have reached has "+
+				"the keys: change them and the token (docs/security.md#when-something-was-stolen)"))
 	}
 	return together(ok("%s", strings.Join(has, " ")), flaws)
 }
 
 // logs is the flag by which it logs what Secrets hold; empty for none. From level 5 on it logs what changes in
-// children, and from 6 on whole calls. With
-// --zap-devel objects are logged whole, and it logs each child that it makes or changes, at any level (updateChildren in pkg/controller/common of
-// 4.17.2; KubeAwareEncoder of controller-runtime). 1.5 takes levels for single files, too (glog).
+// children, and from 6 on whole calls. With --zap-devel objects are logged whole, and it logs each child that it makes
+// or changes, at any level (updateChildren in pkg/controller/common of 4.17.2; KubeAwareEncoder of controller-runtime).
+// 1.5 takes levels for single files, too (glog).
 func logs(c corev1.Container) string {
 	for _, name := range []string{"v", "zap-log-level", "vmodule"} {
 		for one := range strings.SplitSeq(flag(c, name), ",") {

@@ -56,7 +56,8 @@ func asked(s *Seen) Finding {
 	}
 	switch {
 	case len(waiting) > 0:
-		return fail(fmt.Sprintf("Metacontroller does not call, or its calls fail: no status has %s%s", some(waiting), failure), "do what is said above; then "+look)
+		return fail(fmt.Sprintf("Metacontroller does not call, or its calls fail: no status has %s%s", some(waiting),
+			failure), "do what is said above; then "+look)
 	case failure != "":
 		return warn("calls have failed in the last five minutes"+failure, "if it goes on: "+look)
 	}
@@ -101,12 +102,15 @@ func admissionPolicies(s *Seen) Finding {
 			continue // this installation allows what it refuses
 		}
 		// One of several installations adds its name.
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.policies)), func(is string) bool { return is == name || strings.HasPrefix(is, name+"-") }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.policies)),
+			func(is string) bool { return is == name || strings.HasPrefix(is, name+"-") }) {
 			lacks = append(lacks, name)
 		}
 	}
 	if len(lacks) > 0 {
-		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected, or not allowed, is held back late, not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind all clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
+		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected, or not allowed, is held back late, "+
+			"not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind all "+
+			"clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
 	}
 	return ok("there")
 }
@@ -119,7 +123,8 @@ func storageClass(s *Seen) Finding {
 		}
 	}
 	if len(names) == 0 {
-		return warn("there is no default", "name one in spec.storage.storageClassName of each EtcdCluster, or use the medium Memory or HostPath")
+		return warn("there is no default", "name one in spec.storage.storageClassName of each EtcdCluster, or use the "+
+			"medium Memory or HostPath")
 	}
 	return ok("%s", strings.Join(names, ", "))
 }
@@ -134,9 +139,11 @@ func certManager(s *Seen) Finding {
 	}
 	switch named := s.namesCertificates(); {
 	case named && !there:
-		return fail("the CompositeController names "+certificates+", which is not there: it stands still, and no EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
+		return fail("the CompositeController names "+certificates+", which is not there: it stands still, and no "+
+			"EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
 	case !named && len(want) > 0:
-		return fail("certificates of cert-manager's are wanted by "+some(want)+", and the CompositeController has no rule for them", strings.Replace(s.install(), "quorate install", "quorate install --cert-manager", 1))
+		return fail("certificates of cert-manager's are wanted by "+some(want)+", and the CompositeController has no rule "+
+			"for them", strings.Replace(s.install(), "quorate install", "quorate install --cert-manager", 1))
 	case named:
 		return ok("there, and named")
 	}
@@ -148,8 +155,10 @@ func podSecurity(s *Seen) Finding {
 	for _, c := range s.clusters {
 		level := s.namespaces[c.Namespace]["pod-security.kubernetes.io/enforce"]
 		if c.Spec.Storage.Medium == v1alpha1.HostPath && level != "" && level != "privileged" {
-			flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s keeps its data in directories of nodes, and its namespace enforces %s", c.Namespace, c.Name, level),
-				command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged", c.Namespace)+", or choose another medium (docs/security.md)"))
+			flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s keeps its data in directories of nodes, and its "+
+				"namespace enforces %s", c.Namespace, c.Name, level),
+				command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
+					c.Namespace)+", or choose another medium (docs/security.md)"))
 		}
 	}
 	return together(ok("nothing in the way"), flaws)

@@ -36,7 +36,8 @@ func noQuorate() Finding {
 func quorateRuns(s *Seen) Finding {
 	w := s.deployment()
 	if w == nil {
-		return fail("there is no Deployment of Quorate in namespace "+s.Namespace, "say with --namespace where Quorate is; or install it: "+s.install())
+		return fail("there is no Deployment of Quorate in namespace "+s.Namespace, "say with --namespace where Quorate "+
+			"is; or install it: "+s.install())
 	}
 	found := fmt.Sprintf("%s: %d of %d available", w.title(), w.Status.AvailableReplicas, w.wanted())
 	why := command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel) + " says why"
@@ -46,7 +47,8 @@ func quorateRuns(s *Seen) Finding {
 	case w.Status.AvailableReplicas < w.wanted():
 		return warn(found, why)
 	case w.Status.ObservedGeneration < w.Metadata.Generation || w.Status.UpdatedReplicas < w.wanted():
-		return warn(found+", and not all of them are of the newest template", command("kubectl -n %s rollout status deployment/%s", s.Namespace, w.Metadata.Name)+" waits for that")
+		return warn(found+", and not all of them are of the newest template", command("kubectl -n %s rollout status "+
+			"deployment/%s", s.Namespace, w.Metadata.Name)+" waits for that")
 	}
 	return ok("%s", found)
 }
@@ -67,20 +69,26 @@ func quorateVersion(s *Seen) Finding {
 	}
 	c := containerOf(w)
 	var flaws []Finding
-	if members, set := env(c, "QUORATE_IMAGE"); !set && !slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--image") }) {
-		flaws = append(flaws, fail("the server is not told its own image, and does not start without", "set QUORATE_IMAGE in "+w.title()+" to "+c.Image))
+	if members, set := env(c, "QUORATE_IMAGE"); !set &&
+		!slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--image") }) {
+		flaws = append(flaws, fail("the server is not told its own image, and does not start without",
+			"set QUORATE_IMAGE in "+w.title()+" to "+c.Image))
 	} else if set && members != c.Image {
-		flaws = append(flaws, warn(fmt.Sprintf("members' pods are made with the image %s, and the server runs %s", members, c.Image), "set QUORATE_IMAGE in "+w.title()+" to "+c.Image+", unless both are the same under two names"))
+		flaws = append(flaws, warn(fmt.Sprintf("members' pods are made with the image %s, and the server runs %s", members,
+			c.Image), "set QUORATE_IMAGE in "+w.title()+" to "+c.Image+", unless both are the same under two names"))
 	}
 	is, tagged := exact(tag(c.Image))
 	own, released := exact(s.Version)
 	switch {
 	case !released:
-		return together(ok("image %s; this program (%s) is no release, so versions were not compared", c.Image, s.Version), flaws)
+		return together(ok("image %s; this program (%s) is no release, so versions were not compared", c.Image, s.Version),
+			flaws)
 	case !tagged:
 		return together(ok("image %s, which does not tell its version; this program is %s", c.Image, s.Version), flaws)
 	case is != own:
-		flaws = append(flaws, warn(fmt.Sprintf("the image %s is of %s and this program of %s, which judges by its own manifests", c.Image, is, own), "use the quorate of the release that is installed, or install this one: "+s.install()))
+		flaws = append(flaws, warn(fmt.Sprintf("the image %s is of %s and this program of %s, which judges by its own "+
+			"manifests", c.Image, is, own),
+			"use the quorate of the release that is installed, or install this one: "+s.install()))
 	}
 	return together(ok("image %s", c.Image), flaws)
 }
@@ -103,8 +111,10 @@ func service(s *Seen) Finding {
 	serves := s.services[i]
 	var flaws []Finding
 	for _, w := range called {
-		if n := port(w); !slices.ContainsFunc(serves.Spec.Ports, func(p corev1.ServicePort) bool { return fmt.Sprint(p.Port) == n }) {
-			flaws = append(flaws, fail(fmt.Sprintf("hooks are called at port %s, which the Service %s/quorate does not have", n, s.Namespace), s.install()))
+		if n := port(w); !slices.ContainsFunc(serves.Spec.Ports,
+			func(p corev1.ServicePort) bool { return fmt.Sprint(p.Port) == n }) {
+			flaws = append(flaws, fail(fmt.Sprintf("hooks are called at port %s, which the Service %s/quorate does not have", n,
+				s.Namespace), s.install()))
 			break
 		}
 	}
@@ -115,7 +125,8 @@ func service(s *Seen) Finding {
 		}
 	}
 	if ready == 0 {
-		flaws = append(flaws, fail("no pod behind the Service "+s.Namespace+"/quorate is ready", command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel)+" says why"))
+		flaws = append(flaws, fail("no pod behind the Service "+s.Namespace+"/quorate is ready",
+			command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel)+" says why"))
 	}
 	return together(ok("%s to %d ready pods", called[0].address().Scheme+"://"+called[0].address().Host, ready), flaws)
 }
@@ -158,7 +169,8 @@ func networkPolicy(s *Seen) Finding {
 	}
 	held, let := false, false
 	for _, p := range s.networks {
-		if !meets(&p.Spec.PodSelector, w.Spec.Template.Labels) || !slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
+		if !meets(&p.Spec.PodSelector, w.Spec.Template.Labels) ||
+			!slices.Contains(p.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 			continue
 		}
 		held = true
@@ -170,7 +182,8 @@ func networkPolicy(s *Seen) Finding {
 	case !held:
 		return warn("there is none: everybody in the cluster reaches the hooks", "apply that of this release: "+s.install())
 	case !let:
-		return fail("it does not let namespace "+s.Metacontroller+" reach the hooks: where NetworkPolicies are enforced, no call arrives", "install for that namespace: "+s.install())
+		return fail("it does not let namespace "+s.Metacontroller+" reach the hooks: where NetworkPolicies are enforced, "+
+			"no call arrives", "install for that namespace: "+s.install())
 	}
 	return ok("it lets namespace %s in; whether your network plugin enforces it can't be seen from here", s.Metacontroller)
 }
@@ -185,6 +198,7 @@ func toHooks(ports []networkingv1.NetworkPolicyPort) bool {
 // lets reports whether a pod with these labels, in a namespace with those, is one of the peers.
 func lets(peers []networkingv1.NetworkPolicyPeer, namespace, pod map[string]string) bool {
 	return len(peers) == 0 || slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
-		return p.NamespaceSelector != nil && meets(p.NamespaceSelector, namespace) && (p.PodSelector == nil || meets(p.PodSelector, pod))
+		return p.NamespaceSelector != nil && meets(p.NamespaceSelector, namespace) &&
+			(p.PodSelector == nil || meets(p.PodSelector, pod))
 	})
 }

@@ -72,7 +72,8 @@ func (o Options) First() Reading {
 // Own is the reading that tells whether Quorate has a Metacontroller of its own.
 func (o Options) Own() Reading {
 	return Reading{own, "list deployments in Quorate's namespace",
-		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate", "-o", "json"}}
+		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate", "-o",
+			"json"}}
 }
 
 // Found are the options with the namespace of Metacontroller, by the answer to that. What can't be read is taken for a
@@ -99,15 +100,20 @@ func (o Options) Readings() []Reading {
 	return []Reading{
 		get(kinds, "get customresourcedefinitions", crds...),
 		get(controllers, "list compositecontrollers.metacontroller.k8s.io", "compositecontrollers.metacontroller.k8s.io"),
-		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace", "statefulsets,deployments,pods", "-n", o.Metacontroller),
-		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l", MetacontrollersLabels),
-		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n", o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
+		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace",
+			"statefulsets,deployments,pods", "-n", o.Metacontroller),
+		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l",
+			MetacontrollersLabels),
+		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n",
+			o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
 		get(rights, "list clusterroles and clusterrolebindings, and roles and rolebindings in Metacontroller's namespace",
 			"clusterroles,clusterrolebindings,roles,rolebindings", "-n", o.Metacontroller),
-		get(quorate, "list deployments, services, networkpolicies and pods in Quorate's namespace", "deployments,services,networkpolicies,pods", "-n", o.Namespace, "-l", nameLabel+"=quorate"),
+		get(quorate, "list deployments, services, networkpolicies and pods in Quorate's namespace",
+			"deployments,services,networkpolicies,pods", "-n", o.Namespace, "-l", nameLabel+"=quorate"),
 		get(namespaces, "list namespaces", "namespaces"),
 		get(clusters, "list etcdclusters.etcd.quorate.dev in all namespaces", "etcdclusters.etcd.quorate.dev", "-A"),
-		get(policies, "list validatingadmissionpolicies and validatingadmissionpolicybindings", "validatingadmissionpolicies,validatingadmissionpolicybindings"),
+		get(policies, "list validatingadmissionpolicies and validatingadmissionpolicybindings",
+			"validatingadmissionpolicies,validatingadmissionpolicybindings"),
 		get(classes, "list storageclasses", "storageclasses"),
 	}
 }
@@ -121,7 +127,8 @@ func (s *Seen) Later() []Reading {
 	w := s.metacontroller()
 	if len(s.podsOf(w)) > 0 { // all of them: any may be the one that works
 		all = append(all, Reading{log, "list pods, and get pods/log, in Metacontroller's namespace",
-			[]string{"logs", "-l", metav1.FormatLabelSelector(w.Spec.Selector), "-n", s.Metacontroller, "-c", containerOf(w).Name, "--since=5m", "--tail=1000"}})
+			[]string{"logs", "-l", metav1.FormatLabelSelector(w.Spec.Selector), "-n", s.Metacontroller, "-c",
+				containerOf(w).Name, "--since=5m", "--tail=1000"}})
 	}
 	return all
 }
@@ -143,7 +150,8 @@ func (s *Seen) hooksSecret() string {
 func (s *Seen) secretNames() []string {
 	names := []string{s.hooksSecret(), forCaller}
 	for _, w := range s.called() {
-		if a := w.Authorization; a != nil && a.SecretRef.Namespace == s.Namespace && !slices.Contains(names, a.SecretRef.Name) {
+		if a := w.Authorization; a != nil && a.SecretRef.Namespace == s.Namespace &&
+			!slices.Contains(names, a.SecretRef.Name) {
 			names = append(names, a.SecretRef.Name)
 		}
 	}

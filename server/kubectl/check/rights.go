@@ -44,7 +44,8 @@ func (s subject) is(namespace, account string) bool {
 	case "User":
 		return s.Name == "system:serviceaccount:"+namespace+":"+account
 	case "Group":
-		return slices.Contains([]string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}, s.Name)
+		return slices.Contains([]string{"system:serviceaccounts", "system:serviceaccounts:" + namespace,
+			"system:authenticated"}, s.Name)
 	}
 	return false
 }
@@ -70,7 +71,8 @@ func metacontrollerRights(s *Seen) Finding {
 	who := "service account " + s.Metacontroller + "/" + account
 	only := s.only()
 	has := s.allowed(account)
-	version, _ := s.metacontrollerVersion() // one that does not tell it is taken for an old one: nothing is asked for that it may not need
+	// One that does not tell it is taken for an old one: nothing is asked for that it may not need.
+	version, _ := s.metacontrollerVersion()
 	forOurs := lacks(has, shippedRights(s.namesCertificates()), len(only) > 0)
 	itself := lacks(has, coreRights(version), false)
 	var flaws []Finding
@@ -87,12 +89,15 @@ func metacontrollerRights(s *Seen) Finding {
 	if elects := flag(containerOf(w), "leader-election"); elects != "" && elects != "false" {
 		if all := lacks(slices.Concat(has, s.allowedThere(account)), shipped().leader, false); len(all) > 0 {
 			flaws = append(flaws, fail(who+" may not, in its namespace: "+few(all)+": no replica ever works",
-				command("kubectl -n %s create role %s --verb=get,create,update --resource=leases.coordination.k8s.io", s.Metacontroller, forElection)+" and "+
-					command("kubectl -n %s create rolebinding %s --role=%s --serviceaccount=%s:%s", s.Metacontroller, forElection, forElection, s.Metacontroller, account)))
+				command("kubectl -n %s create role %s --verb=get,create,update --resource=leases.coordination.k8s.io",
+					s.Metacontroller, forElection)+" and "+
+					command("kubectl -n %s create rolebinding %s --role=%s --serviceaccount=%s:%s", s.Metacontroller, forElection,
+						forElection, s.Metacontroller, account)))
 		}
 	}
 	if len(only) > 0 {
-		return together(ok("%s may work, and read all that is needed; its Roles in %s were not looked at", who, strings.Join(only, ", ")), flaws)
+		return together(ok("%s may work, and read all that is needed; its Roles in %s were not looked at", who,
+			strings.Join(only, ", ")), flaws)
 	}
 	return together(ok("%s may work, and do all that Quorate's answers ask for", who), flaws)
 }
@@ -113,7 +118,8 @@ func (s *Seen) grant(account string, roles []string) string {
 	}
 	var all []string
 	for _, r := range roles {
-		all = append(all, command("kubectl create clusterrolebinding %s-%s --clusterrole=%s --serviceaccount=%s:%s", r, account, r, s.Metacontroller, account))
+		all = append(all, command("kubectl create clusterrolebinding %s-%s --clusterrole=%s --serviceaccount=%s:%s", r,
+			account, r, s.Metacontroller, account))
 	}
 	return strings.Join(all, " and ") + "; what quorate install prints is for a service account named metacontroller"
 }
@@ -150,11 +156,13 @@ func lacks(has, wanted []policyRule, readOnly bool) []string {
 	var all []string
 	for _, want := range wanted {
 		if readOnly {
-			want.Verbs = slices.DeleteFunc(slices.Clone(want.Verbs), func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
+			want.Verbs = slices.DeleteFunc(slices.Clone(want.Verbs),
+				func(v string) bool { return !slices.Contains([]string{"get", "list", "watch"}, v) })
 		}
 		before := ""
 		for _, resource := range want.Resources {
-			verbs, name := strings.Join(lacking(has, want, resource), ", "), strings.TrimSuffix(resource+"."+want.APIGroups[0], ".")
+			verbs, name := strings.Join(lacking(has, want, resource), ", "),
+				strings.TrimSuffix(resource+"."+want.APIGroups[0], ".")
 			switch verbs {
 			case "":
 			case before:
@@ -171,6 +179,8 @@ func lacks(has, wanted []policyRule, readOnly bool) []string {
 // lacking are the verbs of what is wanted that none of the rules allows.
 func lacking(has []policyRule, want policyRule, resource string) []string {
 	return slices.DeleteFunc(slices.Clone(want.Verbs), func(verb string) bool {
-		return slices.ContainsFunc(has, func(r policyRule) bool { return r.allows(want.APIGroups[0], resource, verb, want.ResourceNames) })
+		return slices.ContainsFunc(has, func(r policyRule) bool {
+			return r.allows(want.APIGroups[0], resource, verb, want.ResourceNames)
+		})
 	})
 }

@@ -56,7 +56,8 @@ type object struct {
 
 // See puts together what was read. What can't be understood counts as not read.
 func See(o Options, answers map[string]Answer) *Seen {
-	s := &Seen{Options: o, answers: answers, kinds: map[string]kind{}, roles: map[string][]policyRule{}, rolesThere: map[string][]policyRule{}, secrets: map[string]corev1.Secret{},
+	s := &Seen{Options: o, answers: answers, kinds: map[string]kind{}, roles: map[string][]policyRule{},
+		rolesThere: map[string][]policyRule{}, secrets: map[string]corev1.Secret{},
 		namespaces: map[string]map[string]string{}, policies: map[string]bool{}}
 	for _, d := range []struct {
 		name string
@@ -172,9 +173,11 @@ func (s *Seen) without(names []string) Finding {
 		case !asked:
 			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at"})
 		case a.Forbidden:
-			flaws = append(flaws, Finding{State: Unknown, Found: "you may not " + right, Do: "ask whoever administers Kubernetes for the right to " + right})
+			flaws = append(flaws, Finding{State: Unknown, Found: "you may not " + right, Do: "ask whoever administers " +
+				"Kubernetes for the right to " + right})
 		case a.NoKind:
-			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at: the kind is not there (" + right + ")", Do: "first do what is said above"})
+			flaws = append(flaws, Finding{State: Unknown, Found: "not looked at: the kind is not there (" + right + ")",
+				Do: "first do what is said above"})
 		case a.Err != "":
 			flaws = append(flaws, Finding{State: Unknown, Found: a.Err})
 		}
@@ -189,5 +192,6 @@ func (s *Seen) right(name string) string {
 	if i < 0 {
 		return name
 	}
-	return strings.NewReplacer("Metacontroller's namespace", "namespace "+s.Metacontroller, "Quorate's namespace", "namespace "+s.Namespace).Replace(all[i].Right)
+	return strings.NewReplacer("Metacontroller's namespace", "namespace "+s.Metacontroller, "Quorate's namespace",
+		"namespace "+s.Namespace).Replace(all[i].Right)
 }

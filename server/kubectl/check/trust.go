@@ -33,9 +33,11 @@ func (s *Seen) plain() (Finding, bool) {
 	case 0:
 		return Finding{}, false
 	case len(called):
-		return warn("hooks are plain HTTP, for everybody who reaches them", "use what quorate install prints: "+s.install()), true
+		return warn("hooks are plain HTTP, for everybody who reaches them", "use what quorate install prints: "+s.install()),
+			true
 	}
-	return fail(fmt.Sprintf("%d of %d hooks are called by plain HTTP, the others by HTTPS", n, len(called)), s.install()), true
+	return fail(fmt.Sprintf("%d of %d hooks are called by plain HTTP, the others by HTTPS", n, len(called)), s.install()),
+		true
 }
 
 func certificate(s *Seen) Finding {
@@ -52,11 +54,13 @@ func certificate(s *Seen) Finding {
 	again := s.anew()
 	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return fail("tls.crt and tls.key of the Secret "+s.Namespace+"/"+s.hooksSecret()+" are no certificate and its private key", again)
+		return fail("tls.crt and tls.key of the Secret "+s.Namespace+"/"+s.hooksSecret()+" are no certificate and its "+
+			"private key", again)
 	}
 	for _, w := range s.called() {
 		if pair.Leaf.VerifyHostname(w.address().Hostname()) != nil {
-			return fail(fmt.Sprintf("it is for %s, and the hooks are called as %s", strings.Join(pair.Leaf.DNSNames, ", "), w.address().Hostname()), again)
+			return fail(fmt.Sprintf("it is for %s, and the hooks are called as %s", strings.Join(pair.Leaf.DNSNames, ", "),
+				w.address().Hostname()), again)
 		}
 	}
 	until := pair.Leaf.NotAfter.UTC().Format(time.DateOnly)
@@ -64,7 +68,8 @@ func certificate(s *Seen) Finding {
 	case left <= 0:
 		return fail("it has expired on "+until, again)
 	case s.Now.Before(pair.Leaf.NotBefore):
-		return fail("it is not valid before "+pair.Leaf.NotBefore.UTC().Format(time.RFC3339), "see that clocks are right; or else "+again)
+		return fail("it is not valid before "+pair.Leaf.NotBefore.UTC().Format(time.RFC3339), "see that clocks are right; "+
+			"or else "+again)
 	case left < expiresSoon:
 		return warn("it expires on "+until, again)
 	}
@@ -73,7 +78,8 @@ func certificate(s *Seen) Finding {
 
 // anew is the command for another certificate and another token.
 func (s *Seen) anew() string {
-	return "make another (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace, s.hooksSecret()) + ", then " + s.install()
+	return "make another (docs/security.md): " + command("kubectl -n %s delete secret %s", s.Namespace,
+		s.hooksSecret()) + ", then " + s.install()
 }
 
 func trust(s *Seen) Finding {
@@ -94,7 +100,8 @@ func trust(s *Seen) Finding {
 		return fail(fmt.Sprintf("%d of %d hooks have no caBundle", len(called)-len(inline), len(called)), s.install())
 	}
 	if v, known := s.metacontrollerVersion(); known && v.before(4, 16) {
-		return fail("the CompositeControllers say by caBundle what to trust, which Metacontroller "+v.String()+" does not read", s.install())
+		return fail("the CompositeControllers say by caBundle what to trust, which Metacontroller "+v.String()+
+			" does not read", s.install())
 	}
 	for _, w := range inline {
 		if f := s.signed([]byte(w.CABundle.Inline), "the caBundle of the CompositeControllers", s.install()); f.State != OK {
@@ -110,12 +117,15 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 		return f
 	}
 	if s.trusted == nil {
-		return fail("neither have the CompositeControllers a caBundle, nor is there a ConfigMap "+s.Metacontroller+"/"+callerCA, s.install())
+		return fail("neither have the CompositeControllers a caBundle, nor is there a ConfigMap "+
+			s.Metacontroller+"/"+callerCA, s.install())
 	}
 	if !mountsTrust(w) {
-		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(), callerCA), "mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate install")
+		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(), callerCA),
+			"mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate install")
 	}
-	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA, s.install()+", then "+s.restart()); f.State != OK {
+	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
+		s.install()+", then "+s.restart()); f.State != OK {
 		return f
 	}
 	changed, started := lastChange(s.trusted.ObjectMeta), s.started(w)
@@ -123,7 +133,8 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	case started.IsZero():
 		return fail("Metacontroller is not running", command("kubectl -n %s describe pods", s.Metacontroller)+" says why")
 	case started.Before(changed):
-		return fail(fmt.Sprintf("Metacontroller runs since %s and reads the ConfigMap %s once, which has changed at %s", started.UTC().Format(time.RFC3339), callerCA, changed.UTC().Format(time.RFC3339)), s.restart())
+		return fail(fmt.Sprintf("Metacontroller runs since %s and reads the ConfigMap %s once, which has changed at %s",
+			started.UTC().Format(time.RFC3339), callerCA, changed.UTC().Format(time.RFC3339)), s.restart())
 	}
 	return ok("by the ConfigMap %s/%s, read at its start", s.Metacontroller, callerCA)
 }
@@ -140,13 +151,15 @@ func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Finding{State: Unknown, Found: "not looked at: the certificate can't be read", Do: "first do what is said above"}
+		return Finding{State: Unknown, Found: "not looked at: the certificate can't be read", Do: "first do what is said " +
+			"above"}
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	between.AppendCertsFromPEM(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
 	roots.AppendCertsFromPEM(bundle)
 	// At a time when it was valid: that it has expired is said elsewhere.
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: leaf.NotBefore.Add(time.Second)}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+		CurrentTime: leaf.NotBefore.Add(time.Second)}); err != nil {
 		return fail("the authority in "+where+" has not signed the hooks' certificate", do)
 	}
 	return ok("")
@@ -199,8 +212,10 @@ func token(s *Seen) Finding {
 	case len(called) == 0:
 		return noController()
 	}
-	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked && !slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
-		return warn("Quorate asks for none: whoever reaches the hooks may call them", "use what quorate install prints, with Metacontroller 4.16 or later or 1.5 (docs/security.md): "+s.install())
+	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked &&
+		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
+		return warn("Quorate asks for none: whoever reaches the hooks may call them", "use what quorate install prints, "+
+			"with Metacontroller 4.16 or later or 1.5 (docs/security.md): "+s.install())
 	}
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f
@@ -213,7 +228,8 @@ func token(s *Seen) Finding {
 			return f
 		}
 		if !slices.ContainsFunc(valid, func(v []byte) bool { return string(v) == sent }) {
-			return fail("what Metacontroller sends ("+by+") is not among the tokens in the Secret "+s.Namespace+"/"+s.hooksSecret()+": every call is refused with 401", s.install())
+			return fail("what Metacontroller sends ("+by+") is not among the tokens in the Secret "+
+				s.Namespace+"/"+s.hooksSecret()+": every call is refused with 401", s.install())
 		}
 		how = by
 	}
@@ -225,12 +241,15 @@ func (s *Seen) sent(w *webhook) (token, by string, f Finding) {
 	if w.Authorization != nil {
 		ref := w.Authorization.SecretRef
 		if ref.Namespace != s.Namespace {
-			return "", "", Finding{State: Unknown, Found: fmt.Sprintf("the token comes from the Secret %s/%s, which this program does not read", ref.Namespace, ref.Name), Do: "compare it with the last line of tokens in the Secret " + s.Namespace + "/" + s.hooksSecret()}
+			return "", "", Finding{State: Unknown, Found: fmt.Sprintf("the token comes from the Secret %s/%s, which this "+
+				"program does not read", ref.Namespace, ref.Name),
+				Do: "compare it with the last line of tokens in the Secret " + s.Namespace + "/" + s.hooksSecret()}
 		}
 		return string(bytes.TrimSpace(s.secrets[ref.Name].Data[ref.Key])), "a Secret", ok("")
 	}
 	if password, is := w.address().User.Password(); is {
 		return password, "the URL", ok("")
 	}
-	return "", "", fail("Quorate asks for a token, and "+w.address().Host+w.address().Path+" is called without: every call is refused with 401", s.install())
+	return "", "", fail("Quorate asks for a token, and "+w.address().Host+w.address().Path+" is called without: every "+
+		"call is refused with 401", s.install())
 }
