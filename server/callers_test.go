@@ -70,7 +70,8 @@ func (a authority) issue(t *testing.T, usage x509.ExtKeyUsage, end time.Time) (c
 	require.NoError(t, err)
 	text, err := x509.MarshalPKCS8PrivateKey(k)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
 }
 
 // client is a certificate for a caller.
@@ -88,7 +89,8 @@ func (a authority) caller(certificate *tls.Certificate) *http.Client {
 	if certificate != nil { // presented whatever the server asks for
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
+		ForceAttemptHTTP2: true}}
 }
 
 // files are those of a server in a test.
@@ -187,7 +189,8 @@ func TestCallers(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, log := secured(t, f.CallerFiles, Options{})
 	client := f.ca.caller(nil)
-	for _, header := range []string{"Bearer " + rightToken, "bearer  " + rightToken, basic("quorate", rightToken), basic("", rightToken)} {
+	for _, header := range []string{"Bearer " + rightToken, "bearer  " + rightToken, basic("quorate", rightToken),
+		basic("", rightToken)} {
 		code, text, err := send(t, client, "https://"+address+"/sync", header, steady(t))
 		require.NoError(t, err)
 		require.Equal(t, 200, code, text)
@@ -195,7 +198,8 @@ func TestCallers(t *testing.T) {
 	require.EqualValues(t, 4, etcd.observed.Load())
 
 	// As Metacontroller 1.5.20 does: net/http sends the user of the URL as Basic authentication.
-	answer, err := client.Post("https://quorate:"+rightToken+"@"+address+"/sync", "application/json", bytes.NewReader(steady(t)))
+	answer, err := client.Post("https://quorate:"+rightToken+"@"+address+"/sync", "application/json",
+		bytes.NewReader(steady(t)))
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, 200, answer.StatusCode)
@@ -218,8 +222,8 @@ func TestURLErrorHidesTheToken(t *testing.T) {
 	require.NotContains(t, err.Error(), rightToken)
 }
 
-// TestTokenIsRotated: a second line is valid at once, and a line that is gone no longer. A file that can't be used changes
-// nothing and is complained about once.
+// TestTokenIsRotated: a second line is valid at once, and a line that is gone no longer. A file that can't be used
+// changes nothing and is complained about once.
 func TestTokenIsRotated(t *testing.T) {
 	f := newFiles(t)
 	address, _, _, log := secured(t, f.CallerFiles, Options{})
@@ -325,18 +329,19 @@ func TestHalfConfigured(t *testing.T) {
 	key, err := os.ReadFile(f.Key)
 	require.NoError(t, err)
 	for says, c := range map[string]CallerFiles{
-		"--tls-cert is set and --tls-key is not":              {Cert: f.Cert},
-		"--tls-key is set and --tls-cert is not":              {Key: f.Key},
-		"--client-ca needs HTTPS":                             {ClientCA: f.Cert},
-		"are no certificate and its private key":              {Cert: f.Cert, Key: other.Key},
-		"no such file":                                        {Cert: f.Cert, Key: f.Key + "x"},
-		"it holds no PEM certificate":                         {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
-		"it holds a PRIVATE KEY, where only certificates":     {Cert: f.Cert, Key: f.Key, ClientCA: write("ca", string(key))},
-		"--token-file: stat /none/tokens":                     {Token: "/none/tokens"},
-		"it is empty":                                         {Token: write("empty", " \n\n")},
-		"16 characters at least":                              {Token: write("short", "secret")},
-		"printable ASCII characters without spaces":           {Token: write("spaces", rightToken+" "+nextToken)},
-		"it holds 3 tokens; two at most may be valid at once": {Token: write("three", rightToken+"\n"+nextToken+"\n"+wrongToken)},
+		"--tls-cert is set and --tls-key is not":          {Cert: f.Cert},
+		"--tls-key is set and --tls-cert is not":          {Key: f.Key},
+		"--client-ca needs HTTPS":                         {ClientCA: f.Cert},
+		"are no certificate and its private key":          {Cert: f.Cert, Key: other.Key},
+		"no such file":                                    {Cert: f.Cert, Key: f.Key + "x"},
+		"it holds no PEM certificate":                     {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
+		"it holds a PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key, ClientCA: write("ca", string(key))},
+		"--token-file: stat /none/tokens":                 {Token: "/none/tokens"},
+		"it is empty":                                     {Token: write("empty", " \n\n")},
+		"16 characters at least":                          {Token: write("short", "secret")},
+		"printable ASCII characters without spaces":       {Token: write("spaces", rightToken+" "+nextToken)},
+		"it holds 3 tokens; two at most may be valid at once": {Token: write("three",
+			rightToken+"\n"+nextToken+"\n"+wrongToken)},
 	} {
 		_, err := NewCallers(c, slog.Default())
 		require.ErrorContains(t, err, says)
@@ -363,7 +368,8 @@ func TestWarnings(t *testing.T) {
 		answer, err := http.Get(pages + "/healthz")
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
-		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, time.Minute,
+			time.Millisecond)
 		if c.says == "" {
 			require.NotContains(t, log.String(), "WARN")
 			continue

@@ -72,7 +72,8 @@ func (healthy) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, ma
 	for i, name := range []string{"orders-0", "orders-1", "orders-2"} {
 		host := "http://" + name + ".orders-peers.shop.svc"
 		id := m.Leader + uint64(i)
-		m.Members = append(m.Members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"}, ClientURLs: []string{host + ":2379"}})
+		m.Members = append(m.Members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
+			ClientURLs: []string{host + ":2379"}})
 		health[name] = hooks.Health{
 			ClusterID: m.ClusterID, MemberID: id, Leader: m.Leader, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000, DBSize: 26 << 20, DBSizeInUse: 12 << 20,

@@ -29,13 +29,14 @@ func manyKeys(n int) json.RawMessage {
 	return b.Bytes()
 }
 
-// keysOf is the steady request with so many related Secrets of so many keys, and one of the cluster's own. The first is asked for. It is about
-// a cluster of this namespace.
+// keysOf is the steady request with so many related Secrets of so many keys, and one of the cluster's own. The first is
+// asked for. It is about a cluster of this namespace.
 func keysOf(t testing.TB, secrets, keys int, namespace string) []byte {
 	data := manyKeys(keys)
 	raw := edited(t, func(r map[string]any) {
 		secret := func(name string) map[string]any {
-			return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "shop", "uid": name}, "data": data}
+			return map[string]any{"apiVersion": "v1", "kind": "Secret",
+				"metadata": map[string]any{"name": name, "namespace": "shop", "uid": name}, "data": data}
 		}
 		related := map[string]any{}
 		for i := range secrets {
@@ -49,7 +50,8 @@ func keysOf(t testing.TB, secrets, keys int, namespace string) []byte {
 	return []byte(strings.ReplaceAll(string(raw), `"shop"`, fmt.Sprintf("%q", namespace)))
 }
 
-// TestKeysThatNothingAsksFor: of a Secret with 60,000 keys that is read which a decision can ask for, and little memory is taken.
+// TestKeysThatNothingAsksFor: of a Secret with 60,000 keys that is read which a decision can ask for, and little memory
+// is taken.
 func TestKeysThatNothingAsksFor(t *testing.T) {
 	body := keysOf(t, 10, 60_000, "shop")
 	var before, after runtime.MemStats
@@ -107,12 +109,14 @@ func TestWhoseCallsAreLarge(t *testing.T) {
 	require.Less(t, most.Load()-m.HeapAlloc, uint64(64<<20))
 }
 
-// TestValuesThatBecomeTooMuch: a call whose values would take too much memory is refused, by the name of the object, before they do.
+// TestValuesThatBecomeTooMuch: a call whose values would take too much memory is refused, by the name of the object,
+// before they do.
 func TestValuesThatBecomeTooMuch(t *testing.T) {
 	s, _ := testServer(Options{})
 	h := s.Handler()
 	body := edited(t, func(r map[string]any) {
-		at(r, "children", groupPolicies)["orders"] = map[string]any{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+		at(r, "children", groupPolicies)["orders"] = map[string]any{"apiVersion": "networking.k8s.io/v1",
+			"kind":     "NetworkPolicy",
 			"metadata": map[string]any{"name": "orders", "namespace": "shop", "uid": "u"},
 			"spec":     map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 500_000) + "{}]")}}
 	})
@@ -135,7 +139,8 @@ func TestNoRoom(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
 	require.Contains(t, errorOf(t, w), "the call about shop/orders has")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_calls_put_off_total{namespace="shop",reason="memory"} 1`)
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+		`quorate_calls_put_off_total{namespace="shop",reason="memory"} 1`)
 	hog.end()
 	require.Zero(t, s.memory.held)
 	s.options.CallTimeout = time.Minute

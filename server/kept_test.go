@@ -42,7 +42,8 @@ func settled(t *testing.T, h http.Handler) map[string]any {
 	return nil
 }
 
-// round makes one call and applies the answer to the request. It names the children and says whether the status changed.
+// round makes one call and applies the answer to the request. It names the children and says whether the status
+// changed.
 func round(t *testing.T, h http.Handler, request map[string]any) (writes []string, status bool) {
 	t.Helper()
 	raw, err := json.Marshal(request)
@@ -68,7 +69,8 @@ func TestKeptChildren(t *testing.T) {
 		writes       []string
 		again        []string
 	}{
-		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would fail for ever",
+		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would " +
+			"fail for ever",
 			func(r map[string]any) {
 				spec := pod(r)
 				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
@@ -85,8 +87,10 @@ func TestKeptChildren(t *testing.T) {
 				spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
 			}, nil, nil},
 		{"a registry mirror was put in", "a pod that runs keeps its observed image",
-			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" }, []string{"Pod orders-1"}, nil},
-		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then without",
+			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" },
+			[]string{"Pod orders-1"}, nil},
+		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then " +
+			"without",
 			func(r map[string]any) {
 				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
 			}, []string{"Pod orders-1"}, []string{"Pod orders-1"}},
@@ -111,8 +115,8 @@ func TestKeptChildren(t *testing.T) {
 	}
 }
 
-// TestAChildWithoutANoteHoldsEverythingBack: what server-side apply has stripped is answered in a way that only a client that merges by
-// itself can apply, and nothing is made, changed or taken away beside it.
+// TestAChildWithoutANoteHoldsEverythingBack: what server-side apply has stripped is answered in a way that only a
+// client that merges by itself can apply, and nothing is made, changed or taken away beside it.
 func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 	const field = "setApplyStrategyToDynamicApply"
 	s, _ := testServer(Options{Verify: true})
@@ -172,8 +176,8 @@ func reapplied(t testing.TB, request map[string]any, name string, edit func(spec
 }
 
 // apply updates the children of a request to those of an answer as Metacontroller 1.5.20 does (ApplyUpdate in
-// pkg/controller/common, Merge in pkg/dynamic/apply), and names the ones that it would write. Every child of the request
-// must be in the answer.
+// pkg/controller/common, Merge in pkg/dynamic/apply), and names the ones that it would write. Every child of the
+// request must be in the answer.
 func apply(t testing.TB, request, answer map[string]any) (writes []string) {
 	t.Helper()
 	desired := map[string]map[string]any{}

@@ -83,8 +83,9 @@ func observedSecrets(t *testing.T, request []byte) map[string]map[string][]byte 
 	return all
 }
 
-// TestNoKeyStaysInAnAnnotation: what Metacontroller applied last is in an annotation of each Secret, which kubectl describe prints. From the second answer on
-// no key and no password is in it, also of Secrets that an earlier Quorate has made, and all of them hold what they held.
+// TestNoKeyStaysInAnAnnotation: what Metacontroller applied last is in an annotation of each Secret, which kubectl
+// describe prints. From the second answer on no key and no password is in it, also of Secrets that an earlier Quorate
+// has made, and all of them hold what they held.
 func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 	s, _ := testServer(Options{Etcd: silent{}, Verify: true})
 	s.now = time.Now
@@ -98,7 +99,8 @@ func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 		}
 	}
 	told := func(note string) bool {
-		return strings.Contains(note, "PRIVATE KEY") || strings.Contains(note, "LS0tLS1CRUdJTi") || strings.Contains(note, "tls.key")
+		return strings.Contains(note, "PRIVATE KEY") || strings.Contains(note, "LS0tLS1CRUdJTi") ||
+			strings.Contains(note, "tls.key")
 	}
 	notes := func() (all []string) {
 		for _, secret := range at(generic(t, request), "children", groupSecrets) {
@@ -108,7 +110,8 @@ func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 	}
 	call(4)
 	made := observedSecrets(t, request)
-	require.Equal(t, []string{"orders-ca", "orders-client-tls", "orders-operator-tls", "orders-peer-tls", "orders-server-tls", "orders-token"}, slices.Sorted(maps.Keys(made)))
+	require.Equal(t, []string{"orders-ca", "orders-client-tls", "orders-operator-tls", "orders-peer-tls",
+		"orders-server-tls", "orders-token"}, slices.Sorted(maps.Keys(made)))
 	require.NotEmpty(t, made["orders-ca"]["tls.key"])
 	require.False(t, slices.ContainsFunc(notes(), told))
 
@@ -121,7 +124,9 @@ func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 		require.NoError(t, err)
 		at(secret, "metadata", "annotations")[lastApplied] = string(raw)
 	}
-	at(r, "children", groupSecrets, "orders-client-tls", "data")["keystore.p12"] = base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe}) // put there by hand
+	// Put there by hand.
+	at(r, "children", groupSecrets, "orders-client-tls",
+		"data")["keystore.p12"] = base64.StdEncoding.EncodeToString([]byte{0xff, 0xfe})
 	made["orders-client-tls"]["keystore.p12"] = []byte{0xff, 0xfe}
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -143,7 +148,8 @@ func TestNoKeyStaysInAnAnnotation(t *testing.T) {
 	require.Equal(t, before, post(h, "/sync", request).Body.String(), "at rest nothing is written")
 }
 
-// TestCertificatesFromNothing goes from a new cluster to one whose members could start, applying each answer as Metacontroller does.
+// TestCertificatesFromNothing goes from a new cluster to one whose members could start, applying each answer as
+// Metacontroller does.
 func TestCertificatesFromNothing(t *testing.T) {
 	s, log := testServer(Options{Etcd: silent{}, Verify: true})
 	s.now = time.Now
@@ -231,7 +237,8 @@ func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	require.NotContains(t, log.String(), "nobody should")
 	require.NotContains(t, log.String(), secret)
-	require.NotEqual(t, secret, base64.StdEncoding.EncodeToString(secretsIn(t, w.Body.Bytes())["orders-ca"]["tls.key"]), "an authority that can't sign is succeeded")
+	require.NotEqual(t, secret, base64.StdEncoding.EncodeToString(secretsIn(t, w.Body.Bytes())["orders-ca"]["tls.key"]),
+		"an authority that can't sign is succeeded")
 }
 
 func TestTheMembersAreShownTheOperatorsCertificate(t *testing.T) {

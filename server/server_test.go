@@ -150,7 +150,8 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	require.Contains(t, log.String(), "out of ideas")
 	require.Contains(t, log.String(), "server_test.go", "with the stack")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+		`quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
 	require.Empty(t, s.turns.queues)
 }
 
@@ -259,7 +260,8 @@ func waitingInVain(t *testing.T) {
 func TestClientGoesAway(t *testing.T) {
 	ctx, goAway := context.WithCancel(context.Background())
 	call := func(h http.Handler) {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sync", bytes.NewReader(steady(t))).WithContext(ctx))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sync",
+			bytes.NewReader(steady(t))).WithContext(ctx))
 	}
 	etcd := &steps{do: func(step context.Context) error {
 		goAway()

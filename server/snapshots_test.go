@@ -129,20 +129,27 @@ func TestRefusedSnapshots(t *testing.T) {
 		path string
 		edit func(map[string]any)
 	}{
-		"parent is missing":                                {"", func(r map[string]any) { delete(r, "parent") }},
-		"parent.kind must be EtcdSnapshot":                 {"", func(r map[string]any) { at(r, "parent")["kind"] = "EtcdCluster" }},
-		`children["Job.batch/v1"] is missing`:              {"", func(r map[string]any) { r["children"] = map[string]any{} }},
-		"is a group that this version does not know":       {"", func(r map[string]any) { at(r, "children")["CronJob.batch/v1"] = map[string]any{} }},
-		`related["Pod.v1"] is missing`:                     {"", func(r map[string]any) { delete(at(r, "related"), groupPods) }},
+		"parent is missing": {"", func(r map[string]any) { delete(r, "parent") }},
+		"parent.kind must be EtcdSnapshot": {"",
+			func(r map[string]any) { at(r, "parent")["kind"] = "EtcdCluster" }},
+		`children["Job.batch/v1"] is missing`: {"", func(r map[string]any) { r["children"] = map[string]any{} }},
+		"is a group that this version does not know": {"",
+			func(r map[string]any) { at(r, "children")["CronJob.batch/v1"] = map[string]any{} }},
+		`related["Pod.v1"] is missing`: {"",
+			func(r map[string]any) { delete(at(r, "related"), groupPods) }},
 		`related["EtcdCluster.etcd.quorate.dev/v1alpha1"]`: {"", func(r map[string]any) { r["related"] = map[string]any{} }},
 		"namespace is not the parent's": {"", func(r map[string]any) {
 			at(r, "children", groupJobs, "nightly-5a2f7c1e-snapshot-1", "metadata")["namespace"] = "other"
 		}},
-		"finalizing is true":                   {"", being(true)},
-		"the hook is /snapshots/finalize":      {"/snapshots/finalize", nil},
-		"parent.metadata.namespace is missing": {"", func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }},
-		"parent.metadata.uid is missing":       {"/snapshots/customize", func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
-		"parent is missing ":                   {"/snapshots/customize", func(r map[string]any) { delete(r, "parent") }},
+		"finalizing is true":              {"", being(true)},
+		"the hook is /snapshots/finalize": {"/snapshots/finalize", nil},
+		"parent.metadata.namespace is missing": {"", func(r map[string]any) {
+			delete(at(r, "parent", "metadata"),
+				"namespace")
+		}},
+		"parent.metadata.uid is missing": {"/snapshots/customize",
+			func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
+		"parent is missing ": {"/snapshots/customize", func(r map[string]any) { delete(r, "parent") }},
 	} {
 		t.Run(says, func(t *testing.T) {
 			s, _ := snapshotServer()
@@ -160,12 +167,14 @@ func TestRefusedSnapshots(t *testing.T) {
 	require.Equal(t, 400, post(s.Handler(), "/snapshots/sync", aSnapshotCall(t, nil)[:500]).Code)
 }
 
-// FuzzSnapshot: whatever JSON the wire takes is decided without a panic, twice alike, and what is answered comes to rest.
+// FuzzSnapshot: whatever JSON the wire takes is decided without a panic, twice alike, and what is answered comes to
+// rest.
 func FuzzSnapshot(f *testing.F) {
 	for _, deleted := range []bool{false, true} {
 		f.Add(aSnapshotCall(f, being(deleted)), []byte{}, deleted)
 		for way := range byte(20) {
-			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3}, deleted)
+			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0,
+				way + 3}, deleted)
 		}
 	}
 	f.Fuzz(func(t *testing.T, body, edits []byte, deleted bool) {
@@ -197,7 +206,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// BenchmarkSnapshot is one call about a snapshot that is finished, as each status write of a cluster in its namespace causes.
+// BenchmarkSnapshot is one call about a snapshot that is finished, as each status write of a cluster in its namespace
+// causes.
 func BenchmarkSnapshot(b *testing.B) {
 	s, _ := snapshotServer()
 	s.log = slog.New(slog.DiscardHandler)

@@ -36,9 +36,11 @@ func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, 
 		},
 		History:     []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.Unix(1_795_316_400, 0)}},
 		Replacement: &v1alpha1.ReplacementStatus{Failures: 3},
-		TLS:         v1alpha1.TLSStatus{Certificates: []v1alpha1.CertificateStatus{{Name: "server", NotAfter: metav1.Unix(1_800_000_000, 0)}}},
+		TLS: v1alpha1.TLSStatus{Certificates: []v1alpha1.CertificateStatus{{Name: "server",
+			NotAfter: metav1.Unix(1_800_000_000, 0)}}},
 	}
-	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: hooks.PeerService(name), Annotations: map[string]string{hooks.AnnotationNextMember: "8"}}}
+	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: hooks.PeerService(name),
+		Annotations: map[string]string{hooks.AnnotationNextMember: "8"}}}
 	return c, status, hooks.Desired{Services: []*corev1.Service{peers}}
 }
 
@@ -94,7 +96,8 @@ func TestClusterGauges(t *testing.T) {
 	now = now.Add(time.Second)
 	m.clusters.note(successor, "Start", status, children)
 	text = page(t, m)
-	require.Equal(t, 1, strings.Count(text, "quorate_cluster_info{"), "one of a name, the newer: Prometheus takes no series twice")
+	require.Equal(t, 1, strings.Count(text, "quorate_cluster_info{"), "one of a name, the newer: Prometheus takes no "+
+		"series twice")
 	require.Contains(t, text, `medium="Memory"`)
 	require.Contains(t, text, "quorate_clusters 2\n")
 
@@ -147,11 +150,13 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 func TestWhatNobodyAsksAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
 	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &hooks.SnapshotDecision{
-		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(), VerifiedAt: metav1.Now()},
+		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
+			VerifiedAt: metav1.Now()},
 	})
 	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &hooks.ScheduleDecision{Due: time.Now()})
 	told := []string{
-		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{", "quorate_schedule_due_timestamp_seconds{",
+		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{",
+		"quorate_schedule_due_timestamp_seconds{",
 	}
 	for _, metric := range told {
 		require.Contains(t, page(t, m), metric)
@@ -174,13 +179,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.putOff.WithLabelValues("shop", "slow").Inc()
 	c, status, children := aCluster("orders")
 	m.clusters.note(c, "Converged", status, children)
-	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(), VerifiedAt: metav1.Now()}
+	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
+		VerifiedAt: metav1.Now()}
 	m.snapshots.note(&v1alpha1.EtcdSnapshot{}, &hooks.SnapshotDecision{Status: taken})
 	reference := &v1alpha1.SnapshotReference{Time: metav1.Now()}
-	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}}, &hooks.ScheduleDecision{
-		Due:    time.Now(),
-		Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference, LastFailure: reference, Next: metav1.Now()},
-	})
+	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
+		&hooks.ScheduleDecision{
+			Due: time.Now(),
+			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference, LastFailure: reference,
+				Next: metav1.Now()},
+		})
 
 	var want, got []string
 	families, err := m.registry.Gather()

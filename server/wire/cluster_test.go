@@ -20,7 +20,8 @@ func TestResyncIsRead(t *testing.T) {
 		5 * time.Minute:  map[string]any{"resyncPeriodSeconds": 300},
 		0:                map[string]any{"resyncPeriodSeconds": nil},
 	} {
-		r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = spec })))
+		r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t,
+			func(r map[string]any) { at(r, "controller")["spec"] = spec })))
 		require.NoError(t, err)
 		require.Equal(t, want, r.Observation(time.Now(), hooks.Settings{}).Resync)
 	}
@@ -33,7 +34,8 @@ func TestResyncIsRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, r.Resync)
 	}
-	_, err := ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) { at(r, "controller")["spec"] = "soon" })))
+	_, err := ReadCluster(t.Context(), bytes.NewReader(edited(t,
+		func(r map[string]any) { at(r, "controller")["spec"] = "soon" })))
 	require.ErrorContains(t, err, "controller.spec can't be a string")
 }
 

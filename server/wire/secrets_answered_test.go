@@ -14,8 +14,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a Secret
-// holds is answered as data, from which Metacontroller would take what is left out.
+// TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a
+// Secret holds is answered as data, from which Metacontroller would take what is left out.
 func TestAPreviousAuthorityGoes(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	forge := func(recipe hooks.Recipe, data map[string][]byte) map[string][]byte {
@@ -24,7 +24,8 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 		return made
 	}
 	first := forge(hooks.Authority{CommonName: "one", NotBefore: began, NotAfter: began.Add(time.Hour)}, nil)
-	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour), Previous: true}, first)
+	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour),
+		Previous: true}, first)
 	require.NotEmpty(t, second[hooks.KeyPreviousPrivate])
 
 	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}

@@ -12,8 +12,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// shapes are JSON that becomes much when it is decoded: what stands between the items is what one of them has, in the shortest way that an API
-// server sends it.
+// shapes are JSON that becomes much when it is decoded: what stands between the items is what one of them has, in the
+// shortest way that an API server sends it.
 func shapes() map[string]struct {
 	before, item, after, field string
 	into                       func() any
@@ -24,14 +24,18 @@ func shapes() map[string]struct {
 	}
 	pod := func() any { return &incoming[corev1.PodSpec, corev1.PodStatus]{} }
 	return map[string]shape{
-		"rules of a policy":   {`{"spec":{"ingress":[`, `{}`, `]}}`, "NetworkPolicy.networking.k8s.io/v1", func() any { return &incoming[networkingv1.NetworkPolicySpec, struct{}]{} }},
-		"volumes":             {`{"spec":{"volumes":[`, `{"name":"a","emptyDir":{}}`, `]}}`, "Pod.v1", pod},
-		"containers":          {`{"spec":{"containers":[`, `{"name":"a","resources":{}}`, `]}}`, "Pod.v1", pod},
-		"environment":         {`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`, "Pod.v1", pod},
-		"statuses":            {`{"status":{"containerStatuses":[`, `{"name":"","state":{},"lastState":{},"ready":false,"restartCount":0,"image":"","imageID":""}`, `]}}`, "Pod.v1", pod},
-		"tolerations":         {`{"spec":{"tolerations":[`, `{"operator":"Exists"}`, `]}}`, "Pod.v1", pod},
-		"lists of strings":    {`{"spec":{"containers":[{"args":[`, `""`, `]}]}}`, "Pod.v1", pod},
-		"finalizers":          {`{"metadata":{"finalizers":[`, `"a"`, `]}}`, "Job.batch/v1", func() any { return &incoming[batchv1.JobSpec, batchv1.JobStatus]{} }},
+		"rules of a policy": {`{"spec":{"ingress":[`, `{}`, `]}}`, "NetworkPolicy.networking.k8s.io/v1",
+			func() any { return &incoming[networkingv1.NetworkPolicySpec, struct{}]{} }},
+		"volumes":     {`{"spec":{"volumes":[`, `{"name":"a","emptyDir":{}}`, `]}}`, "Pod.v1", pod},
+		"containers":  {`{"spec":{"containers":[`, `{"name":"a","resources":{}}`, `]}}`, "Pod.v1", pod},
+		"environment": {`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`, "Pod.v1", pod},
+		"statuses": {`{"status":{"containerStatuses":[`,
+			`{"name":"","state":{},"lastState":{},"ready":false,"restartCount":0,"image":"","imageID":""}`, `]}}`, "Pod.v1",
+			pod},
+		"tolerations":      {`{"spec":{"tolerations":[`, `{"operator":"Exists"}`, `]}}`, "Pod.v1", pod},
+		"lists of strings": {`{"spec":{"containers":[{"args":[`, `""`, `]}]}}`, "Pod.v1", pod},
+		"finalizers": {`{"metadata":{"finalizers":[`, `"a"`, `]}}`, "Job.batch/v1",
+			func() any { return &incoming[batchv1.JobSpec, batchv1.JobStatus]{} }},
 		"owners":              {`{"metadata":{"ownerReferences":[`, `{"name":"","uid":""}`, `]}}`, "Pod.v1", pod},
 		"history of a status": {`{"status":{"history":[`, `{}`, `]}}`, "parent", func() any { return &incomingCluster{} }},
 		"members of a status": {`{"status":{"members":[`, `{}`, `]}}`, "parent", func() any { return &incomingCluster{} }},
@@ -59,7 +63,8 @@ func TestWeigh(t *testing.T) {
 			runtime.KeepAlive(into)
 		})
 	}
-	for text, length := range map[string]int64{`"a\"b" x`: 6, `{"a":"}"}]`: 9, `12,`: 2, `12`: 2, `: [1,[2]],`: 8, ``: 0, `"a\`: 3} {
+	for text, length := range map[string]int64{`"a\"b" x`: 6, `{"a":"}"}]`: 9, `12,`: 2, `12`: 2, `: [1,[2]],`: 8, ``: 0,
+		`"a\`: 3} {
 		values := int64(1 + strings.Count(text, "{") + strings.Count(strings.TrimPrefix(text, ":"), "[")*1)
 		require.InDelta(t, length+perValue*values, weigh([]byte(text)), 3*perValue, text)
 	}
