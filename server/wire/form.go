@@ -17,7 +17,8 @@ type group struct {
 	read func(in *source, where string) error
 	// within is the error about an object that is not in the parent's namespace; nil when that is no error.
 	within   func(namespace string) error
-	optional bool
+	optional bool // it may be missing
+	seen     bool // in the call that is read
 }
 
 // maybe is the group where it may be missing.
@@ -32,18 +33,18 @@ func relative(group string) string { return fmt.Sprintf("related[%q]", group) }
 
 // read reads the whole call. The error is a *Refusal, unless reading the body failed.
 func (f *form) read(in *source) (finalizing bool, err error) {
-	seen := map[string]bool{}
+	parent := false
 	err = object(in, "the request", func(key string) error {
 		switch {
 		case key == "controller" && f.controller != nil:
 			return f.controller(in)
 		case key == "parent":
-			seen[key] = true
+			parent = true
 			return f.parent(in)
 		case key == "children":
-			return object(in, key, func(group string) error { return f.child(in, group, seen) })
+			return object(in, key, func(group string) error { return f.child(in, group) })
 		case key == "related":
-			return object(in, key, func(group string) error { return f.relative(in, group, seen) })
+			return object(in, key, func(group string) error { return f.relative(in, group) })
 		case key == "finalizing":
 			return value(in, key, &finalizing)
 		}
@@ -56,29 +57,31 @@ func (f *form) read(in *source) (finalizing bool, err error) {
 		return false, err
 	}
 	in.done()
-	return finalizing, f.missing(seen)
+	if !parent {
+		return false, Bad("parent is missing")
+	}
+	return finalizing, f.missing()
 }
 
 // child reads a group of children.
-func (f *form) child(in *source, name string, seen map[string]bool) error {
+func (f *form) child(in *source, name string) error {
 	g := find(f.children, name)
 	if g == nil {
 		return Bad("%s is a group that this version does not know: an answer without it would delete these objects; "+
 			"remove the rule from spec.childResources or upgrade Quorate", child(name))
 	}
-	where := child(name)
-	seen[where] = true
-	return g.read(in, where)
+	g.seen = true
+	return g.read(in, child(name))
 }
 
 // relative reads a group of related objects.
-func (f *form) relative(in *source, name string, seen map[string]bool) error {
-	g, where := find(f.related, name), relative(name)
+func (f *form) relative(in *source, name string) error {
+	g := find(f.related, name)
 	if g == nil {
-		return skip(in, where)
+		return skip(in, relative(name))
 	}
-	seen[where] = true
-	return g.read(in, where)
+	g.seen = true
+	return g.read(in, relative(name))
 }
 
 func find(groups []group, name string) *group {
@@ -90,18 +93,15 @@ func find(groups []group, name string) *group {
 	return nil
 }
 
-// missing finds what a call must have and has not.
-func (f *form) missing(seen map[string]bool) error {
-	if !seen["parent"] {
-		return Bad("parent is missing")
-	}
+// missing finds the groups that a call must have and has not.
+func (f *form) missing() error {
 	for _, g := range f.children {
-		if !g.optional && !seen[child(g.name)] {
+		if !g.optional && !g.seen {
 			return Bad("%s is missing: the CompositeController has no such rule in spec.childResources", child(g.name))
 		}
 	}
 	for _, g := range f.related {
-		if !g.optional && !seen[relative(g.name)] {
+		if !g.optional && !g.seen {
 			return Bad("%s is missing: the CompositeController must have the hook customize of this version",
 				relative(g.name))
 		}
