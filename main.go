@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/prepare"
 	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 const usage = `Quorate runs etcd clusters on Kubernetes.
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case "own":
 		return prepare.Own(args, stderr)
 	case "kubectl":
-		return kubectl.New(build.String(), stdout, stderr).Run(ctx, args)
+		return kubectl.Explaining(kubectl.New(build.String(), stdout, stderr), wire.ReadCluster).Run(ctx, args)
 	case "version":
 		fmt.Fprint(stdout, build.Line("quorate"))
 		return 0

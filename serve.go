@@ -18,6 +18,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // serving is what the flags of quorate serve say.
@@ -138,7 +139,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stder
 	o := v.options
 	o.Log = slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: v.logLevel}))
 	slog.SetDefault(o.Log)
-	o.Metrics = server.NewMetrics(build.Version, build.Commit)
+	o.Metrics = metrics.New(build.Version, build.Commit)
 	o.Settings.Since = time.Now()
 	o.Etcd = &etcdops.Etcd{Observer: o.Metrics.EtcdCall}
 	var err error

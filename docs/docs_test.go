@@ -20,7 +20,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // root is the repository, seen from here.
@@ -147,7 +147,7 @@ func TestSettingsAndMetrics(t *testing.T) {
 	serve := readAll(t, "serve.go") + readAll(t, "manifests/install/tenants.go")
 	for _, c := range []struct{ page, told, source, pattern string }{
 		{"docs/operations.md", "(?m)^\\| `--([a-z-]+)` \\|", serve, `flags\.\w+Var\([^,"]+, "([a-z-]+)"`},
-		{"docs/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/*.go"), `"(quorate_\w+)"`},
+		{"docs/metrics.md", "(?m)^\\| `(quorate_\\w+)` \\|", readAll(t, "server/metrics/*.go"), `"(quorate_\w+)"`},
 	} {
 		page := readAll(t, c.page)
 		if _, after, is := strings.Cut(page, "# Settings of the server\n"); is {

@@ -13,10 +13,12 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read again
-// when it changes. The zero value is plain HTTP for everybody.
+// CallerFiles name the files by which callers of the hooks know the server and the server knows them. Each is read
+// again when it changes. The zero value is plain HTTP for everybody.
 type CallerFiles struct {
 	// Cert and Key are the server's certificate, with its chain, and its private key, as PEM: both or neither.
 	Cert, Key string
@@ -72,8 +74,8 @@ func (c *Callers) Warning() string {
 		return "the hooks are HTTPS for everybody: without --token-file or --client-ca, whoever reaches this port decides " +
 			"which etcd members exist; only a NetworkPolicy that is enforced keeps others than Metacontroller away"
 	case known:
-		return "the hooks are plain HTTP: whoever can listen on the network between Metacontroller and this port learns the " +
-			"token of --token-file, and can then decide which etcd members exist; set --tls-cert and --tls-key"
+		return "the hooks are plain HTTP: whoever can listen on the network between Metacontroller and this port learns " +
+			"the token of --token-file, and can then decide which etcd members exist; set --tls-cert and --tls-key"
 	}
 	return "the hooks are plain HTTP for everybody: whoever reaches this port decides which etcd members exist; only a " +
 		"NetworkPolicy that is enforced keeps others than Metacontroller away (quorate install sets up HTTPS and a token)"
@@ -125,10 +127,12 @@ func parseTokens(text []byte) ([]digest, error) {
 
 // The words for a caller who is refused. What it sent is not among them.
 var (
-	errNoToken    = &badRequest{http.StatusUnauthorized, "the call carries no token: send the one of --token-file as Authorization: Bearer, or as the password of Authorization: Basic"}
-	errWrongToken = &badRequest{http.StatusUnauthorized, "the call's token is not one of --token-file"}
-	errNoCert     = &badRequest{http.StatusUnauthorized, "the call's connection carries no client certificate"}
-	errWrongCert  = &badRequest{http.StatusUnauthorized, "the connection's client certificate is not, or no longer, signed by --client-ca"}
+	errNoToken = wire.Refuse(http.StatusUnauthorized, "the call carries no token: send the one of --token-file as "+
+		"Authorization: Bearer, or as the password of Authorization: Basic")
+	errWrongToken = wire.Refuse(http.StatusUnauthorized, "the call's token is not one of --token-file")
+	errNoCert     = wire.Refuse(http.StatusUnauthorized, "the call's connection carries no client certificate")
+	errWrongCert  = wire.Refuse(http.StatusUnauthorized, "the connection's client certificate is not, or no longer, "+
+		"signed by --client-ca")
 )
 
 // check refuses a call that doesn't come from somebody who may call.
@@ -193,8 +197,8 @@ func sentToken(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// authenticate lets a call pass if its sender may call. It comes before anything of the body is read, and the body of a refused
-// call never is: the connection ends.
+// authenticate lets a call pass if its sender may call. It comes before anything of the body is read, and the body of a
+// refused call never is: the connection ends.
 func (s *Server) authenticate(c *gin.Context) {
 	err := s.options.Callers.check(c.Request)
 	if err == nil {

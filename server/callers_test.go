@@ -70,7 +70,8 @@ func (a authority) issue(t *testing.T, usage x509.ExtKeyUsage, end time.Time) (c
 	require.NoError(t, err)
 	text, err := x509.MarshalPKCS8PrivateKey(k)
 	require.NoError(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})
 }
 
 // client is a certificate for a caller.
@@ -88,7 +89,8 @@ func (a authority) caller(certificate *tls.Certificate) *http.Client {
 	if certificate != nil { // presented whatever the server asks for
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
+		ForceAttemptHTTP2: true}}
 }
 
 // files are those of a server in a test.
@@ -166,7 +168,7 @@ func secured(t *testing.T, f CallerFiles, o Options) (address, pages string, etc
 }
 
 // call posts a body with an Authorization header, and returns the code and text of the answer.
-func call(t *testing.T, client *http.Client, url, authorization string, body []byte) (int, string, error) {
+func send(t *testing.T, client *http.Client, url, authorization string, body []byte) (int, string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
 	require.NoError(t, err)
@@ -187,15 +189,17 @@ func TestCallers(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, log := secured(t, f.CallerFiles, Options{})
 	client := f.ca.caller(nil)
-	for _, header := range []string{"Bearer " + rightToken, "bearer  " + rightToken, basic("quorate", rightToken), basic("", rightToken)} {
-		code, text, err := call(t, client, "https://"+address+"/sync", header, steady(t))
+	for _, header := range []string{"Bearer " + rightToken, "bearer  " + rightToken, basic("quorate", rightToken),
+		basic("", rightToken)} {
+		code, text, err := send(t, client, "https://"+address+"/sync", header, steady(t))
 		require.NoError(t, err)
 		require.Equal(t, 200, code, text)
 	}
 	require.EqualValues(t, 4, etcd.observed.Load())
 
 	// As Metacontroller 1.5.20 does: net/http sends the user of the URL as Basic authentication.
-	answer, err := client.Post("https://quorate:"+rightToken+"@"+address+"/sync", "application/json", bytes.NewReader(steady(t)))
+	answer, err := client.Post("https://quorate:"+rightToken+"@"+address+"/sync", "application/json",
+		bytes.NewReader(steady(t)))
 	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, 200, answer.StatusCode)
@@ -218,15 +222,15 @@ func TestURLErrorHidesTheToken(t *testing.T) {
 	require.NotContains(t, err.Error(), rightToken)
 }
 
-// TestTokenIsRotated: a second line is valid at once, and a line that is gone no longer. A file that can't be used changes
-// nothing and is complained about once.
+// TestTokenIsRotated: a second line is valid at once, and a line that is gone no longer. A file that can't be used
+// changes nothing and is complained about once.
 func TestTokenIsRotated(t *testing.T) {
 	f := newFiles(t)
 	address, _, _, log := secured(t, f.CallerFiles, Options{})
 	client := f.ca.caller(nil) // keeps its connection
 	code := func(token string) int {
 		t.Helper()
-		code, _, err := call(t, client, "https://"+address+"/sync", "Bearer "+token, steady(t))
+		code, _, err := send(t, client, "https://"+address+"/sync", "Bearer "+token, steady(t))
 		require.NoError(t, err)
 		return code
 	}
@@ -284,7 +288,7 @@ func TestClientCertificates(t *testing.T) {
 	url := "https://" + address + "/sync"
 
 	keeps := f.ca.caller(good.client(t))
-	code, text, err := call(t, keeps, url, "", steady(t))
+	code, text, err := send(t, keeps, url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 	require.EqualValues(t, 1, etcd.observed.Load())
@@ -296,18 +300,18 @@ func TestClientCertificates(t *testing.T) {
 	for name, certificate := range map[string]*tls.Certificate{
 		"none": nil, "of another CA": bad.client(t), "expired": &old, "of a server": &server,
 	} {
-		_, _, err := call(t, f.ca.caller(certificate), url, "Bearer "+rightToken, steady(t))
+		_, _, err := send(t, f.ca.caller(certificate), url, "Bearer "+rightToken, steady(t))
 		require.Error(t, err, name)
 	}
 
 	replace(t, f.ClientCA, bad.pem)
-	code, text, err = call(t, keeps, url, "", steady(t))
+	code, text, err = send(t, keeps, url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 401, code, "the connection is from before: %s", text)
 	require.EqualValues(t, 1, etcd.observed.Load())
-	_, _, err = call(t, f.ca.caller(good.client(t)), url, "", steady(t))
+	_, _, err = send(t, f.ca.caller(good.client(t)), url, "", steady(t))
 	require.Error(t, err)
-	code, _, err = call(t, f.ca.caller(bad.client(t)), url, "", steady(t))
+	code, _, err = send(t, f.ca.caller(bad.client(t)), url, "", steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code)
 	require.Contains(t, log.String(), "connection failed")
@@ -325,18 +329,19 @@ func TestHalfConfigured(t *testing.T) {
 	key, err := os.ReadFile(f.Key)
 	require.NoError(t, err)
 	for says, c := range map[string]CallerFiles{
-		"--tls-cert is set and --tls-key is not":              {Cert: f.Cert},
-		"--tls-key is set and --tls-cert is not":              {Key: f.Key},
-		"--client-ca needs HTTPS":                             {ClientCA: f.Cert},
-		"are no certificate and its private key":              {Cert: f.Cert, Key: other.Key},
-		"no such file":                                        {Cert: f.Cert, Key: f.Key + "x"},
-		"it holds no PEM certificate":                         {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
-		"it holds a PRIVATE KEY, where only certificates":     {Cert: f.Cert, Key: f.Key, ClientCA: write("ca", string(key))},
-		"--token-file: stat /none/tokens":                     {Token: "/none/tokens"},
-		"it is empty":                                         {Token: write("empty", " \n\n")},
-		"16 characters at least":                              {Token: write("short", "secret")},
-		"printable ASCII characters without spaces":           {Token: write("spaces", rightToken+" "+nextToken)},
-		"it holds 3 tokens; two at most may be valid at once": {Token: write("three", rightToken+"\n"+nextToken+"\n"+wrongToken)},
+		"--tls-cert is set and --tls-key is not":          {Cert: f.Cert},
+		"--tls-key is set and --tls-cert is not":          {Key: f.Key},
+		"--client-ca needs HTTPS":                         {ClientCA: f.Cert},
+		"are no certificate and its private key":          {Cert: f.Cert, Key: other.Key},
+		"no such file":                                    {Cert: f.Cert, Key: f.Key + "x"},
+		"it holds no PEM certificate":                     {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
+		"it holds a PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key, ClientCA: write("ca", string(key))},
+		"--token-file: stat /none/tokens":                 {Token: "/none/tokens"},
+		"it is empty":                                     {Token: write("empty", " \n\n")},
+		"16 characters at least":                          {Token: write("short", "secret")},
+		"printable ASCII characters without spaces":       {Token: write("spaces", rightToken+" "+nextToken)},
+		"it holds 3 tokens; two at most may be valid at once": {Token: write("three",
+			rightToken+"\n"+nextToken+"\n"+wrongToken)},
 	} {
 		_, err := NewCallers(c, slog.Default())
 		require.ErrorContains(t, err, says)
@@ -363,7 +368,8 @@ func TestWarnings(t *testing.T) {
 		answer, err := http.Get(pages + "/healthz")
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
-		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), "listening") }, time.Minute,
+			time.Millisecond)
 		if c.says == "" {
 			require.NotContains(t, log.String(), "WARN")
 			continue

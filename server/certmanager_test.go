@@ -21,7 +21,8 @@ func asksCertManager(t *testing.T) []byte {
 	return raw
 }
 
-// TestCertificatesOnTheWire: Certificates are asked for in cert-manager's words, and answered alike while they are as asked for.
+// TestCertificatesOnTheWire: Certificates are asked for in cert-manager's words, and answered alike while they are as
+// asked for.
 func TestCertificatesOnTheWire(t *testing.T) {
 	s, _ := testServer(Options{Etcd: silent{}, Verify: true, Settings: hooks.Settings{SharedIssuers: true}})
 	h, request := s.Handler(), asksCertManager(t)
@@ -50,10 +51,12 @@ func TestCertificatesOnTheWire(t *testing.T) {
 	at(r, "parent", "spec")["suspend"] = true
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)
-	require.Equal(t, certificates, childrenOf(t, post(h, "/sync", raw).Body.Bytes(), "Certificate"), "suspended, they stay as they are")
+	require.Equal(t, certificates, childrenOf(t, post(h, "/sync", raw).Body.Bytes(), "Certificate"),
+		"suspended, they stay as they are")
 }
 
-// TestNoRuleForCertificates: a CompositeController without the rule gets no Certificate, and the status says what to do.
+// TestNoRuleForCertificates: a CompositeController without the rule gets no Certificate, and the status says what to
+// do.
 func TestNoRuleForCertificates(t *testing.T) {
 	s, _ := testServer(Options{Etcd: silent{}, Verify: true})
 	r := generic(t, asksCertManager(t))

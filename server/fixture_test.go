@@ -17,6 +17,22 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
+// The groups of objects in calls.
+const (
+	groupPods         = "Pod.v1"
+	groupClaims       = "PersistentVolumeClaim.v1"
+	groupConfigMaps   = "ConfigMap.v1"
+	groupServices     = "Service.v1"
+	groupBudgets      = "PodDisruptionBudget.policy/v1"
+	groupSecrets      = "Secret.v1"
+	groupPolicies     = "NetworkPolicy.networking.k8s.io/v1"
+	groupCertificates = "Certificate.cert-manager.io/v1"
+	groupSnapshots    = "EtcdSnapshot.etcd.quorate.dev/v1alpha1"
+	groupJobs         = "Job.batch/v1"
+)
+
+const lastApplied = hooks.AnnotationLastApplied
+
 // steady is the request for a cluster of three that is as it should be: objects as an API server returns them, with
 // defaults, managedFields, status and Metacontroller's annotation.
 func steady(t testing.TB) []byte {
@@ -56,7 +72,8 @@ func (healthy) Observe(context.Context, []hooks.Endpoint) (*hooks.Membership, ma
 	for i, name := range []string{"orders-0", "orders-1", "orders-2"} {
 		host := "http://" + name + ".orders-peers.shop.svc"
 		id := m.Leader + uint64(i)
-		m.Members = append(m.Members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"}, ClientURLs: []string{host + ":2379"}})
+		m.Members = append(m.Members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
+			ClientURLs: []string{host + ":2379"}})
 		health[name] = hooks.Health{
 			ClusterID: m.ClusterID, MemberID: id, Leader: m.Leader, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000, DBSize: 26 << 20, DBSizeInUse: 12 << 20,

@@ -21,8 +21,10 @@ import (
 
 // nonsense is what an edit may put in the place of any value of a request.
 var nonsense = []json.RawMessage{
-	[]byte(`null`), []byte(`true`), []byte(`""`), []byte(`"x"`), []byte(`"0"`), []byte(`"-1"`), []byte(`"99999999999999999999"`),
-	[]byte(`"9223372036854775807"`), []byte(`"orders-3"`), []byte(`"orders-0:x,orders-1:y,,:"`), []byte(`"2026-03-02T09:00:00Z"`),
+	[]byte(`null`), []byte(`true`), []byte(`""`), []byte(`"x"`), []byte(`"0"`), []byte(`"-1"`),
+	[]byte(`"99999999999999999999"`),
+	[]byte(`"9223372036854775807"`), []byte(`"orders-3"`), []byte(`"orders-0:x,orders-1:y,,:"`),
+	[]byte(`"2026-03-02T09:00:00Z"`),
 	[]byte(`-1`), []byte(`1e30`), []byte(`[]`), []byte(`{}`), []byte(`[{}]`),
 }
 
@@ -96,8 +98,10 @@ func (m made) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Mem
 	list := &hooks.Membership{ClusterID: 0xcdf818194e3a8c32, Leader: 1}
 	health := map[string]hooks.Health{}
 	for i, e := range endpoints {
-		member := hooks.Member{ID: uint64(i + 1), Name: e.Name, PeerURLs: []string{e.PeerURL}, ClientURLs: []string{e.ClientURL}}
-		h := hooks.Health{ClusterID: list.ClusterID, MemberID: member.ID, Leader: list.Leader, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
+		member := hooks.Member{ID: uint64(i + 1), Name: e.Name, PeerURLs: []string{e.PeerURL},
+			ClientURLs: []string{e.ClientURL}}
+		h := hooks.Health{ClusterID: list.ClusterID, MemberID: member.ID, Leader: list.Leader, Version: "3.6.16",
+			RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		last := i == len(endpoints)-1
 		switch {
 		case last && m.mood&1 != 0: // a learner that has caught up
@@ -121,9 +125,10 @@ func (made) Do(context.Context, hooks.Step, *hooks.Membership, []hooks.Endpoint)
 	return errors.New("refused")
 }
 
-// FuzzSync goes the whole way from a body to an answer, with the real decisions between. Whatever JSON the wire takes is decided
-// without a panic and without breaking a rule of safety, and the answer is JSON that is read again: applied and sent back, the
-// answers come to rest. The body is the fuzzer's; edits change values in it and keep it JSON; mood is what etcd is like.
+// FuzzSync goes the whole way from a body to an answer, with the real decisions between. Whatever JSON the wire takes
+// is decided without a panic and without breaking a rule of safety, and the answer is JSON that is read again: applied
+// and sent back, the answers come to rest. The body is the fuzzer's; edits change values in it and keep it JSON; mood
+// is what etcd is like.
 func FuzzSync(f *testing.F) {
 	f.Add([]byte("{}"), []byte{}, byte(0))
 	for mood := range byte(16) {
@@ -175,8 +180,8 @@ func short(f *testing.F) []byte {
 	})
 }
 
-// callsToRest is more than the answers that may follow one another while etcd and time stand still: nine pods made anew, each
-// gone in one answer and back in the next, and what comes before.
+// callsToRest is more than the answers that may follow one another while etcd and time stand still: nine pods made
+// anew, each gone in one answer and back in the next, and what comes before.
 const callsToRest = 60
 
 // ask is the body of a 200, and nil when the request was refused. Any other end is a finding.
@@ -216,14 +221,17 @@ func generic(t testing.TB, raw []byte) map[string]any {
 	return o
 }
 
-// applied is the request that follows when the answer has been applied: what it omits is gone, and everything has a UID.
+// applied is the request that follows when the answer has been applied: what it omits is gone, and everything has a
+// UID.
 func applied(t testing.TB, request, answered []byte) []byte {
 	t.Helper()
 	r, a := generic(t, request), generic(t, answered)
 	parent := at(r, "parent")
 	parent["status"] = a["status"]
 	observed := at(r, "children")
-	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{}, groupServices: map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{}, groupPolicies: map[string]any{}}
+	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{},
+		groupServices: map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{},
+		groupPolicies: map[string]any{}}
 	if _, rule := observed[groupCertificates]; rule {
 		next[groupCertificates] = map[string]any{}
 	}
@@ -255,7 +263,8 @@ func appliedTo(t testing.TB, old, child map[string]any, owner any) map[string]an
 	last, err := json.Marshal(child)
 	require.NoError(t, err)
 	now := maps.Clone(child)
-	meta := map[string]any{"uid": fmt.Sprintf("uid-%s", at(child, "metadata")["name"]), "ownerReferences": []any{map[string]any{"uid": owner}}}
+	meta := map[string]any{"uid": fmt.Sprintf("uid-%s", at(child, "metadata")["name"]),
+		"ownerReferences": []any{map[string]any{"uid": owner}}}
 	if old != nil {
 		meta, now["status"] = maps.Clone(at(old, "metadata")), old["status"]
 	}
@@ -281,7 +290,8 @@ func appliedTo(t testing.TB, old, child map[string]any, owner any) map[string]an
 	return now
 }
 
-// holds is what a Secret holds when Metacontroller has merged an answer into it, and the API server has put stringData into data.
+// holds is what a Secret holds when Metacontroller has merged an answer into it, and the API server has put stringData
+// into data.
 func holds(t testing.TB, old, child map[string]any) map[string]any {
 	t.Helper()
 	data := map[string]any{}

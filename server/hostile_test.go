@@ -43,13 +43,15 @@ func TestStrangers(t *testing.T) {
 	address, pages, etcd, log := secured(t, f.CallerFiles, Options{})
 	client := f.ca.caller(nil)
 	for name, header := range map[string]string{
-		"no token": "", "wrong token": "Bearer " + wrongToken, "part of the token": "Bearer " + rightToken[:len(rightToken)-1],
-		"more than the token": "Bearer " + rightToken + "x", "no value": "Bearer", "empty": "Bearer ", "another scheme": "Token " + rightToken,
-		"no scheme": rightToken, "wrong password": basic("quorate", wrongToken), "token as the user": basic(rightToken, ""),
+		"no token": "", "wrong token": "Bearer " + wrongToken,
+		"part of the token":   "Bearer " + rightToken[:len(rightToken)-1],
+		"more than the token": "Bearer " + rightToken + "x", "no value": "Bearer", "empty": "Bearer ",
+		"another scheme": "Token " + rightToken,
+		"no scheme":      rightToken, "wrong password": basic("quorate", wrongToken), "token as the user": basic(rightToken, ""),
 		"broken Basic": "Basic %%%", "in capitals": "Bearer " + strings.ToUpper(rightToken),
 	} {
 		for _, hook := range []string{"/sync", "/finalize", "/customize"} {
-			code, text, err := call(t, client, "https://"+address+hook, header, steady(t))
+			code, text, err := send(t, client, "https://"+address+hook, header, steady(t))
 			require.NoError(t, err, name)
 			require.Equal(t, 401, code, "%s: %s", name, text)
 			require.Contains(t, text, "token", name)
@@ -58,8 +60,10 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 
-	for _, both := range [][]string{{"Bearer " + wrongToken, "Bearer " + rightToken}, {"Bearer " + rightToken, "Bearer " + wrongToken}} {
-		twice, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+"/sync", bytes.NewReader(steady(t)))
+	for _, both := range [][]string{{"Bearer " + wrongToken, "Bearer " + rightToken},
+		{"Bearer " + rightToken, "Bearer " + wrongToken}} {
+		twice, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+"/sync",
+			bytes.NewReader(steady(t)))
 		require.NoError(t, err)
 		twice.Header["Authorization"] = both
 		answer, err := client.Do(twice)
@@ -87,7 +91,8 @@ func TestStrangers(t *testing.T) {
 func TestBodyIsNotReadFirst(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{})
-	for _, headers := range []string{"Content-Length: 1000", "Content-Length: 1000000", "Content-Length: 1000\r\nExpect: 100-continue", "Transfer-Encoding: chunked"} {
+	for _, headers := range []string{"Content-Length: 1000", "Content-Length: 1000000", "Content-Length: " +
+		"1000\r\nExpect: 100-continue", "Transfer-Encoding: chunked"} {
 		conn, err := dial(t, f, address)
 		require.NoError(t, err)
 		require.NoError(t, conn.SetDeadline(time.Now().Add(5*time.Second))) // half of what a body may take
@@ -106,14 +111,14 @@ func TestWrongConnections(t *testing.T) {
 	f := newFiles(t)
 	address, _, etcd, _ := secured(t, f.CallerFiles, Options{})
 
-	code, text, err := call(t, http.DefaultClient, "http://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	code, text, err := send(t, http.DefaultClient, "http://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	if err == nil { // else the server has closed before it read everything
 		require.Equal(t, 400, code, "plain HTTP on the TLS port")
 		require.NotContains(t, text, rightToken)
 	}
 
 	other := newFiles(t)
-	_, _, err = call(t, other.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	_, _, err = send(t, other.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	require.ErrorContains(t, err, "certificate", "a caller that trusts another CA does not send its token")
 
 	_, err = dial(t, f, address, "h2")
@@ -148,7 +153,8 @@ func TestWrongConnections(t *testing.T) {
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
-	address, _, etcd, _ := secured(t, f.CallerFiles, Options{ReadTimeout: 5 * time.Second}) // longer than the good call takes on a busy machine
+	// Longer than the good call takes on a busy machine.
+	address, _, etcd, _ := secured(t, f.CallerFiles, Options{ReadTimeout: 5 * time.Second})
 
 	silent, err := net.Dial("tcp", address) // no TLS handshake
 	require.NoError(t, err)
@@ -158,8 +164,9 @@ func TestSlowLoris(t *testing.T) {
 	fmt.Fprint(headers, "POST /sync HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+rightToken+"\r\nX-A: 1\r\n")
 	body, err := dial(t, f, address)
 	require.NoError(t, err)
-	fmt.Fprint(body, "POST /sync HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+rightToken+"\r\nContent-Length: 1000\r\n\r\n{\"parent\":")
-	code, text, err := call(t, f.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
+	fmt.Fprint(body, "POST /sync HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+rightToken+"\r\nContent-Length: "+
+		"1000\r\n\r\n{\"parent\":")
+	code, text, err := send(t, f.ca.caller(nil), "https://"+address+"/sync", "Bearer "+rightToken, steady(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 
@@ -183,26 +190,31 @@ func TestKnownButWrong(t *testing.T) {
 		body []byte
 		code int
 	}{
-		"too large":         {"/sync", large, 413},
-		"no JSON":           {"/sync", []byte(`{"parent":`), 400},
-		"another JSON":      {"/sync", []byte(`[]`), 400},
-		"nothing":           {"/sync", nil, 400},
-		"sync to finalize":  {"/finalize", steady(t), 400},
-		"no such page":      {"/sync/../metrics", steady(t), 404},
-		"another's page":    {"/metrics", nil, 404},
-		"nulls":             {"/sync", []byte(`{"parent":null,"children":null}`), 400},
-		"binary":            {"/sync", []byte("\x00\xff\xfe"), 400},
-		"deep":              {"/sync", bytes.Repeat([]byte("["), 100_000), 400},
-		"two requests":      {"/sync", append(steady(t), steady(t)...), 400},
-		"a foreign parent":  {"/sync", edited(t, func(r map[string]any) { at(r, "parent")["kind"] = "Secret" }), 400},
-		"a child not asked": {"/sync", edited(t, func(r map[string]any) { at(r, "children")["StatefulSet.apps/v1"] = map[string]any{} }), 400},
+		"too large":        {"/sync", large, 413},
+		"no JSON":          {"/sync", []byte(`{"parent":`), 400},
+		"another JSON":     {"/sync", []byte(`[]`), 400},
+		"nothing":          {"/sync", nil, 400},
+		"sync to finalize": {"/finalize", steady(t), 400},
+		"no such page":     {"/sync/../metrics", steady(t), 404},
+		"another's page":   {"/metrics", nil, 404},
+		"nulls":            {"/sync", []byte(`{"parent":null,"children":null}`), 400},
+		"binary":           {"/sync", []byte("\x00\xff\xfe"), 400},
+		"deep":             {"/sync", bytes.Repeat([]byte("["), 100_000), 400},
+		"two requests":     {"/sync", append(steady(t), steady(t)...), 400},
+		"a foreign parent": {"/sync", edited(t, func(r map[string]any) { at(r, "parent")["kind"] = "Secret" }), 400},
+		"a child not asked": {"/sync", edited(t, func(r map[string]any) {
+			at(r,
+				"children")["StatefulSet.apps/v1"] = map[string]any{}
+		}), 400},
 	} {
-		code, text, err := call(t, client, "https://"+address+c.path, "Bearer "+rightToken, c.body)
+		code, text, err := send(t, client, "https://"+address+c.path, "Bearer "+rightToken, c.body)
 		require.NoError(t, err, name)
 		require.Equal(t, c.code, code, "%s: %s", name, text)
 	}
-	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions, "PURGE"} {
-		request, err := http.NewRequestWithContext(t.Context(), method, "https://"+address+"/sync", bytes.NewReader(steady(t)))
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete, http.MethodPatch,
+		http.MethodOptions, "PURGE"} {
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://"+address+"/sync",
+			bytes.NewReader(steady(t)))
 		require.NoError(t, err)
 		request.Header.Set("Authorization", "Bearer "+rightToken)
 		answer, err := client.Do(request)
@@ -246,9 +258,9 @@ func (g *growing) steps() []string {
 	return slices.Clone(g.verbs)
 }
 
-// TestReplay: a recorded call that comes again. Without the token it is refused. With it, it is a call with an old cache:
-// etcd is asked anew, and against what etcd says now the old children can't add, promote or remove anybody (S14, S15). The
-// decisions are the shipped ones, and every rule of safety is checked.
+// TestReplay: a recorded call that comes again. Without the token it is refused. With it, it is a call with an old
+// cache: etcd is asked anew, and against what etcd says now the old children can't add, promote or remove anybody (S14,
+// S15). The decisions are the shipped ones, and every rule of safety is checked.
 func TestReplay(t *testing.T) {
 	f, etcd := newFiles(t), &growing{}
 	s, _ := testServer(Options{Verify: true, Etcd: etcd})
@@ -259,26 +271,28 @@ func TestReplay(t *testing.T) {
 	client, url := f.ca.caller(nil), strings.Replace(address, "http:", "https:", 1)+"/sync"
 	recorded := edited(t, func(r map[string]any) { at(r, "parent", "spec")["replicas"] = 5 })
 
-	code, text, err := call(t, client, url, "Bearer "+rightToken, recorded)
+	code, text, err := send(t, client, url, "Bearer "+rightToken, recorded)
 	require.NoError(t, err)
 	require.Equal(t, 200, code, text)
 	require.Equal(t, []string{"add-learner"}, etcd.steps(), "when it was true, it added a member")
 
 	for range 5 { // while that member is in etcd, and not among the recorded children
-		code, text, err = call(t, client, url, "", recorded)
+		code, text, err = send(t, client, url, "", recorded)
 		require.NoError(t, err)
 		require.Equal(t, 401, code, text)
-		code, text, err = call(t, client, url, "Bearer "+rightToken, recorded)
+		code, text, err = send(t, client, url, "Bearer "+rightToken, recorded)
 		require.NoError(t, err)
 		require.Equal(t, 200, code, text)
 		for _, member := range []string{"orders-0", "orders-1", "orders-2"} {
 			require.Contains(t, text, `"hostname":"`+member+`"`, "a member's pod is not in the answer")
 		}
 	}
-	require.Equal(t, []string{"add-learner"}, etcd.steps(), "nothing was done twice, and only one member joins at a time (S3)")
+	require.Equal(t, []string{"add-learner"}, etcd.steps(), "nothing was done twice, and only one member joins at a "+
+		"time (S3)")
 }
 
-// TestNoCompressionIsLinked: what the server links can unpack nothing that an etcd sends, so that four megabytes of an answer are four on the wire.
+// TestNoCompressionIsLinked: what the server links can unpack nothing that an etcd sends, so that four megabytes of an
+// answer are four on the wire.
 func TestNoCompressionIsLinked(t *testing.T) {
 	for _, name := range []string{"gzip", "snappy", "zstd", "deflate"} {
 		require.Nil(t, encoding.GetCompressor(name), name)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
@@ -12,14 +11,13 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/server/pki"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 const (
-	// largeBody is from how many bytes on a call is large. Of those, one is read at a time: by turns, one of each namespace.
+	// largeBody is from how many bytes on a call is large. Of those, one is read at a time: by turns, one of each
+	// namespace.
 	largeBody = 512 << 10
 	// largeMade is from how many bytes of memory on it stays one when it is decoded.
 	largeMade = 4 << 20
@@ -27,8 +25,8 @@ const (
 	prefixOf = 64 << 10
 )
 
-// mostReading is how many bytes calls that are not large may take at once, body and what is made of it: a quarter of the memory that the process
-// may use.
+// mostReading is how many bytes calls that are not large may take at once, body and what is made of it: a quarter of
+// the memory that the process may use.
 func mostReading() int64 {
 	const least, most = 16 << 20, 256 << 20
 	return min(max(debug.SetMemoryLimit(-1)/4, least), most) // a negative limit only asks
@@ -37,26 +35,13 @@ func mostReading() int64 {
 // bodies are buffers for calls that are not large.
 var bodies = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
-// A held is the body of a call in memory.
-type held struct {
-	*bytes.Buffer
-
-	// settle is called when it is decoded, with the bytes that were made of it.
-	settle func(made int64)
-	// turn is what has to be waited for before what a Secret holds is verified.
-	turn pki.Turn
-}
-
-// Close implements io.Closer.
-func (held) Close() error { return nil }
-
 // intake lets a call in when there is room for it, reads it, and gives it its time, in which all of this counts.
 func (s *Server) intake(c *gin.Context) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), s.options.CallTimeout)
 	defer cancel()
 	body, size := http.MaxBytesReader(c.Writer, c.Request.Body, s.options.MaxBody), c.Request.ContentLength
 	if size > s.options.MaxBody {
-		s.refuse(c, unreadable("the request", &http.MaxBytesError{Limit: s.options.MaxBody}))
+		s.refuse(c, wire.Unreadable(&http.MaxBytesError{Limit: s.options.MaxBody}))
 		return
 	}
 	if size < 0 { // not told: it may be the largest
@@ -65,10 +50,10 @@ func (s *Server) intake(c *gin.Context) {
 	buffer, _ := bodies.Get().(*bytes.Buffer)
 	buffer.Reset()
 	if _, err := io.CopyN(buffer, body, prefixOf); err != nil && !errors.Is(err, io.EOF) {
-		s.refuse(c, unreadable("the request", err))
+		s.refuse(c, wire.Unreadable(err))
 		return
 	}
-	who := identify(buffer.Bytes())
+	who := wire.Identify(buffer.Bytes())
 	t, err := s.room(ctx, who, size)
 	if err != nil {
 		s.refuse(c, err)
@@ -77,14 +62,14 @@ func (s *Server) intake(c *gin.Context) {
 	defer t.end()
 	buffer.Grow(int(max(0, size-int64(buffer.Len()))) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(body); err != nil {
-		s.refuse(c, unreadable("the request", err))
+		s.refuse(c, wire.Unreadable(err))
 		return
 	}
 	if who.UID == "" { // not at the beginning, where Metacontroller sends it
-		who = identify(buffer.Bytes())
+		who = wire.Identify(buffer.Bytes())
 	}
 	c.Request = c.Request.WithContext(ctx)
-	c.Request.Body = s.held(buffer, t, who, size)
+	c.Request.Body = s.body(buffer, t, who, size)
 	c.Set(whoKey, who)
 	c.Next()
 	if buffer.Cap() <= largeBody {
@@ -92,19 +77,19 @@ func (s *Server) intake(c *gin.Context) {
 	}
 }
 
-// held is the body of a call that has this part of the memory. One that is large waits no more: it has its turn.
-func (s *Server) held(buffer *bytes.Buffer, t *ticket, who whose, size int64) held {
+// body is a call that has this part of the memory. One that is large waits no more: it has its turn.
+func (s *Server) body(buffer *bytes.Buffer, t *ticket, who wire.Identity, size int64) wire.Body {
 	if t.pool == &s.large {
-		return held{Buffer: buffer, settle: func(made int64) {
+		return wire.Body{Buffer: buffer, Settle: func(made int64) {
 			*buffer = bytes.Buffer{}
 			if made < largeMade {
 				t.keep(0)
 			}
 		}}
 	}
-	return held{
-		Buffer: buffer, settle: func(made int64) { t.keep(size + made) },
-		turn: func(ctx context.Context) (func(), error) {
+	return wire.Body{
+		Buffer: buffer, Settle: func(made int64) { t.keep(size + made) },
+		Turn: func(ctx context.Context) (func(), error) {
 			turn, err := s.verifying.take(ctx, who.Namespace, 1)
 			if err != nil {
 				return nil, err
@@ -116,43 +101,8 @@ func (s *Server) held(buffer *bytes.Buffer, t *ticket, who whose, size int64) he
 
 const whoKey = "who"
 
-// whose is whom a call is about, as far as that was found.
-type whose struct {
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
-}
-
-// String is how messages name it.
-func (w whose) String() string {
-	if w.Name == "" {
-		return "an object whose name is not among the first bytes of the call"
-	}
-	return w.Namespace + "/" + w.Name
-}
-
-// identify finds the parent in the first bytes of a call. Those of whom it finds nothing share what a namespace may have.
-func identify(prefix []byte) whose {
-	in := &source{}
-	in.hold(bytes.NewBuffer(prefix))
-	var w whose
-	_ = object(in, "", func(key string) error {
-		if key != "parent" {
-			return skip(in, "")
-		}
-		return object(in, "", func(key string) error {
-			if key != "metadata" {
-				return skip(in, "")
-			}
-			_ = json.UnmarshalDecode(&in.Decoder, &w)
-			return errFound
-		})
-	})
-	return w
-}
-
 // room waits until there is memory for a call of so many bytes, for half of its time at most.
-func (s *Server) room(ctx context.Context, who whose, size int64) (*ticket, error) {
+func (s *Server) room(ctx context.Context, who wire.Identity, size int64) (*ticket, error) {
 	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
 	defer cancel()
 	var t *ticket
@@ -160,18 +110,20 @@ func (s *Server) room(ctx context.Context, who whose, size int64) (*ticket, erro
 	if size > largeBody {
 		t, err = s.large.take(waiting, who.Namespace, 1)
 	} else {
-		t, err = s.memory.take(waiting, who.Namespace, size+roomFor(size))
+		t, err = s.memory.take(waiting, who.Namespace, size+wire.RoomFor(size))
 	}
 	if err != nil && errors.Is(waiting.Err(), context.DeadlineExceeded) {
-		s.metrics.putOff.WithLabelValues(who.Namespace, "memory").Inc()
-		return nil, &badRequest{http.StatusServiceUnavailable, fmt.Sprintf("the call about %s has %d bytes, and there was no memory for it within %s: other calls, or others of its namespace, hold what there is; ask again", who, size, s.options.CallTimeout/2)}
+		s.metrics.PutOff(who.Namespace, "memory")
+		return nil, wire.Refuse(http.StatusServiceUnavailable,
+			"the call about %s has %d bytes, and there was no memory for it within %s: other calls, or others of its "+
+				"namespace, hold what there is; ask again", who, size, s.options.CallTimeout/2)
 	}
 	return t, err
 }
 
 // putOff is why a call is answered later: its namespace has its part of the workers already. Nil when it is not.
-func putOff(ctx context.Context) *badRequest {
-	var put *badRequest
+func putOff(ctx context.Context) *wire.Refusal {
+	var put *wire.Refusal
 	errors.As(context.Cause(ctx), &put)
 	return put
 }
@@ -179,11 +131,12 @@ func putOff(ctx context.Context) *badRequest {
 // seat refuses a call about a slow cluster when its namespace has its part of those already, and cuts off one that
 // turns out to be slow. What the call has learned until then decides nothing.
 func (s *Server) seat(c *gin.Context) {
-	who, _ := c.Value(whoKey).(whose)
+	who, _ := c.Value(whoKey).(wire.Identity)
 	ctx, cut := context.WithCancelCause(c.Request.Context())
 	defer cut(nil)
 	c.Request = c.Request.WithContext(ctx)
-	tooMany := &badRequest{http.StatusTooManyRequests, fmt.Sprintf("calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)}
+	tooMany := wire.Refuse(http.StatusTooManyRequests,
+		"calls about %s last long, and as many calls of its namespace wait for slow clusters as may; ask again", who)
 	began := time.Now()
 	call := s.seats.sit(who.Namespace, who.UID, began)
 	if call == nil {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TestSteadyStateWritesNothing answers until nothing changes, as Metacontroller applies it, and then once more.
@@ -45,7 +42,8 @@ func settled(t *testing.T, h http.Handler) map[string]any {
 	return nil
 }
 
-// round makes one call and applies the answer to the request. It names the children and says whether the status changed.
+// round makes one call and applies the answer to the request. It names the children and says whether the status
+// changed.
 func round(t *testing.T, h http.Handler, request map[string]any) (writes []string, status bool) {
 	t.Helper()
 	raw, err := json.Marshal(request)
@@ -71,7 +69,8 @@ func TestKeptChildren(t *testing.T) {
 		writes       []string
 		again        []string
 	}{
-		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would fail for ever",
+		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would " +
+			"fail for ever",
 			func(r map[string]any) {
 				spec := pod(r)
 				ours := map[string]any{"key": "dedicated", "operator": "Exists"}
@@ -88,8 +87,10 @@ func TestKeptChildren(t *testing.T) {
 				spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
 			}, nil, nil},
 		{"a registry mirror was put in", "a pod that runs keeps its observed image",
-			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" }, []string{"Pod orders-1"}, nil},
-		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then without",
+			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" },
+			[]string{"Pod orders-1"}, nil},
+		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then " +
+			"without",
 			func(r map[string]any) {
 				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
 			}, []string{"Pod orders-1"}, []string{"Pod orders-1"}},
@@ -114,8 +115,8 @@ func TestKeptChildren(t *testing.T) {
 	}
 }
 
-// TestAChildWithoutANoteHoldsEverythingBack: what server-side apply has stripped is answered in a way that only a client that merges by
-// itself can apply, and nothing is made, changed or taken away beside it.
+// TestAChildWithoutANoteHoldsEverythingBack: what server-side apply has stripped is answered in a way that only a
+// client that merges by itself can apply, and nothing is made, changed or taken away beside it.
 func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 	const field = "setApplyStrategyToDynamicApply"
 	s, _ := testServer(Options{Verify: true})
@@ -160,39 +161,6 @@ func TestAChildWithoutANoteHoldsEverythingBack(t *testing.T) {
 	}
 }
 
-// TestKeptSpecCarriesWhatIsDecided: what the decision changes reaches the answer, and nothing else does.
-func TestKeptSpecCarriesWhatIsDecided(t *testing.T) {
-	r, err := decode(t.Context(), bytes.NewReader(steady(t)))
-	require.NoError(t, err)
-	observed := r.Children.Pods["orders-1"]
-	annotation := observed.Annotations[lastApplied]
-
-	var last struct{ Spec *corev1.PodSpec }
-	require.NoError(t, json.Unmarshal([]byte(annotation), &last))
-	require.Equal(t, last.Spec, keptSpec(annotation, &observed.Spec), "what nobody touched is as it was applied")
-
-	decided := observed.Spec.DeepCopy()
-	decided.Containers[0].Image = "etcd:new"
-	got := keptSpec(annotation, decided)
-	require.Equal(t, "etcd:new", got.Containers[0].Image)
-	require.Empty(t, got.NodeName, "the scheduler's field is not ours")
-	require.Equal(t, observed.Spec.Containers[0].Command, got.Containers[0].Command)
-
-	last.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "etcd.quorate.dev/founded"}}
-	gated, err := json.Marshal(map[string]any{"spec": last.Spec})
-	require.NoError(t, err)
-	require.Empty(t, keptSpec(string(gated), decided).SchedulingGates, "the decision lifted the gate")
-	decided.SchedulingGates = last.Spec.SchedulingGates
-	require.Equal(t, last.Spec.SchedulingGates, keptSpec(string(gated), decided).SchedulingGates)
-
-	before := observed.Spec.DeepCopy()
-	_ = keptSpec(annotation, &observed.Spec)
-	require.Equal(t, before, &observed.Spec, "what was observed must not change")
-
-	claim := r.Children.Claims["orders-1"]
-	require.Empty(t, keptSpec(claim.Annotations[lastApplied], &claim.Spec).VolumeName)
-}
-
 func with(o map[string]any, key string, v any) map[string]any { o[key] = v; return o }
 
 // reapplied edits the spec in the annotation of a pod.
@@ -208,8 +176,8 @@ func reapplied(t testing.TB, request map[string]any, name string, edit func(spec
 }
 
 // apply updates the children of a request to those of an answer as Metacontroller 1.5.20 does (ApplyUpdate in
-// pkg/controller/common, Merge in pkg/dynamic/apply), and names the ones that it would write. Every child of the request
-// must be in the answer.
+// pkg/controller/common, Merge in pkg/dynamic/apply), and names the ones that it would write. Every child of the
+// request must be in the answer.
 func apply(t testing.TB, request, answer map[string]any) (writes []string) {
 	t.Helper()
 	desired := map[string]map[string]any{}

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -17,11 +19,11 @@ import (
 const (
 	// repeatAfter is how long a line that says the same as the one before about the same cluster is held back.
 	repeatAfter = time.Minute
-	// forgetAfter is how long a cluster that nobody asks about is remembered.
+	// forgetAfter is how long a parent that nobody asks about is remembered.
 	forgetAfter = 15 * time.Minute
 )
 
-// said remembers, for each cluster, the last line that was logged about it, so that a cluster that waits for something
+// said remembers, for each parent, the last line that was logged about it, so that a cluster that waits for something
 // (it is asked about every few seconds) logs once a minute. The next line then says how many were held back.
 type said struct {
 	mu    sync.Mutex
@@ -33,7 +35,7 @@ type line struct {
 	words    words
 	at, seen time.Time
 	held     int
-	history  []v1alpha1.HistoryEntry // as answered last
+	history  []v1alpha1.HistoryEntry // of a cluster, as answered last
 }
 
 // words are what makes a line worth repeating.
@@ -42,16 +44,16 @@ type words struct {
 }
 
 // worth reports whether to log these words now, and how many equal lines were held back since the last one.
-func (s *said) worth(cluster types.UID, w words, now time.Time) (bool, int) {
+func (s *said) worth(parent types.UID, w words, now time.Time) (bool, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lines == nil {
 		s.lines = map[types.UID]*line{}
 	}
-	l := s.lines[cluster]
+	l := s.lines[parent]
 	if l == nil {
 		l = &line{}
-		s.lines[cluster] = l
+		s.lines[parent] = l
 	}
 	l.seen = now
 	if l.words == w && now.Sub(l.at) < repeatAfter {
@@ -82,26 +84,22 @@ func (s *said) note(cluster types.UID, history []v1alpha1.HistoryEntry) {
 	}
 }
 
-// forget drops a cluster that is gone.
-func (s *said) forget(cluster types.UID) {
+// forget drops a parent that is gone.
+func (s *said) forget(parent types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.lines, cluster)
+	delete(s.lines, parent)
 }
 
-// clusters is the number of clusters asked about lately. It drops the others.
-func (s *said) clusters(now time.Time) int {
+// sweep drops the parents that nobody asks about.
+func (s *said) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.swept) >= repeatAfter {
-		s.swept = now
-		for uid, l := range s.lines {
-			if now.Sub(l.seen) > forgetAfter {
-				delete(s.lines, uid)
-			}
-		}
+	if now.Sub(s.swept) < repeatAfter {
+		return
 	}
-	return len(s.lines)
+	s.swept = now
+	maps.DeleteFunc(s.lines, func(_ types.UID, l *line) bool { return now.Sub(l.seen) > forgetAfter })
 }
 
 // seldom holds back lines that strangers cause, but for one a minute: they could fill the log.
@@ -139,60 +137,54 @@ func (s *strangers) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// logCall logs one line about an answered call: at level debug when nothing happened, else info.
-func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks.Desired, outcome *hooks.Outcome, took time.Duration) {
-	w := words{hook: hook, rule: because.Rule, message: because.Message}
-	if outcome != nil {
-		w.step, w.outcome = outcome.Step.String(), "done"
-		if outcome.Err != "" {
-			w.outcome = outcome.Err
-		}
-	}
-	level := slog.LevelInfo
-	if outcome == nil && because.Rule == quietRule {
-		level = slog.LevelDebug
-	}
-	now := s.now()
-	worth, held := s.said.worth(r.Cluster.UID, w, now)
-	s.said.clusters(now)
-	if !worth {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("cluster", r.Cluster.Namespace+"/"+r.Cluster.Name), slog.String("uid", string(r.Cluster.UID)),
-		slog.String("rule", w.rule), slog.String("message", w.message),
-	}
-	if outcome != nil {
-		attrs = append(attrs, slog.String("step", w.step), slog.String("step_rule", outcome.Because), slog.String("outcome", w.outcome))
-	}
-	attrs = append(attrs, slog.Float64("duration_ms", float64(took.Microseconds())/1000),
-		slog.Group("children", slog.Int("pods", len(d.Pods)), slog.Int("claims", len(d.Claims)), slog.Int("configmaps", len(d.ConfigMaps)),
-			slog.Int("services", len(d.Services)), slog.Int("budgets", len(d.Budgets))))
-	if held > 0 {
-		attrs = append(attrs, slog.Int("held_back", held))
-	}
-	s.log.LogAttrs(context.Background(), level, hook, attrs...)
+// answered is what the log says of a call that was answered.
+type answered struct {
+	hook, kind string // kind is what the log calls the parent
+	parent     metav1.Object
+	because    hooks.Because
+	outcome    *hooks.Outcome // nil for no step
+	children   *hooks.Desired // nil where they are not counted
+	quiet      bool           // nothing has happened: at level debug, else info
+	began      time.Time
 }
 
-// logParent logs one line about an answered call for a parent that is no cluster: at level debug when its phase stays the same.
-func (s *Server) logParent(kind string, parent *metav1.ObjectMeta, because hooks.Because, quiet bool, began time.Time) {
+// logAnswer logs one line about an answered call, unless the last one about its parent said the same and is not old.
+func (s *Server) logAnswer(a *answered) {
+	w := words{hook: a.hook, rule: a.because.Rule, message: a.because.Message}
+	if a.outcome != nil {
+		w.step, w.outcome = a.outcome.Step.String(), cmp.Or(a.outcome.Err, "done")
+	}
 	now := s.now()
-	worth, held := s.saidOfOthers.worth(parent.UID, words{hook: kind, rule: because.Rule, message: because.Message}, now)
-	s.saidOfOthers.clusters(now)
+	worth, held := s.said.worth(a.parent.GetUID(), w, now)
+	s.said.sweep(now)
 	if !worth {
 		return
 	}
 	level := slog.LevelInfo
-	if quiet {
+	if a.quiet {
 		level = slog.LevelDebug
 	}
-	attrs := []slog.Attr{
-		slog.String(kind, parent.Namespace+"/"+parent.Name), slog.String("uid", string(parent.UID)),
-		slog.String("rule", because.Rule), slog.String("message", because.Message),
-		slog.Float64("duration_ms", float64(now.Sub(began).Microseconds())/1000),
+	s.log.LogAttrs(context.Background(), level, a.hook, a.attributes(w, now.Sub(a.began), held)...)
+}
+
+func (a *answered) attributes(w words, took time.Duration, held int) []slog.Attr {
+	all := []slog.Attr{
+		slog.String(a.kind, a.parent.GetNamespace()+"/"+a.parent.GetName()),
+		slog.String("uid", string(a.parent.GetUID())),
+		slog.String("rule", w.rule), slog.String("message", w.message),
+	}
+	if a.outcome != nil {
+		all = append(all, slog.String("step", w.step), slog.String("step_rule", a.outcome.Because),
+			slog.String("outcome", w.outcome))
+	}
+	all = append(all, slog.Float64("duration_ms", float64(took.Microseconds())/1000))
+	if d := a.children; d != nil {
+		all = append(all, slog.Group("children", slog.Int("pods", len(d.Pods)), slog.Int("claims", len(d.Claims)),
+			slog.Int("configmaps", len(d.ConfigMaps)), slog.Int("services", len(d.Services)),
+			slog.Int("budgets", len(d.Budgets))))
 	}
 	if held > 0 {
-		attrs = append(attrs, slog.Int("held_back", held))
+		all = append(all, slog.Int("held_back", held))
 	}
-	s.log.LogAttrs(context.Background(), level, "sync", attrs...)
+	return all
 }

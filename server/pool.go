@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// A pool is what all calls share of something, such as bytes of memory. A call that finds too little left waits. No tenant, which is a namespace,
-// has more than half of it while it has anything at all, and of those who wait the tenant comes first who has least, and then who was served
-// longest ago. What is larger than the pool is served alone.
+// A pool is what all calls share of something, such as bytes of memory. A call that finds too little left waits. No
+// tenant, which is a namespace, has more than half of it while it has anything at all, and of those who wait the tenant
+// comes first who has least, and then who was served longest ago. What is larger than the pool is served alone.
 type pool struct {
 	size int64
-	// rest is how long a tenant goes without, in times of what its last call held its part: 3 leaves three quarters of a processor to others.
+	// rest is how long a tenant goes without, in times of what its last call held its part: 3 leaves three quarters of
+	// a processor to others.
 	rest time.Duration
 
 	mu      sync.Mutex

@@ -44,7 +44,8 @@ func (q *queued) ask(tenant string, n int64) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// TestThePoolIsShared: with a hundred calls of one tenant before them, those of others wait for one of them at most, and take turns.
+// TestThePoolIsShared: with a hundred calls of one tenant before them, those of others wait for one of them at most,
+// and take turns.
 func TestThePoolIsShared(t *testing.T) {
 	q := &queued{pool: pool{size: 1}, t: t, told: make(chan *ticket, 100)}
 	first, err := q.take(t.Context(), "hostile", 1)
@@ -67,7 +68,8 @@ func TestThePoolIsShared(t *testing.T) {
 	require.Empty(t, q.tenants)
 }
 
-// TestHalfAtMost: what one tenant holds leaves half for others, and one who asks for more than there is, is served alone.
+// TestHalfAtMost: what one tenant holds leaves half for others, and one who asks for more than there is, is served
+// alone.
 func TestHalfAtMost(t *testing.T) {
 	q := &queued{pool: pool{size: 100}, t: t, told: make(chan *ticket, 100)}
 	a, err := q.take(t.Context(), "hostile", 40)
@@ -89,7 +91,8 @@ func TestHalfAtMost(t *testing.T) {
 	require.EqualValues(t, 1000, (<-q.told).n)
 }
 
-// TestWhoHasHadMuchRests: after a call that took long, a tenant's next one waits three times as long, and those of others do not.
+// TestWhoHasHadMuchRests: after a call that took long, a tenant's next one waits three times as long, and those of
+// others do not.
 func TestWhoHasHadMuchRests(t *testing.T) {
 	p := pool{size: 1, rest: 3}
 	first, err := p.take(t.Context(), "hostile", 1)

@@ -13,8 +13,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestWhomAWriteOfAClusterAsksAbout counts the EtcdSnapshots that Metacontroller asks about when one EtcdCluster is written: it matches the
-// rules that each of them has been answered (matchesRelatedRule in pkg/controller/common/customize, 1.5.20 and 4.17.2).
+// TestWhomAWriteOfAClusterAsksAbout counts the EtcdSnapshots that Metacontroller asks about when one EtcdCluster is
+// written: it matches the rules that each of them has been answered (matchesRelatedRule in
+// pkg/controller/common/customize, 1.5.20 and 4.17.2).
 func TestWhomAWriteOfAClusterAsksAbout(t *testing.T) {
 	for name, given := range map[string]struct {
 		byUID, namespaced bool // namespaced: a rule by labels matches in the parent's namespace alone
@@ -54,7 +55,8 @@ func TestWhomAWriteOfAClusterAsksAbout(t *testing.T) {
 // TestNamedSnapshotsAreLookedForInTheNamespace: without it Metacontroller goes through those of all namespaces.
 func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 	for byUID, want := range map[bool][]relatedRule{false: {{}}, true: {
-		{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"etcd.quorate.dev/cluster": "orders"}}}, {Namespace: "shop", Names: []string{"monday"}},
+		{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"etcd.quorate.dev/cluster": "orders"}}},
+		{Namespace: "shop", Names: []string{"monday"}},
 	}} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		rules := related(t, post(s.Handler(), "/customize", edited(t, func(r map[string]any) {
@@ -65,6 +67,14 @@ func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 		}
 		require.Equal(t, want, rules[1:])
 	}
+}
+
+// relatedRule is one of what the hook customize answers.
+type relatedRule struct {
+	APIVersion, Resource string
+	LabelSelector        *metav1.LabelSelector
+	Namespace            string
+	Names                []string
 }
 
 func related(t *testing.T, body []byte) []relatedRule {
@@ -95,6 +105,7 @@ func TestADeletedSnapshotAsksAboutAllClusters(t *testing.T) {
 	for deleted, names := range map[bool][]string{false: {"orders"}, true: nil} {
 		s, _ := testServer(Options{RelatedByUID: true})
 		rules := related(t, post(s.Handler(), "/snapshots/customize", aSnapshotCall(t, being(deleted))).Body.Bytes())
-		require.Contains(t, rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters", Namespace: "shop", Names: names})
+		require.Contains(t, rules, relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters",
+			Namespace: "shop", Names: names})
 	}
 }

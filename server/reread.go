@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// reread is what some files say, read again when one of them changes: Kubernetes replaces the files of a Secret while the
-// process runs. When what they say can't be used, that is logged once and the last good value stays.
+// reread is what some files say, read again when one of them changes: Kubernetes replaces the files of a Secret while
+// the process runs. When what they say can't be used, that is logged once and the last good value stays.
 type reread[T any] struct {
 	files []string
 	parse func(contents [][]byte) (T, error) // its errors name no content

@@ -2,145 +2,90 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/gin-gonic/gin"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// decodeScheduleCall reads a call about an EtcdSnapshotSchedule.
-func decodeScheduleCall(body io.Reader) (o hooks.ScheduleObservation, finalizing bool, err error) {
-	finalizing, err = parts{
-		parent: func(in *source) error { return decodeSchedule(in, &o.Schedule) },
-		children: map[string]func(*source, string) error{
-			groupSnapshots: func(in *source, where string) error {
-				return group(in, where, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &o.Snapshots, func(w *wire[v1alpha1.EtcdSnapshotSpec, v1alpha1.EtcdSnapshotStatus]) *v1alpha1.EtcdSnapshot {
-					return &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
-				})
-			},
-		},
-	}.read(body)
+// scheduleCall reads a call about an EtcdSnapshotSchedule.
+func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) {
+	r, err := wire.ReadSchedule(body)
 	if err != nil {
-		return o, false, err
+		return nil, err
 	}
-	return o, finalizing, sameNamespace(groupSnapshots, o.Schedule.Namespace, o.Snapshots)
+	deleted := r.Schedule.DeletionTimestamp != nil
+	return &call{
+		kind: v1alpha1.KindSchedule, parent: r.Schedule, finalizing: r.Finalizing,
+		untimely: r.Finalizing != deleted,
+		misplaced: func(path string) error {
+			return wire.Bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; "+
+				"only a parent that is being deleted is finalized, by /schedules/finalize", path, r.Finalizing, deleted)
+		},
+		decide: func(_ context.Context, began time.Time) (*decided, error) { return s.decideSchedule(r, began), nil },
+		letGo:  func(time.Time) *decided { return s.letScheduleGo(r) },
+		forget: s.forgetSchedule,
+	}, nil
 }
 
-func decodeSchedule(in *source, to **v1alpha1.EtcdSnapshotSchedule) error {
-	var w wire[v1alpha1.EtcdSnapshotScheduleSpec, v1alpha1.EtcdSnapshotScheduleStatus]
-	if err := value(in, "parent", &w); err != nil {
-		return err
+func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided {
+	o := r.ScheduleObservation
+	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
+	d, finalized := hooks.ScheduleDecision{}, (*bool)(nil)
+	if r.Finalizing {
+		d.Status, d.Because = o.Schedule.Status, hooks.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
+		finalized = new(bool)
+		d.Snapshots, *finalized, d.ResyncAfter = hooks.FinalizeSchedule(o)
+	} else {
+		d = hooks.DecideSchedule(o)
 	}
-	if err := identified("parent", &w.TypeMeta, &w.Metadata.ObjectMeta, v1alpha1.GroupVersion.String(), v1alpha1.KindSchedule); err != nil {
-		return err
+	// The labels that say who looks after its snapshots are the schedule's.
+	labels := func(*v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(r.Schedule) }
+	return &decided{
+		encode: func() ([]byte, error) { return r.Answer(d, labels, finalized) },
+		gone:   finalized != nil && *finalized,
+		tell: func() {
+			s.metrics.Decided("Schedule" + d.Because.Rule)
+			s.metrics.Schedule(r.Schedule, &d)
+			quiet := d.Because.Message == r.Schedule.Status.Message
+			s.logAnswer(&answered{
+				hook: "sync", kind: "schedule", parent: r.Schedule, because: d.Because, quiet: quiet, began: began,
+			})
+		},
 	}
-	if w.Metadata.Namespace == "" {
-		return bad("parent.metadata.namespace is missing")
-	}
-	*to = &v1alpha1.EtcdSnapshotSchedule{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
-	return nil
 }
 
-// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is none: it would be another
-// one elsewhere. Main embeds all zones, since the image has no files.
+// letScheduleGo answers everything as it is. Its snapshots keep the labels that they have: the Quorate that takes over
+// gives them its own.
+func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
+	finalized := true
+	all := slices.SortedFunc(maps.Values(r.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
+	return &decided{gone: true, encode: func() ([]byte, error) {
+		return r.Answer(hooks.ScheduleDecision{Snapshots: all, Status: r.Schedule.Status}, labels, &finalized)
+	}}
+}
+
+func (s *Server) forgetSchedule(schedule types.UID) {
+	s.said.forget(schedule)
+	s.metrics.ForgetSchedule(schedule)
+}
+
+// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is
+// none: it would be another one elsewhere. Main embeds all zones, since the image has no files.
 func zone(name string) *time.Location {
 	z, err := time.LoadLocation(name)
 	if err != nil || z == time.Local {
 		return nil
 	}
 	return z
-}
-
-// scheduleHook answers the hooks sync and finalize of an EtcdSnapshotSchedule.
-func (s *Server) scheduleHook(c *gin.Context) {
-	began := s.now()
-	o, finalizing, err := decodeScheduleCall(c.Request.Body)
-	if err != nil {
-		s.refuse(c, err)
-		return
-	}
-	if err := s.options.Scope.elsewhere(v1alpha1.KindSchedule, &o.Schedule.ObjectMeta); err != nil {
-		s.refuse(c, err)
-		return
-	}
-	if finalizing && !s.options.Scope.selects(&o.Schedule.ObjectMeta) {
-		s.letScheduleGo(c, o)
-		return
-	}
-	if err := s.options.Scope.check(v1alpha1.KindSchedule, &o.Schedule.ObjectMeta); err != nil {
-		s.refuse(c, err)
-		return
-	}
-	deleted := o.Schedule.DeletionTimestamp != nil
-	if hook := "/schedules/finalize"; finalizing != deleted || finalizing != (c.FullPath() == hook) {
-		s.refuse(c, bad("the hook is %s, finalizing is %t, and the parent is being deleted: %t; only a parent that is being deleted is finalized, by %s", c.FullPath(), finalizing, deleted, hook))
-		return
-	}
-	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
-	var d hooks.ScheduleDecision
-	var finalized *bool
-	if finalizing {
-		d.Status, d.Because = o.Schedule.Status, hooks.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
-		var done bool
-		d.Snapshots, done, d.ResyncAfter = hooks.FinalizeSchedule(o)
-		finalized = &done
-	} else {
-		d = hooks.DecideSchedule(o)
-	}
-	body, err := encodeParts(o.Schedule.Namespace, &d.Status, s.snapshotsTold(o, d, o.Schedule), d.ResyncAfter, finalized)
-	if err != nil {
-		s.refuse(c, err)
-		return
-	}
-	s.metrics.decisions.WithLabelValues("Schedule" + d.Because.Rule).Inc()
-	s.metrics.schedules.note(o.Schedule, &d)
-	s.logParent("schedule", &o.Schedule.ObjectMeta, d.Because, d.Because.Message == o.Schedule.Status.Message, began)
-	if finalized != nil && *finalized {
-		s.saidOfOthers.forget(o.Schedule.UID)
-		s.metrics.schedules.forget(o.Schedule.UID)
-	}
-	reply(c, body)
-}
-
-// letScheduleGo answers as letGo does. Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
-func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
-	finalized := true
-	var d hooks.ScheduleDecision
-	d.Snapshots = slices.SortedFunc(maps.Values(o.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int { return cmp.Compare(a.Name, b.Name) })
-	body, err := encodeParts(o.Schedule.Namespace, &o.Schedule.Status, s.snapshotsTold(o, d, nil), 0, &finalized)
-	if err != nil {
-		s.refuse(c, err)
-		return
-	}
-	s.saidOfOthers.forget(o.Schedule.UID)
-	s.metrics.schedules.forget(o.Schedule.UID)
-	reply(c, body)
-}
-
-// snapshotsTold are the snapshots of an answer. One that is kept is told what it was told when it was made, with the values that people have
-// given to that since: a template that has changed is for new ones alone. The labels that say who looks after them are those of the schedule;
-// without one, they stay as they are.
-func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision, schedule *v1alpha1.EtcdSnapshotSchedule) []answerChild {
-	var list []answerChild
-	for _, snapshot := range d.Snapshots {
-		spec := snapshot.Spec.DeepCopy()
-		if old := o.Snapshots[snapshot.Name]; kept(snapshot, old) {
-			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
-		}
-		labelled := &snapshot.ObjectMeta
-		if schedule != nil {
-			labelled = &schedule.ObjectMeta
-		}
-		told := hooks.ToldSnapshot(snapshot)
-		down := s.options.Scope.handedDown(labelled)
-		maps.Copy(down, told.Labels)
-		told.Labels = down
-		list = append(list, asking(child(o.Schedule.Namespace, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, told, answerChild{Spec: spec}), o.Snapshots[snapshot.Name]))
-	}
-	return list
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // aScheduleCall is a call at half past three, while the snapshot of three o'clock is being taken, with changes.
@@ -28,13 +30,12 @@ func aScheduleCall(t testing.TB, edits ...func(request map[string]any)) []byte {
 }
 
 func scheduleServer(clock string) (*Server, *bytes.Buffer) {
-	s, log := testServer(Options{Metrics: NewMetrics("v1.2.3", "0123abc")})
+	s, log := testServer(Options{Metrics: metrics.New("v1.2.3", "0123abc")})
 	now, err := time.Parse(time.RFC3339, clock)
 	if err != nil {
 		panic(err)
 	}
 	s.now = func() time.Time { return now }
-	s.metrics.schedules.now = s.now
 	return s, log
 }
 
@@ -43,7 +44,8 @@ const running = "orders-hourly-20261122-0300"
 // done is the snapshot of three o'clock as its own hook leaves it.
 func done(r map[string]any) {
 	at(r, "children", groupSnapshots, running)["status"] = map[string]any{
-		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2, "started": "2026-11-22T03:00:05Z", "verifiedAt": "2026-11-22T03:00:30Z",
+		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2, "started": "2026-11-22T03:00:05Z",
+		"verifiedAt": "2026-11-22T03:00:30Z",
 	}
 }
 
@@ -83,12 +85,11 @@ func TestScheduleIsAnswered(t *testing.T) {
 	} {
 		require.Contains(t, text, line)
 	}
-	s.metrics.schedules.now = func() time.Time { return s.now().Add(time.Hour) }
-	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_schedule_verified_timestamp_seconds{", "what nobody asks about is forgotten")
 }
 
-// A snapshot that is kept is told what it was told when it was made, by the annotation that Metacontroller compares with: whatever has
-// become of the template, of the defaults that the API server filled in, and of what others have added.
+// A snapshot that is kept is told what it was told when it was made, by the annotation that Metacontroller compares
+// with: whatever has become of the template, of the defaults that the API server filled in, and of what others have
+// added.
 func TestKeptSnapshotsAreToldNothingNew(t *testing.T) {
 	s, _ := scheduleServer("2026-11-22T03:30:00Z")
 	request := aScheduleCall(t, func(r map[string]any) {
@@ -138,10 +139,12 @@ func raw(t *testing.T, o any) []byte {
 func TestZonesOfSchedules(t *testing.T) {
 	for name, message := range map[string]string{
 		"Europe/Berlin": "being taken", "": "being taken", "UTC": "being taken", "America/New_York": "being taken",
-		"Europe/Belin": `no time zone "Europe/Belin"`, "Local": `no time zone "Local"`, "../../etc/passwd": "no time zone", "/etc/localtime": "no time zone",
+		"Europe/Belin": `no time zone "Europe/Belin"`, "Local": `no time zone "Local"`, "../../etc/passwd": "no time zone",
+		"/etc/localtime": "no time zone",
 	} {
 		s, _ := scheduleServer("2026-11-22T03:30:00Z")
-		w := post(s.Handler(), "/schedules/sync", aScheduleCall(t, func(r map[string]any) { at(r, "parent", "spec")["timeZone"] = name }))
+		w := post(s.Handler(), "/schedules/sync", aScheduleCall(t,
+			func(r map[string]any) { at(r, "parent", "spec")["timeZone"] = name }))
 		require.Equal(t, 200, w.Code, w.Body.String())
 		require.Contains(t, at(generic(t, w.Body.Bytes()), "status")["message"], message)
 		if !strings.HasPrefix(message, "being") {
@@ -168,7 +171,8 @@ func TestScheduleIsFinalized(t *testing.T) {
 	require.False(t, finalized)
 	require.Len(t, told, 3)
 	require.Len(t, at(told[running], "metadata")["ownerReferences"], 1)
-	require.Equal(t, map[string]any{"etcd.quorate.dev/retained-of": "orders-hourly"}, at(told[running], "metadata")["annotations"])
+	require.Equal(t, map[string]any{"etcd.quorate.dev/retained-of": "orders-hourly"},
+		at(told[running], "metadata")["annotations"])
 
 	finalized, told = call(func(r map[string]any) {
 		for name := range at(r, "children", groupSnapshots) {
@@ -195,22 +199,34 @@ func TestRefusedSchedules(t *testing.T) {
 		path string
 		edit func(map[string]any)
 	}{
-		"parent is missing":                             {"", func(r map[string]any) { delete(r, "parent") }},
-		"parent.kind must be EtcdSnapshotSchedule":      {"", func(r map[string]any) { at(r, "parent")["kind"] = "EtcdSnapshot" }},
-		"is missing: the CompositeController has no":    {"", func(r map[string]any) { r["children"] = map[string]any{} }},
-		"is a group that this version does not know":    {"", func(r map[string]any) { at(r, "children")["Job.batch/v1"] = map[string]any{} }},
-		"metadata.namespace is not the parent's":        {"", func(r map[string]any) { at(r, "children", groupSnapshots, running, "metadata")["namespace"] = "other" }},
-		"parent.metadata.namespace is missing":          {"", func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }},
-		"finalizing is true":                            {"", func(r map[string]any) { r["finalizing"] = true }},
-		"the hook is /schedules/finalize":               {"/schedules/finalize", func(map[string]any) {}},
-		"parent.spec.retention.last can't be":           {"", func(r map[string]any) { at(r, "parent", "spec", "retention")["last"] = "two" }},
-		"parent.spec.startingDeadline can't be":         {"", func(r map[string]any) { at(r, "parent", "spec")["startingDeadline"] = "soon" }},
-		"parent.metadata.creationTimestamp can't be":    {"", func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
-		"status.verifiedAt can't be":                    {"", func(r map[string]any) { at(r, "children", groupSnapshots, running, "status")["verifiedAt"] = "no" }},
-		`["orders-hourly-20261122-0300"].kind must be`:  {"", func(r map[string]any) { at(r, "children", groupSnapshots, running)["kind"] = "Pod" }},
-		"metadata.uid is missing":                       {"", func(r map[string]any) { delete(at(r, "children", groupSnapshots, running, "metadata"), "uid") }},
-		"parent.metadata.uid is missing":                {"", func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
-		"parent.apiVersion must be etcd.quorate.dev/v1": {"", func(r map[string]any) { at(r, "parent")["apiVersion"] = "v1" }},
+		"parent is missing": {"", func(r map[string]any) { delete(r, "parent") }},
+		"parent.kind must be EtcdSnapshotSchedule": {"",
+			func(r map[string]any) { at(r, "parent")["kind"] = "EtcdSnapshot" }},
+		"is missing: the CompositeController has no": {"", func(r map[string]any) { r["children"] = map[string]any{} }},
+		"is a group that this version does not know": {"",
+			func(r map[string]any) { at(r, "children")["Job.batch/v1"] = map[string]any{} }},
+		"metadata.namespace is not the parent's": {"",
+			func(r map[string]any) { at(r, "children", groupSnapshots, running, "metadata")["namespace"] = "other" }},
+		"parent.metadata.namespace is missing": {"",
+			func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }},
+		"finalizing is true":              {"", func(r map[string]any) { r["finalizing"] = true }},
+		"the hook is /schedules/finalize": {"/schedules/finalize", func(map[string]any) {}},
+		"parent.spec.retention.last can't be": {"",
+			func(r map[string]any) { at(r, "parent", "spec", "retention")["last"] = "two" }},
+		"parent.spec.startingDeadline can't be": {"",
+			func(r map[string]any) { at(r, "parent", "spec")["startingDeadline"] = "soon" }},
+		"parent.metadata.creationTimestamp can't be": {"",
+			func(r map[string]any) { at(r, "parent", "metadata")["creationTimestamp"] = "yesterday" }},
+		"status.verifiedAt can't be": {"",
+			func(r map[string]any) { at(r, "children", groupSnapshots, running, "status")["verifiedAt"] = "no" }},
+		`["orders-hourly-20261122-0300"].kind must be`: {"",
+			func(r map[string]any) { at(r, "children", groupSnapshots, running)["kind"] = "Pod" }},
+		"metadata.uid is missing": {"",
+			func(r map[string]any) { delete(at(r, "children", groupSnapshots, running, "metadata"), "uid") }},
+		"parent.metadata.uid is missing": {"",
+			func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
+		"parent.apiVersion must be etcd.quorate.dev/v1": {"",
+			func(r map[string]any) { at(r, "parent")["apiVersion"] = "v1" }},
 	} {
 		t.Run(says, func(t *testing.T) {
 			s, _ := scheduleServer("2026-11-22T03:30:00Z")
@@ -228,8 +244,8 @@ func TestRefusedSchedules(t *testing.T) {
 	require.Equal(t, 400, post(s.Handler(), "/schedules/sync", aScheduleCall(t)[:2000]).Code)
 }
 
-// FuzzSchedule: whatever JSON the wire takes is decided without a panic, twice alike, and the status that is answered comes to rest. No
-// deletion comes from the hook finalize.
+// FuzzSchedule: whatever JSON the wire takes is decided without a panic, twice alike, and the status that is answered
+// comes to rest. No deletion comes from the hook finalize.
 func FuzzSchedule(f *testing.F) {
 	for way := range byte(24) {
 		f.Add(aScheduleCall(f), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3})

@@ -1,17 +1,18 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
-// Scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules a server answers for; the zero value is all. Metacontroller should
-// not ask about others. If it does all the same, an error changes nothing, and an answer could.
+// Scope says which EtcdClusters, EtcdSnapshots and EtcdSnapshotSchedules a server answers for; the zero value is all.
+// Metacontroller should not ask about others. If it does all the same, an error changes nothing, and an answer could.
 type Scope struct {
 	// Namespaces that they may be in; none is any.
 	Namespaces []string
@@ -20,39 +21,41 @@ type Scope struct {
 }
 
 // elsewhere is the error about an object in a namespace that is not looked after.
-func (s *Scope) elsewhere(kind string, o *metav1.ObjectMeta) error {
-	if len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, o.Namespace) {
+func (s *Scope) elsewhere(kind string, o metav1.Object) error {
+	if len(s.Namespaces) == 0 || slices.Contains(s.Namespaces, o.GetNamespace()) {
 		return nil
 	}
-	return &badRequest{http.StatusForbidden, fmt.Sprintf(
-		"%s %s/%s is in a namespace that this Quorate does not look after, so nothing is changed: it was installed with --only-namespaces=%s",
-		kind, o.Namespace, o.Name, strings.Join(s.Namespaces, ","))}
+	return wire.Refuse(http.StatusForbidden,
+		"%s %s/%s is in a namespace that this Quorate does not look after, so nothing is changed: "+
+			"it was installed with --only-namespaces=%s",
+		kind, o.GetNamespace(), o.GetName(), strings.Join(s.Namespaces, ","))
 }
 
-func (s *Scope) selects(o *metav1.ObjectMeta) bool {
-	return s.Selector == nil || s.Selector.Matches(labels.Set(o.Labels))
+func (s *Scope) selects(o metav1.Object) bool {
+	return s.Selector == nil || s.Selector.Matches(labels.Set(o.GetLabels()))
 }
 
 // check is the error about an object that this server does not look after.
-func (s *Scope) check(kind string, o *metav1.ObjectMeta) error {
+func (s *Scope) check(kind string, o metav1.Object) error {
 	if err := s.elsewhere(kind, o); err != nil || s.selects(o) {
 		return err
 	}
-	return &badRequest{http.StatusForbidden, fmt.Sprintf(
-		"%s %s/%s has not the labels of those that this Quorate looks after, so nothing is changed: it was installed with --selector=%s. If Metacontroller keeps asking, "+
-			"it does not know spec.parentResource.labelSelector of the CompositeController: it needs version 4.16 or later, with the CRDs of that version",
-		kind, o.Namespace, o.Name, s.Selector)}
+	return wire.Refuse(http.StatusForbidden,
+		"%s %s/%s has not the labels of those that this Quorate looks after, so nothing is changed: "+
+			"it was installed with --selector=%s. If Metacontroller keeps asking, it does not know "+
+			"spec.parentResource.labelSelector of the CompositeController: it needs version 4.16 or later, "+
+			"with the CRDs of that version", kind, o.GetNamespace(), o.GetName(), s.Selector)
 }
 
 // handedDown are the labels of a schedule that its snapshots need as well, or no Quorate would look after them.
-func (s *Scope) handedDown(o *metav1.ObjectMeta) map[string]string {
+func (s *Scope) handedDown(o metav1.Object) map[string]string {
 	all := map[string]string{}
 	if s.Selector == nil {
 		return all
 	}
 	requirements, _ := s.Selector.Requirements()
 	for _, r := range requirements {
-		if value, has := o.Labels[r.Key()]; has {
+		if value, has := o.GetLabels()[r.Key()]; has {
 			all[r.Key()] = value
 		}
 	}

@@ -12,8 +12,8 @@ const (
 	// slowCall is from when on a call is slow, which one whose members answer is not: with all of a core busy and 100
 	// workers, 99 of 100 take less (docs/scale.md), and a member that is silent takes 1.5 s.
 	slowCall = time.Second
-	// longFor is from when on a call needs a seat, for each call that comes at once: while all of a core is busy with 20
-	// workers, 99 of 100 calls take less than half of it.
+	// longFor is from when on a call needs a seat, for each call that comes at once: while all of a core is busy with
+	// 20 workers, 99 of 100 calls take less than half of it.
 	longFor = 25 * time.Millisecond
 	// seatsOf is which part of Metacontroller's workers may wait for slow clusters of one namespace.
 	seatsOf = 4

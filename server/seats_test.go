@@ -74,7 +74,8 @@ func TestSeats(t *testing.T) {
 	require.Less(t, s.most(), 7)
 }
 
-// deaf is an etcd that answers nothing about the clusters of one namespace until the call's time is over, or until it is let go.
+// deaf is an etcd that answers nothing about the clusters of one namespace until the call's time is over, or until it
+// is let go.
 type deaf struct {
 	healthy
 
@@ -92,10 +93,10 @@ func (d deaf) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.M
 	return nil, nil
 }
 
-// TestOneHostileAmongFifty: Metacontroller's 20 workers take one parent after the other out of one queue. A tenant with 200 clusters whose etcds
-// never answer holds five of them, so that those of 50 others are asked about as if it were not there: no call of theirs begins later than when
-// the hostile ones before it in the queue are refused, or cut off when they are not known to be slow yet. It counts who waits for what, and no
-// time.
+// TestOneHostileAmongFifty: Metacontroller's 20 workers take one parent after the other out of one queue. A tenant with
+// 200 clusters whose etcds never answer holds five of them, so that those of 50 others are asked about as if it were
+// not there: no call of theirs begins later than when the hostile ones before it in the queue are refused, or cut off
+// when they are not known to be slow yet. It counts who waits for what, and no time.
 func TestOneHostileAmongFifty(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		t.Run(fmt.Sprintf("known to be slow: %t", known), func(t *testing.T) { oneHostileAmongFifty(t, known) })
@@ -161,8 +162,10 @@ func oneHostileAmongFifty(t *testing.T, known bool) {
 	all.Wait()
 	require.Equal(t, map[int]int{http.StatusOK: others}, codes["shop"])
 	require.Equal(t, hostile, codes["hostile"][http.StatusTooManyRequests]+codes["hostile"][http.StatusOK])
-	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-2*workers, "the others may have come when etcd answered again")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_calls_put_off_total{namespace="hostile",reason="slow"} `)
+	require.GreaterOrEqual(t, codes["hostile"][http.StatusTooManyRequests], hostile-2*workers, "the others may have "+
+		"come when etcd answered again")
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+		`quorate_calls_put_off_total{namespace="hostile",reason="slow"} `)
 }
 
 // stopsIn is an etcd in which a call that is cut off is as far as told.

@@ -1,5 +1,5 @@
-// Package server is the HTTP edge: it turns Metacontroller's calls into observations and decisions into answers. It
-// makes no decisions.
+// Package server is the HTTP edge: it lets Metacontroller's calls in, asks the hooks, and answers. It makes no
+// decisions. Package wire has the format of calls and answers, package metrics what Prometheus is told.
 //
 // Metacontroller deletes every child that an answer with status 200 omits. So a 200 is complete, and everything that
 // goes wrong is another status, on which Metacontroller changes nothing and asks again (rule S13 in hooks/doc.go).
@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/metrics"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // Options of a server. The zero value of a duration or size takes its default.
@@ -33,11 +35,12 @@ type Options struct {
 	Settings hooks.Settings
 	// Scope says whose hooks are answered; the zero value is everybody's.
 	Scope Scope
-	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and later do, so that the
-	// answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for all namespaces together.
+	// RelatedByUID: Metacontroller remembers by UID and generation what the hook customize has answered, as 4.16 and
+	// later do, so that the answer may depend on the namespace and the spec. 1.5.20 remembers by the name alone, for
+	// all namespaces together.
 	RelatedByUID bool
 	// Metrics of the server; nil makes new ones.
-	Metrics *Metrics
+	Metrics *metrics.Metrics
 	// Log gets one line per call; nil is slog's default.
 	Log *slog.Logger
 	// MaxBody is the largest request in bytes; default 8 MiB.
@@ -45,8 +48,8 @@ type Options struct {
 	// CallTimeout is how long one call may take, including its turn and etcd; default 8 s. It must be below the
 	// webhook's timeout in the CompositeController.
 	CallTimeout time.Duration
-	// ReadTimeout is how long a request may take to arrive; default 10 s. Its headers, and a TLS handshake, get half of it at
-	// most.
+	// ReadTimeout is how long a request may take to arrive; default 10 s. Its headers, and a TLS handshake, get half of
+	// it at most.
 	ReadTimeout time.Duration
 	// DrainDelay is how long /readyz fails before the listener closes at shutdown, so that no new call meets a closed
 	// door; default 2 s, negative for none.
@@ -63,7 +66,7 @@ type Options struct {
 type Server struct {
 	options Options
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *metrics.Metrics
 	turns   turns
 	seats   seats
 	memory  pool // bytes of calls that are not large, with what is made of them
@@ -71,10 +74,8 @@ type Server struct {
 	// verifying is what reads Secrets that are not known: one of each namespace, and two in all.
 	verifying pool
 	said      said
-	// saidOfOthers is what was said of snapshots and schedules: they are not counted among the clusters.
-	saidOfOthers said
-	refused      seldom
-	stopping     atomic.Bool
+	refused   seldom
+	stopping  atomic.Bool
 
 	// What it calls, and the clock; tests put others in their place.
 	now        func() time.Time
@@ -92,16 +93,17 @@ func New(o Options) *Server {
 	orElse(&o.DrainDelay, 2*time.Second)
 	orElse(&o.ShutdownTimeout, 15*time.Second)
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics("unknown", "unknown")
+		o.Metrics = metrics.New("unknown", "unknown")
 	}
 	if o.ClusterMetrics != 0 {
-		o.Metrics.clusters.most = max(0, o.ClusterMetrics)
+		o.Metrics.LimitClusters(max(0, o.ClusterMetrics))
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	return &Server{
-		options: o, log: o.Log, metrics: o.Metrics, now: time.Now, memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
+		options: o, log: o.Log, metrics: o.Metrics, now: time.Now,
+		memory: pool{size: mostReading()}, large: pool{size: 1, rest: 3}, verifying: pool{size: 2, rest: 3},
 		syncFn: hooks.Sync, finalizeFn: hooks.Finalize, decideFn: hooks.Decide, verifyFn: hooks.Verify,
 	}
 }
@@ -115,12 +117,17 @@ func orElse[T int64 | time.Duration](v *T, def T) {
 // Handler is the hooks, and nothing else.
 func (s *Server) Handler() http.Handler {
 	e := routes("hooks take POST")
-	for path, hooks := range map[string][]gin.HandlerFunc{
-		"sync": {s.seat, s.sync}, "finalize": {s.seat, s.finalize}, "customize": {s.customize},
-		"snapshots/sync": {s.snapshotHook}, "snapshots/finalize": {s.snapshotHook}, "snapshots/customize": {s.snapshotCustomize},
-		"schedules/sync": {s.scheduleHook}, "schedules/finalize": {s.scheduleHook},
+	for path, handlers := range map[string][]gin.HandlerFunc{
+		"sync":                {s.seat, s.hook(s.clusterCall)},
+		"finalize":            {s.seat, s.hook(s.clusterCall)},
+		"customize":           {customize(s, v1alpha1.Kind, wire.CustomizedCluster, wire.RelatedToCluster)},
+		"snapshots/sync":      {s.hook(s.snapshotCall)},
+		"snapshots/finalize":  {s.hook(s.snapshotCall)},
+		"snapshots/customize": {customize(s, v1alpha1.KindSnapshot, wire.CustomizedSnapshot, wire.RelatedToSnapshot)},
+		"schedules/sync":      {s.hook(s.scheduleCall)},
+		"schedules/finalize":  {s.hook(s.scheduleCall)},
 	} {
-		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, hooks...)...)
+		e.POST("/"+path, append([]gin.HandlerFunc{s.measured(path), s.authenticate, s.intake}, handlers...)...)
 	}
 	return e
 }
@@ -136,7 +143,7 @@ func (s *Server) Pages() http.Handler {
 		}
 		c.String(http.StatusOK, "ok\n")
 	})
-	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})))
+	e.GET("/metrics", gin.WrapH(s.metrics.Handler()))
 	return e
 }
 
@@ -150,10 +157,10 @@ func routes(methods string) *gin.Engine {
 	return e
 }
 
-// Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other, until
-// ctx ends. Then it shuts down gracefully: /readyz fails first, then the hooks' listener closes, then calls in flight
-// finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off. Both
-// listeners are closed when it returns.
+// Serve answers hooks on one listener, with TLS if the options' Callers say so, and metrics and health on the other,
+// until ctx ends. Then it shuts down gracefully: /readyz fails first, then the hooks' listener closes, then calls in
+// flight finish, then the other listener closes. The error is nil after that, and not when calls had to be cut off.
+// Both listeners are closed when it returns.
 func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	calls, scrapes := s.httpServer(s.Handler()), s.httpServer(s.Pages())
 	defer calls.Close()
@@ -189,8 +196,8 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	return nil
 }
 
-// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger ways
-// to keep the server busy.
+// httpServer has the limits that both listeners share. HTTP/2 is off: it gives Metacontroller nothing, and a stranger
+// ways to keep the server busy.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	headers := min(5*time.Second, s.options.ReadTimeout/2)
 	server := &http.Server{
@@ -211,12 +218,13 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 func (s *Server) panicked(c *gin.Context, hook string, p any) {
 	s.log.Error("panic", "hook", hook, "panic", fmt.Sprintf("%.200v", p), "stack", string(debug.Stack()))
 	if !c.Writer.Written() {
-		c.AbortWithStatusJSON(http.StatusInternalServerError, gin.H{"error": "internal error; the log of Quorate has the stack"})
+		c.AbortWithStatusJSON(http.StatusInternalServerError,
+			gin.H{"error": "internal error; the log of Quorate has the stack"})
 	}
 }
 
-// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill the
-// log.
+// logRefusal logs a call that was answered with an error. Calls of strangers are logged once a minute: they could fill
+// the log.
 func (s *Server) logRefusal(c *gin.Context, hook string, err error) {
 	held := 0
 	if c.Writer.Status() == http.StatusUnauthorized {

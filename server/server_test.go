@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // keepAll is a decision that keeps every child as it was observed.
@@ -65,7 +66,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics("v1.2.3", "0123abc")
+	m := metrics.New("v1.2.3", "0123abc")
 	s, _ := testServer(Options{Metrics: m})
 	s.syncFn = keepAll
 	h := s.Handler()
@@ -132,7 +133,8 @@ func TestLogs(t *testing.T) {
 	require.Contains(t, lines(), `"outcome":"done"`, "something else is said at once")
 
 	now = now.Add(forgetAfter + time.Second)
-	require.Zero(t, s.said.clusters(now), "a cluster that nobody asks about is forgotten")
+	s.said.sweep(now)
+	require.Empty(t, s.said.lines, "a cluster that nobody asks about is forgotten")
 }
 
 func TestPanicIsAnError(t *testing.T) {
@@ -148,7 +150,8 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 	require.Contains(t, log.String(), "out of ideas")
 	require.Contains(t, log.String(), "server_test.go", "with the stack")
-	require.Contains(t, get(s.Pages(), "/metrics").Body.String(), `quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
+	require.Contains(t, get(s.Pages(), "/metrics").Body.String(),
+		`quorate_hook_duration_seconds_count{code="500",hook="sync"} 2`)
 	require.Empty(t, s.turns.queues)
 }
 
@@ -257,7 +260,8 @@ func waitingInVain(t *testing.T) {
 func TestClientGoesAway(t *testing.T) {
 	ctx, goAway := context.WithCancel(context.Background())
 	call := func(h http.Handler) {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sync", bytes.NewReader(steady(t))).WithContext(ctx))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/sync",
+			bytes.NewReader(steady(t))).WithContext(ctx))
 	}
 	etcd := &steps{do: func(step context.Context) error {
 		goAway()

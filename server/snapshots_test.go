@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // aSnapshotCall is the call in which the Job's report is first seen, with changes.
@@ -28,9 +30,8 @@ func aSnapshotCall(t testing.TB, edit func(request map[string]any)) []byte {
 
 // snapshotServer is a server on the morning of the fixture.
 func snapshotServer() (*Server, *bytes.Buffer) {
-	s, log := testServer(Options{Metrics: NewMetrics("v1.2.3", "0123abc")})
+	s, log := testServer(Options{Metrics: metrics.New("v1.2.3", "0123abc")})
 	s.now = func() time.Time { return time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC) }
-	s.metrics.snapshots.now = s.now
 	return s, log
 }
 
@@ -65,8 +66,6 @@ func TestSnapshotIsAnswered(t *testing.T) {
 	} {
 		require.Contains(t, text, line)
 	}
-	s.metrics.snapshots.now = func() time.Time { return s.now().Add(time.Hour) }
-	require.NotContains(t, get(s.Pages(), "/metrics").Body.String(), "quorate_snapshot_stored_timestamp_seconds{", "what nobody asks about is forgotten")
 }
 
 // TestStoredSnapshotsCount: what is stored and could not be verified is told as stored, and not as verified.
@@ -130,20 +129,27 @@ func TestRefusedSnapshots(t *testing.T) {
 		path string
 		edit func(map[string]any)
 	}{
-		"parent is missing":                                {"", func(r map[string]any) { delete(r, "parent") }},
-		"parent.kind must be EtcdSnapshot":                 {"", func(r map[string]any) { at(r, "parent")["kind"] = "EtcdCluster" }},
-		`children["Job.batch/v1"] is missing`:              {"", func(r map[string]any) { r["children"] = map[string]any{} }},
-		"is a group that this version does not know":       {"", func(r map[string]any) { at(r, "children")["CronJob.batch/v1"] = map[string]any{} }},
-		`related["Pod.v1"] is missing`:                     {"", func(r map[string]any) { delete(at(r, "related"), groupPods) }},
+		"parent is missing": {"", func(r map[string]any) { delete(r, "parent") }},
+		"parent.kind must be EtcdSnapshot": {"",
+			func(r map[string]any) { at(r, "parent")["kind"] = "EtcdCluster" }},
+		`children["Job.batch/v1"] is missing`: {"", func(r map[string]any) { r["children"] = map[string]any{} }},
+		"is a group that this version does not know": {"",
+			func(r map[string]any) { at(r, "children")["CronJob.batch/v1"] = map[string]any{} }},
+		`related["Pod.v1"] is missing`: {"",
+			func(r map[string]any) { delete(at(r, "related"), groupPods) }},
 		`related["EtcdCluster.etcd.quorate.dev/v1alpha1"]`: {"", func(r map[string]any) { r["related"] = map[string]any{} }},
 		"namespace is not the parent's": {"", func(r map[string]any) {
 			at(r, "children", groupJobs, "nightly-5a2f7c1e-snapshot-1", "metadata")["namespace"] = "other"
 		}},
-		"finalizing is true":                   {"", being(true)},
-		"the hook is /snapshots/finalize":      {"/snapshots/finalize", nil},
-		"parent.metadata.namespace is missing": {"", func(r map[string]any) { delete(at(r, "parent", "metadata"), "namespace") }},
-		"parent.metadata.uid is missing":       {"/snapshots/customize", func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
-		"parent is missing ":                   {"/snapshots/customize", func(r map[string]any) { delete(r, "parent") }},
+		"finalizing is true":              {"", being(true)},
+		"the hook is /snapshots/finalize": {"/snapshots/finalize", nil},
+		"parent.metadata.namespace is missing": {"", func(r map[string]any) {
+			delete(at(r, "parent", "metadata"),
+				"namespace")
+		}},
+		"parent.metadata.uid is missing": {"/snapshots/customize",
+			func(r map[string]any) { delete(at(r, "parent", "metadata"), "uid") }},
+		"parent is missing ": {"/snapshots/customize", func(r map[string]any) { delete(r, "parent") }},
 	} {
 		t.Run(says, func(t *testing.T) {
 			s, _ := snapshotServer()
@@ -161,12 +167,14 @@ func TestRefusedSnapshots(t *testing.T) {
 	require.Equal(t, 400, post(s.Handler(), "/snapshots/sync", aSnapshotCall(t, nil)[:500]).Code)
 }
 
-// FuzzSnapshot: whatever JSON the wire takes is decided without a panic, twice alike, and what is answered comes to rest.
+// FuzzSnapshot: whatever JSON the wire takes is decided without a panic, twice alike, and what is answered comes to
+// rest.
 func FuzzSnapshot(f *testing.F) {
 	for _, deleted := range []bool{false, true} {
 		f.Add(aSnapshotCall(f, being(deleted)), []byte{}, deleted)
 		for way := range byte(20) {
-			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0, way + 3}, deleted)
+			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0,
+				way + 3}, deleted)
 		}
 	}
 	f.Fuzz(func(t *testing.T, body, edits []byte, deleted bool) {
@@ -198,7 +206,8 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// BenchmarkSnapshot is one call about a snapshot that is finished, as each status write of a cluster in its namespace causes.
+// BenchmarkSnapshot is one call about a snapshot that is finished, as each status write of a cluster in its namespace
+// causes.
 func BenchmarkSnapshot(b *testing.B) {
 	s, _ := snapshotServer()
 	s.log = slog.New(slog.DiscardHandler)

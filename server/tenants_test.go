@@ -8,40 +8,47 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // TestSecretsOfOtherNamespacesAreNotRelated: whatever a call has, a cluster uses Secrets of its own namespace alone.
 func TestSecretsOfOtherNamespacesAreNotRelated(t *testing.T) {
 	secret := func(namespace, name string) map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": "orders"}},
-			"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
+			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name,
+				"labels": map[string]any{"etcd.quorate.dev/cluster": "orders"}},
+			"data": map[string]any{"password": base64.StdEncoding.EncodeToString([]byte("of " + namespace))}}
 	}
-	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		user := func(name, secret string) map[string]any {
 			return map[string]any{"name": name, "passwordSecret": map[string]any{"name": secret}}
 		}
 		at(r, "parent", "spec")["auth"] = map[string]any{"users": []any{user("a", "ours"), user("b", "theirs")}}
-		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"), "shop/ours": secret("shop", "ours")}}
+		r["related"] = map[string]any{groupSecrets: map[string]any{"bank/theirs": secret("bank", "theirs"),
+			"shop/ours": secret("shop", "ours")}}
 	})))
 	require.NoError(t, err)
 	require.Contains(t, r.Related.Secrets, "ours")
-	require.Equal(t, "of shop", string(r.data("ours")["password"]))
+	require.Equal(t, "of shop", string(r.Secret("ours")["password"]))
 	require.NotContains(t, r.Related.Secrets, "theirs")
-	require.Nil(t, r.data("theirs"))
+	require.Nil(t, r.Secret("theirs"))
 }
 
 // TestSnapshotsOfOtherClustersAreNotRelated: of all that are sent, those count that have the cluster's label, or that
 // its spec names.
 func TestSnapshotsOfOtherClustersAreNotRelated(t *testing.T) {
 	snapshot := func(namespace, name, of string) map[string]any {
-		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot", "spec": map[string]any{"cluster": of},
-			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name, "labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
+		return map[string]any{"apiVersion": "etcd.quorate.dev/v1alpha1", "kind": "EtcdSnapshot",
+			"spec": map[string]any{"cluster": of},
+			"metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name,
+				"labels": map[string]any{"etcd.quorate.dev/cluster": of}}}
 	}
-	r, err := decode(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+	r, err := wire.ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
 		at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "named"}}
 		r["related"] = map[string]any{groupSnapshots: map[string]any{
-			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"), "c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}
+			"a": snapshot("shop", "labelled", "orders"), "b": snapshot("shop", "named", "carts"),
+			"c": snapshot("shop", "another", "carts"), "d": snapshot("bank", "theirs", "orders")}}
 	})))
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{"labelled", "named"}, slices.Collect(maps.Keys(r.Related.Snapshots)))
@@ -61,14 +68,15 @@ func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 	for byUID, same := range map[bool]bool{false: true, true: false} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		h := s.Handler()
-		for path, call := range map[string]func(func(map[string]any)) []byte{
+		for path, made := range map[string]func(func(map[string]any)) []byte{
 			"/customize":           func(edit func(map[string]any)) []byte { return edited(t, edit) },
 			"/snapshots/customize": func(edit func(map[string]any)) []byte { return aSnapshotCall(t, edit) },
 		} {
-			one, other := post(h, path, call(func(map[string]any) {})), post(h, path, call(elsewhere))
+			one, other := post(h, path, made(func(map[string]any) {})), post(h, path, made(elsewhere))
 			require.Equal(t, 200, one.Code, one.Body)
 			require.Equal(t, 200, other.Code, other.Body)
-			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID, one.Body, other.Body)
+			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID, one.Body,
+				other.Body)
 		}
 	}
 }

@@ -84,8 +84,10 @@ func (r *refusal) advice() string {
 		return "; install kubectl and put it on the PATH"
 	case r.is("Forbidden"):
 		return "; ask whoever administers Kubernetes for that right (docs/kubectl.md lists what each command needs)"
-	case strings.Contains(r.said, "the server doesn't have a resource type"), strings.Contains(r.said, "could not find the requested resource"):
-		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl config current-context`"
+	case strings.Contains(r.said, "the server doesn't have a resource type"),
+		strings.Contains(r.said, "could not find the requested resource"):
+		return "; Quorate is not installed in this Kubernetes cluster, or kubectl points to another one: see `kubectl " +
+			"config current-context`"
 	case strings.Contains(r.said, "connection refused"), strings.Contains(r.said, "Unable to connect"):
 		return "; see `kubectl config current-context` and --context, --kubeconfig"
 	}
@@ -162,7 +164,8 @@ func (e *executable) forward(ctx context.Context, namespace, pod string, port in
 	return "", nil, &refusal{args, said, err}
 }
 
-// listening reads where kubectl port-forward listens: "Forwarding from 127.0.0.1:41234 -> 2379". Empty when it ends before.
+// listening reads where kubectl port-forward listens: "Forwarding from 127.0.0.1:41234 -> 2379". Empty when it ends
+// before.
 func listening(out io.Reader) string {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

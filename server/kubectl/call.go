@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server"
 )
 
 // call is the body of the call that Metacontroller would make.
@@ -57,22 +56,27 @@ const (
 // callFor is the call about this cluster, with what people should know about it.
 func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
-	body := &call{Parent: c.raw, Children: objects{}, Related: objects{"Secret.v1": {}}, Finalizing: c.DeletionTimestamp != nil}
+	body := &call{Parent: c.raw, Children: objects{}, Related: objects{"Secret.v1": {}},
+		Finalizing: c.DeletionTimestamp != nil}
 	for _, kind := range childKinds {
 		if slices.Contains(resources, kind.resource) {
 			body.Children[kind.group] = map[string]json.RawMessage{}
 		}
 	}
-	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l", controllerUID+"="+string(c.UID), "-o", "json")
+	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l",
+		controllerUID+"="+string(c.UID), "-o", "json")
 	if err != nil {
-		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of them nothing can be said: %w", c.Namespace, c.Name, err)
+		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of them "+
+			"nothing can be said: %w", c.Namespace, c.Name, err)
 	}
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
 	}
 	selector := hooks.RelatedSelector(c.EtcdCluster)
-	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector), "-o", "json"); err != nil {
-		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace, c.Name, err)
+	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector), "-o",
+		"json"); err != nil {
+		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace,
+			c.Name, err)
 	}
 	all := func(*metav1.ObjectMeta) bool { return true }
 	if err := body.Related.add(out, all); err != nil {
@@ -100,8 +104,8 @@ func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*
 	return nil
 }
 
-// childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or because it
-// would adopt it.
+// childOf reports whether Metacontroller counts an object with the right label among the children: by its owner, or
+// because it would adopt it.
 func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		return owner.UID == c.UID
@@ -139,7 +143,7 @@ func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]string, []string) {
 	var usual []string
 	for _, kind := range childKinds {
-		if slices.Contains(server.Groups(), kind.group) || kind.resource == certificates && c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
+		if kind.resource != certificates || c.Spec.TLS.Mode == v1alpha1.TLSCertManager {
 			usual = append(usual, kind.resource)
 		}
 	}
@@ -149,7 +153,8 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 	}
 	named, ruled := rules(out)
 	if !named {
-		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply what `quorate install` prints"}
+		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply what " +
+			"`quorate install` prints"}
 	}
 	return ruled, nil
 }
@@ -168,7 +173,8 @@ func rules(list []byte) (bool, []string) {
 				ChildResources []resource
 			}
 		}
-		if err := json.Unmarshal(raw, &controller); err != nil || controller.Spec.ParentResource != (resource{v1alpha1.GroupVersion.String(), "etcdclusters"}) {
+		if err := json.Unmarshal(raw, &controller); err != nil ||
+			controller.Spec.ParentResource != (resource{v1alpha1.GroupVersion.String(), "etcdclusters"}) {
 			continue
 		}
 		var resources []string

@@ -29,8 +29,8 @@ func (c change) detail() string {
 // lastApplied is the annotation in which Metacontroller notes the answer that it applied last.
 const lastApplied = "metacontroller.k8s.io/last-applied-configuration"
 
-// changes are what an answer would change about the children that exist, and how many stay as they are. Fields are named, and never
-// what is in them: that may be secret.
+// changes are what an answer would change about the children that exist, and how many stay as they are. Fields are
+// named, and never what is in them: that may be secret.
 func changes(observed map[string]map[string]any, answer []byte, uid string) ([]change, int, error) {
 	var a struct{ Children []map[string]any }
 	if err := json.Unmarshal(answer, &a); err != nil {
@@ -79,8 +79,8 @@ func within(o map[string]any, keys ...string) map[string]any {
 	return o
 }
 
-// changed are the fields that Metacontroller's three-way merge would write: those that are not as the answer has them, and those
-// that it had set before and the answer lacks.
+// changed are the fields that Metacontroller's three-way merge would write: those that are not as the answer has them,
+// and those that it had set before and the answer lacks.
 func changed(is, want map[string]any, uid string) []string {
 	want = maps.Clone(want)
 	want["metadata"] = withLabel(within(want, "metadata"), uid)
@@ -149,7 +149,8 @@ func nothing(v any) bool {
 	return false
 }
 
-// mergeKey is the field by which Metacontroller matches the items of these lists; empty when it replaces the whole list.
+// mergeKey is the field by which Metacontroller matches the items of these lists; empty when it replaces the whole
+// list.
 func mergeKey(lists ...[]any) string {
 	for _, key := range []string{"containerPort", "port", "name", "uid", "ip"} {
 		if !slices.ContainsFunc(slices.Concat(lists...), func(item any) bool {

@@ -10,14 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // ErrUnfit is what is returned by a check that did not find everything well; its findings have been printed.
 var ErrUnfit = errors.New("something is wrong")
 
 const (
-	// readWithin is how long one call of kubectl may take, so that an API server that does not answer is told from one that is slow.
+	// readWithin is how long one call of kubectl may take, so that an API server that does not answer is told from one
+	// that is slow.
 	readWithin = 30 * time.Second
 	// atOnce is how many run beside each other: each is a process of some 60 MB.
 	atOnce = 6
@@ -29,13 +30,15 @@ func (a *ask) check(ctx context.Context) error {
 	o := check.Options{Namespace: a.namespace, Metacontroller: a.metacontroller, Version: own, Now: a.now()}
 	findings := a.findings(ctx, &o)
 	if a.format == "json" {
-		text, err := json.MarshalIndent(map[string]any{"version": own, "fine": check.Fine(findings), "checks": findings}, "", "  ")
+		text, err := json.MarshalIndent(map[string]any{"version": own, "fine": check.Fine(findings), "checks": findings}, "",
+			"  ")
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(a.Out, "%s\n", text)
 	} else {
-		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", o.Namespace, o.Metacontroller, own)
+		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", o.Namespace, o.Metacontroller,
+			own)
 		printFindings(a.Out, findings)
 	}
 	if !check.Fine(findings) {
@@ -98,10 +101,12 @@ func (a *ask) answer(ctx context.Context, r check.Reading) check.Answer {
 
 // noKind reports whether the API server does not know a kind that was asked for.
 func noKind(err error) bool {
-	return strings.Contains(err.Error(), "the server doesn't have a resource type") || strings.Contains(err.Error(), "could not find the requested resource")
+	return strings.Contains(err.Error(), "the server doesn't have a resource type") ||
+		strings.Contains(err.Error(), "could not find the requested resource")
 }
 
-// printFindings prints one line for each that is well. What to do is a line of its own, unbroken: there are commands in it to be copied.
+// printFindings prints one line for each that is well. What to do is a line of its own, unbroken: there are commands in
+// it to be copied.
 func printFindings(w io.Writer, all []check.Finding) {
 	count := map[check.State]int{}
 	const found = 34 // where the words begin
@@ -122,5 +127,6 @@ func printFindings(w io.Writer, all []check.Finding) {
 			fmt.Fprintf(w, "           => %s\n", f.Do)
 		}
 	}
-	fmt.Fprintf(w, "\n%d ok, %d to be warned of, %d failed, %d unknown; nothing was changed\n", count[check.OK], count[check.Warn], count[check.Fail], count[check.Unknown])
+	fmt.Fprintf(w, "\n%d ok, %d to be warned of, %d failed, %d unknown; nothing was changed\n", count[check.OK],
+		count[check.Warn], count[check.Fail], count[check.Unknown])
 }

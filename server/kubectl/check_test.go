@@ -9,17 +9,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
-// recorded is a kubectl that answers as the lab's did (server/check/testdata), where nobody may read Secrets.
+// recorded is a kubectl that answers as the lab's did (server/kubectl/check/testdata), where nobody may read Secrets.
 func recorded(t *testing.T) *kube {
 	t.Helper()
 	k := steady(t)
 	clear(k.says)
 	o := check.Options{Namespace: "quorate-system", Metacontroller: "metacontroller"}
 	for _, r := range append(o.Readings(), o.First()) {
-		raw, err := os.ReadFile("../check/testdata/" + r.Name + ".json")
+		raw, err := os.ReadFile("check/testdata/" + r.Name + ".json")
 		if err == nil {
 			k.says[strings.Join(r.Args, " ")] = string(raw)
 		}

@@ -24,10 +24,12 @@ func (a *ask) defrag(ctx context.Context) error {
 		return fmt.Errorf("EtcdCluster %s/%s is being deleted; nothing is defragmented any more", c.Namespace, c.Name)
 	}
 	request := a.now().UTC().Format(time.RFC3339)
-	if _, err := a.kube.run(ctx, "annotate", clusters, c.Name, "-n", c.Namespace, "--overwrite", hooks.AnnotationDefragment+"="+request); err != nil {
+	if _, err := a.kube.run(ctx, "annotate", clusters, c.Name, "-n", c.Namespace, "--overwrite",
+		hooks.AnnotationDefragment+"="+request); err != nil {
 		return fmt.Errorf("EtcdCluster %s/%s was not asked to defragment: %w", c.Namespace, c.Name, err)
 	}
-	fmt.Fprintf(a.Out, "%s in namespace %s is asked to defragment its members (request %s)\n", c.Name, c.Namespace, request)
+	fmt.Fprintf(a.Out, "%s in namespace %s is asked to defragment its members (request %s)\n", c.Name, c.Namespace,
+		request)
 	if c.Spec.Suspend {
 		fmt.Fprintln(a.Out, "spec.suspend is true: it begins when that is false")
 	}
@@ -54,7 +56,8 @@ func (a *ask) await(ctx context.Context, request string) error {
 			return err
 		}
 		if asked := c.Annotations[hooks.AnnotationDefragment]; asked != request {
-			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace, a.name, asked)
+			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace,
+				a.name, asked)
 		}
 		words, done := progress(c.EtcdCluster, request, a.now())
 		if words != said {

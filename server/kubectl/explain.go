@@ -3,7 +3,9 @@ package kubectl
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,8 +15,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server"
 )
+
+// A Call is a call of Metacontroller's as Quorate reads it.
+type Call interface {
+	// Observation is what the call says, without etcd's answers.
+	Observation(now time.Time, s hooks.Settings) hooks.Observation
+	// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
+	TLS() (*tls.Config, error)
+	// Answer is the body that Quorate would answer with; finalized is nil unless the hook finalize is answered.
+	Answer(d hooks.Decision, finalized *bool) ([]byte, error)
+}
+
+// Explaining is the plugin with what explain and report ask: how Quorate reads a call, and what it answers. The plugin
+// itself is a client and knows nothing of the server.
+func Explaining[C Call](p *Program, read func(ctx context.Context, body io.Reader) (C, error)) *Program {
+	p.read = func(ctx context.Context, body io.Reader) (Call, error) { return read(ctx, body) }
+	return p
+}
+
+// unread is what a program without Explaining reads of calls.
+func unread(context.Context, io.Reader) (Call, error) {
+	return nil, errors.New("this program was built without what Quorate reads of calls")
+}
 
 // explain asks the hooks what they would do now.
 func (a *ask) explain(ctx context.Context) error {
@@ -54,9 +77,10 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := server.Read(bytes.NewReader(raw))
+	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace, c.Name, err)
+		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace,
+			c.Name, err)
 	}
 	settings, note := a.settings(ctx, body)
 	if note == "" {
@@ -65,26 +89,28 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	if note != "" {
 		notes = append(notes, note)
 	}
-	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: asked.Finalizing()}
+	e := &explanation{at: a.now(), notes: notes, o: asked.Observation(a.now(), settings), finalizing: body.Finalizing}
 	if err := e.decide(ctx, a, asked); err != nil {
 		return nil, err
 	}
 	var answer []byte
-	if answer, e.unanswered = asked.Answer(e.d); e.unanswered == nil {
+	if answer, e.unanswered = asked.Answer(e.d, nil); e.unanswered == nil {
 		e.changes, e.same, err = changes(body.objects(), answer, string(c.UID))
 	}
 	return e, err
 }
 
 // decide observes etcd and asks the hooks once; a cluster that is being deleted is not asked about.
-func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) error {
+func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	if e.finalizing && hooks.Protected(e.o.Cluster) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked after as before")
+		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked "+
+			"after as before")
 	}
 	if e.finalizing && hooks.Leaving(e.o) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or spec.bootstrap is taken out")
+		e.notes = append(e.notes, "its deletion waits until its members have left the etcd that they have joined, or "+
+			"spec.bootstrap is taken out")
 	}
 	if e.finalizing {
 		e.d.Children, e.finalized = hooks.Finalize(e.o)
@@ -93,7 +119,8 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) e
 	}
 	config, err := asked.TLS()
 	if err != nil { // the decision says so, too
-		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s", hooks.OperatorSecret(e.o.Cluster), err))
+		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
+			hooks.OperatorSecret(e.o.Cluster), err))
 	}
 	endpoints := hooks.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
@@ -108,7 +135,8 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked *server.Asked) e
 func (e *explanation) print(w io.Writer) {
 	p := page{w}
 	c := e.o.Cluster
-	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace, e.at.UTC().Format(time.RFC3339))
+	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace,
+		e.at.UTC().Format(time.RFC3339))
 	e.printCaveats(p)
 	if e.finalizing {
 		p.section("DELETION")
@@ -131,7 +159,8 @@ func (e *explanation) print(w io.Writer) {
 func (e *explanation) printCaveats(p page) {
 	list := e.notes
 	if e.live != nil && e.live.etcd == nil && len(hooks.Endpoints(e.o)) > 0 {
-		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides otherwise if it reaches the members: compare with STATUS.")
+		list = append(list, "No quorum answered this machine, so this is a decision without etcd. Quorate decides "+
+			"otherwise if it reaches the members: compare with STATUS.")
 	}
 	if e.live != nil {
 		for _, endpoint := range hooks.Endpoints(e.o) {
@@ -202,7 +231,8 @@ func safety(broken error) string {
 	if broken == nil {
 		return "The decision breaks none of the rules of safety (docs/concepts.md)."
 	}
-	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl quorate report`: " +
+	return "THE DECISION BREAKS RULES OF SAFETY. With --verify Quorate withholds it. Please report this, with `kubectl " +
+		"quorate report`: " +
 		strings.ReplaceAll(broken.Error(), "\n", "; ")
 }
 
@@ -212,19 +242,21 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 		return settingsIn(c, a.quorate), ""
 	}
 	s := hooks.Settings{Namespace: a.quorate, Image: body.image(), EtcdRepository: body.etcdRepository()}
-	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
+	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the "+
+		"members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
 }
 
-// otherVersion says that this plugin may decide otherwise than the Quorate with this image; empty when both are of one version, or
-// the image does not tell.
+// otherVersion says that this plugin may decide otherwise than the Quorate with this image; empty when both are of one
+// version, or the image does not tell.
 func otherVersion(version, image string) string {
 	own, _, _ := strings.Cut(version, " ")
 	colon := strings.LastIndex(image, ":")
 	if colon <= strings.LastIndex(image, "/") || strings.Contains(image, "@") || image[colon+1:] == own {
 		return ""
 	}
-	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, so use the plugin of Quorate's version", own, image)
+	return fmt.Sprintf("this plugin is %s and Quorate's image is %s; what follows is what the plugin's own rules say, "+
+		"so use the plugin of Quorate's version", own, image)
 }
 
 func settingsIn(c *corev1.Container, namespace string) hooks.Settings {

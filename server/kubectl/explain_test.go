@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // explained is what explain prints, by section.
@@ -149,7 +149,7 @@ func TestEveryGroupIsCollected(t *testing.T) {
 	for _, kind := range childKinds {
 		groups = append(groups, kind.group)
 	}
-	assert.Subset(t, groups, server.Groups())
+	assert.Subset(t, groups, wire.Groups())
 }
 
 // TestForeignObjectsAreNoChildren: only what is ours, or would be adopted, is in the call.

@@ -30,7 +30,8 @@ func (a *ask) find(ctx context.Context) (*found, error) {
 	}
 	raw, err := a.kube.run(ctx, a.in("get", clusters, a.name, "-o", "json")...)
 	if refused(err, "NotFound") && !strings.Contains(err.Error(), "could not find the requested resource") {
-		return nil, fmt.Errorf("there is no EtcdCluster %s in namespace %s; `kubectl get %s -A` lists all", a.name, a.where(ctx), clusters)
+		return nil, fmt.Errorf("there is no EtcdCluster %s in namespace %s; `kubectl get %s -A` lists all", a.name,
+			a.where(ctx), clusters)
 	}
 	if err != nil {
 		return nil, err
@@ -50,7 +51,8 @@ func (a *ask) only(ctx context.Context) (*found, error) {
 	}
 	switch len(all) {
 	case 0:
-		return nil, fmt.Errorf("there is no EtcdCluster in namespace %s; choose another with -n, `kubectl get %s -A` lists all", a.where(ctx), clusters)
+		return nil, fmt.Errorf("there is no EtcdCluster in namespace %s; choose another with -n, `kubectl get %s -A` "+
+			"lists all", a.where(ctx), clusters)
 	case 1:
 		return understood(all[0])
 	}
@@ -60,7 +62,8 @@ func (a *ask) only(ctx context.Context) (*found, error) {
 			names = append(names, c.Name)
 		}
 	}
-	return nil, misused("there are %d EtcdClusters in namespace %s: %s; say which one", len(all), a.where(ctx), strings.Join(names, ", "))
+	return nil, misused("there are %d EtcdClusters in namespace %s: %s; say which one", len(all), a.where(ctx),
+		strings.Join(names, ", "))
 }
 
 // in is a call of kubectl in the namespace that was asked for.

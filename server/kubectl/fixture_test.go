@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -178,7 +179,7 @@ func (k *kube) count(n int) {
 func (k *kube) waiting(meanwhile func()) *Program {
 	k.out.Reset()
 	k.errs.Reset()
-	p := New("v1.2.3", &k.out, &k.errs)
+	p := Explaining(New("v1.2.3", &k.out, &k.errs), wire.ReadCluster)
 	p.kubectl = func([]string) access { return k }
 	p.etcd = func(*tls.Config, dialer) hooks.Etcd { return healthy() }
 	p.now = func() time.Time { return noon }
@@ -233,7 +234,7 @@ func (e *etcd) Do(_ context.Context, step hooks.Step, _ *hooks.Membership, _ []h
 func (k *kube) runs(e *etcd, args ...string) (code int, out, errs string) {
 	k.t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := New("v1.2.3", &stdout, &stderr)
+	p := Explaining(New("v1.2.3", &stdout, &stderr), wire.ReadCluster)
 	p.kubectl = func([]string) access { return k }
 	p.etcd = func(*tls.Config, dialer) hooks.Etcd { return e }
 	p.now = func() time.Time { return noon }

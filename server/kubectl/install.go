@@ -28,19 +28,21 @@ type Installer struct {
 
 // Installer is one for this place. What is passed are kubectl's own flags.
 func (p *Program) Installer(at Place, passed []string) *Installer {
-	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace, metacontroller: at.Metacontroller, format: "text"}}
+	return &Installer{at, &ask{Program: p, command: "check", kube: p.kubectl(passed), namespace: at.Namespace,
+		metacontroller: at.Metacontroller, format: "text"}}
 }
 
 const (
 	partOf      = "app.kubernetes.io/part-of"
 	established = time.Minute
 	rolledOut   = 5 * time.Minute
-	// tries is how often objects are applied whose kind the API server has just learned, and from then on serves at any moment.
+	// tries is how often objects are applied whose kind the API server has just learned, and from then on serves at any
+	// moment.
 	tries = 10
 )
 
-// Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks after, and to cut an installation
-// off from a Metacontroller of its own by a flag that was left out.
+// Kept is the Secret of an earlier installation; empty when there is none. It refuses to take over what helm looks
+// after, and to cut an installation off from a Metacontroller of its own by a flag that was left out.
 func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	out, err := i.kube.run(ctx, "get", "deployments", "-n", i.Namespace, "-l", partOf+"=quorate", "-o", "json")
 	if err != nil {
@@ -55,11 +57,14 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 	for _, d := range there.Items {
 		switch m := d.Metadata; {
 		case m.Labels["app.kubernetes.io/managed-by"] == "Helm":
-			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm uninstall` it first, which leaves kinds and clusters alone",
+			return nil, fmt.Errorf("deployment %s/%s belongs to the helm release %s: upgrade that with helm; or `helm "+
+				"uninstall` it first, which leaves kinds and clusters alone",
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
-			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any more: add --with-metacontroller; "+
-				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace, i.Namespace)
+			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any "+
+				"more: add --with-metacontroller; "+
+				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace,
+				i.Namespace)
 		}
 	}
 	return i.kube.run(ctx, "get", "secret", secret, "-n", i.Namespace, "--ignore-not-found", "-o", "yaml")
@@ -96,8 +101,8 @@ func (i *Installer) Kinds(ctx context.Context, kinds []Kind) error {
 	return err
 }
 
-// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old for the own one: the API server
-// drops or refuses what they do not know, and Quorate would not be called.
+// foreign are those that are shared and there without our label. It refuses kinds of a Metacontroller that is too old
+// for the own one: the API server drops or refuses what they do not know, and Quorate would not be called.
 func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error) {
 	args := []string{"get", "customresourcedefinitions"}
 	for _, k := range kinds {
@@ -119,8 +124,10 @@ func (i *Installer) foreign(ctx context.Context, kinds []Kind) ([]string, error)
 		}
 	}
 	if i.Own && len(foreign) > 0 && !bytes.Contains(out, []byte(`"caBundle"`)) {
-		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own Metacontroller is told: "+
-			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
+		return nil, fmt.Errorf("the kinds %s are those of a Metacontroller before 4.16, and do not know what its own "+
+			"Metacontroller is told: "+
+			"replace them first, which also serves that one: kubectl apply --server-side --force-conflicts -f "+
+			"manifests/crds/metacontroller.yaml", strings.Join(foreign, ", "))
 	}
 	return foreign, nil
 }
@@ -136,8 +143,10 @@ func (i *Installer) Rest(ctx context.Context, text []byte) error {
 	}
 	for _, name := range deployments {
 		fmt.Fprintf(i.Out, "waiting for the pods of deployment/%s in namespace %s\n", name, i.Namespace)
-		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace, fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
-			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does no harm", err, i.Namespace)
+		if _, err := i.kube.run(ctx, "rollout", "status", "deployment/"+name, "-n", i.Namespace,
+			fmt.Sprintf("--timeout=%s", rolledOut)); err != nil {
+			return fmt.Errorf("%w; `kubectl -n %s describe pods` says why; all has been applied, and to apply it again does "+
+				"no harm", err, i.Namespace)
 		}
 	}
 	return nil

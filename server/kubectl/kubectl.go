@@ -1,7 +1,8 @@
-// Package kubectl is the plugin `kubectl quorate`: what a person asks about a cluster, and the few things that they may want done.
+// Package kubectl is the plugin `kubectl quorate`: what a person asks about a cluster, and the few things that they may
+// want done.
 //
-// It runs with that person's own kubectl and rights, and needs no Quorate that runs: what hooks decide is asked of the hooks
-// themselves, and etcd is reached through kubectl port-forward.
+// It runs with that person's own kubectl and rights, and needs no Quorate that runs: what hooks decide is asked of the
+// hooks themselves, and etcd is reached through kubectl port-forward.
 package kubectl
 
 import (
@@ -50,6 +51,8 @@ type Program struct {
 	Out     io.Writer
 	Err     io.Writer
 
+	read func(ctx context.Context, body io.Reader) (Call, error)
+
 	// Tests put others in the place of these.
 	kubectl func(passed []string) access
 	etcd    func(config *tls.Config, dial dialer) hooks.Etcd
@@ -62,7 +65,7 @@ type dialer = func(ctx context.Context, address string) (net.Conn, error)
 // New is the plugin of this version.
 func New(version string, out, err io.Writer) *Program {
 	return &Program{
-		Version: version, Out: out, Err: err, now: time.Now, pause: pause,
+		Version: version, Out: out, Err: err, read: unread, now: time.Now, pause: pause,
 		kubectl: func(passed []string) access { return &executable{name: "kubectl", passed: passed} },
 		etcd: func(config *tls.Config, dial dialer) hooks.Etcd {
 			return &etcdops.Etcd{TLS: config, Dial: dial, Timeout: 5 * time.Second, StepTimeout: 10 * time.Second}
@@ -183,7 +186,8 @@ func (a *ask) ownFlags(flags *flag.FlagSet) {
 		flags.StringVar(&a.quorate, "quorate-namespace", "quorate-system", "`namespace` of Quorate itself")
 	}
 	if a.command == "check" || a.command == "report" {
-		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "", "`namespace` of Metacontroller; empty for Quorate's if that has its own, and otherwise metacontroller")
+		flags.StringVar(&a.metacontroller, "metacontroller-namespace", "", "`namespace` of Metacontroller; empty for "+
+			"Quorate's if that has its own, and otherwise metacontroller")
 	}
 	switch a.command {
 	case "check":

@@ -50,12 +50,14 @@ func (a *ask) moveLeader(ctx context.Context) error {
 // candidate is the member that is to lead, and whether it does already. The error says why it may not.
 func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 	if l.etcd == nil {
-		return to, false, fmt.Errorf("no quorum answers, and without one nobody can be made leader; `kubectl quorate status` shows who is missing")
+		return to, false, fmt.Errorf("no quorum answers, and without one nobody can be made leader; `kubectl quorate " +
+			"status` shows who is missing")
 	}
 	var voters []string
 	for _, m := range l.etcd.Members {
 		if m.Learner {
-			return to, false, fmt.Errorf("%s is a learner that is just joining, and while one is, the leader stays; try again when `kubectl quorate status` shows none", nameOf(m))
+			return to, false, fmt.Errorf("%s is a learner that is just joining, and while one is, the leader stays; try "+
+				"again when `kubectl quorate status` shows none", nameOf(m))
 		}
 		voters = append(voters, nameOf(m))
 	}
@@ -72,11 +74,13 @@ func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 	case l.etcd.Leader == 0:
 		return to, false, fmt.Errorf("nobody leads at the moment, so nobody can hand over; try again in some seconds")
 	case !asked:
-		return to, false, fmt.Errorf("%s does not serve: it has no pod with an address; choose another of %s", name, strings.Join(voters, ", "))
+		return to, false, fmt.Errorf("%s does not serve: it has no pod with an address; choose another of %s", name,
+			strings.Join(voters, ", "))
 	case h.Err != "":
 		return to, false, fmt.Errorf("%s does not serve: %s; choose another of %s", name, h.Err, strings.Join(voters, ", "))
 	case !h.Serving() || h.MemberID != to.ID:
-		return to, false, fmt.Errorf("%s does not serve: it knows no leader; choose another of %s", name, strings.Join(voters, ", "))
+		return to, false, fmt.Errorf("%s does not serve: it knows no leader; choose another of %s", name,
+			strings.Join(voters, ", "))
 	}
 	return to, false, nil
 }
@@ -88,5 +92,6 @@ func (a *ask) confirm(ctx context.Context, etcd hooks.Etcd, endpoints []hooks.En
 		fmt.Fprintf(a.Out, "%s leads now\n", a.member)
 		return nil
 	}
-	return fmt.Errorf("etcd has handed over to %s, and it does not lead: somebody else was elected, or Quorate has moved the leadership on; `kubectl quorate status` shows who leads", a.member)
+	return fmt.Errorf("etcd has handed over to %s, and it does not lead: somebody else was elected, or Quorate has "+
+		"moved the leadership on; `kubectl quorate status` shows who leads", a.member)
 }

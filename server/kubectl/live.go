@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 // live is what etcd answered just now.
@@ -69,7 +69,8 @@ func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Co
 	}
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
-		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace, name, err)
+		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace, name,
+			err)
 	}
 	var secret corev1.Secret
 	if err := json.Unmarshal(out, &secret); err != nil {
@@ -112,10 +113,13 @@ func (a *ask) open(ctx context.Context, namespace string, endpoints []hooks.Endp
 }
 
 // errForeign: a member of the etcd that was joined has no pod of ours.
-var errForeign = errors.New("it is not ours, and this machine has no way to it; Quorate asks it from inside of Kubernetes")
+var errForeign = errors.New("it is not ours, and this machine has no way to it; Quorate asks it from inside of " +
+	"Kubernetes")
 
 // way opens one to the pod of a member.
-func (a *ask) way(ctx context.Context, namespace string, endpoint hooks.Endpoint) (address string, stop func(), err error) {
+func (a *ask) way(
+	ctx context.Context, namespace string, endpoint hooks.Endpoint,
+) (address string, stop func(), err error) {
 	if endpoint.Foreign {
 		return "", nil, errForeign
 	}

@@ -23,7 +23,8 @@ type row struct {
 }
 
 func (r row) cells() []string {
-	cells := []string{r.name, strings.ToLower(r.role), yes(r.leads), yes(r.ready), r.since, r.version, "", "", r.lag, strings.Join(r.alarms, " ")}
+	cells := []string{r.name, strings.ToLower(r.role), yes(r.leads), yes(r.ready), r.since, r.version, "", "", r.lag,
+		strings.Join(r.alarms, " ")}
 	if r.size > 0 {
 		cells[6] = size(r.size)
 	}
@@ -60,7 +61,8 @@ func rowsOf(c *v1alpha1.EtcdCluster, l *live, now time.Time) []row {
 
 // known is a member as the status has it.
 func known(m *v1alpha1.MemberStatus, now time.Time) row {
-	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms, message: m.Message}
+	r := row{name: m.Name, role: string(m.Role), version: m.Version, leads: m.Leader, ready: m.Ready, alarms: m.Alarms,
+		message: m.Message}
 	if !m.Since.IsZero() {
 		r.since = lasting(now.Sub(m.Since.Time))
 	}

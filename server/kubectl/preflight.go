@@ -9,22 +9,24 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // ofInstallation is the label of a CompositeController with the namespace of its Quorate.
 const ofInstallation = "quorate.dev/installation"
 
-// Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these CompositeControllers, or
-// another Metacontroller that would serve them beside the own one.
+// Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these
+// CompositeControllers, or another Metacontroller that would serve them beside the own one.
 func (i *Installer) Alone(ctx context.Context, controllers []string) error {
-	out, err := i.kube.run(ctx, append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found", "-o", "json"}, controllers...)...)
+	out, err := i.kube.run(ctx, append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found",
+		"-o", "json"}, controllers...)...)
 	if err != nil && !noKind(err) {
 		return err
 	}
 	for _, m := range metadataIn(out) {
 		if at := m.Labels[ofInstallation]; at != "" && at != i.Namespace {
-			return fmt.Errorf("CompositeController %s is that of the Quorate in namespace %s: say --namespace=%s to change that one; "+
+			return fmt.Errorf("CompositeController %s is that of the Quorate in namespace %s: say --namespace=%s to change "+
+				"that one; "+
 				"or give this one a --name and a --selector, and it runs beside it", m.Name, at, at)
 		}
 	}
@@ -36,8 +38,10 @@ func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 		return err
 	}
 	if others := check.Unrestricted(out, i.Namespace); len(others) > 0 {
-		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, and would serve Quorate beside its own: leave out --with-metacontroller to use it "+
-			"(--metacontroller-namespace says where it is); or scale it to 0; or start it with --target-label-selector=!%s (Metacontroller 4)", strings.Join(others, " and "), ofInstallation)
+		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, and would serve Quorate beside its "+
+			"own: leave out --with-metacontroller to use it "+
+			"(--metacontroller-namespace says where it is); or scale it to 0; or start it with --target-label-selector=!%s "+
+			"(Metacontroller 4)", strings.Join(others, " and "), ofInstallation)
 	}
 	return nil
 }
@@ -61,10 +65,11 @@ func metadataIn(out []byte) []metav1.ObjectMeta {
 	return all
 }
 
-// Outgrown takes away what an earlier installation with other --only-namespaces has left: rights in namespaces that are not in the list now, by the
-// name of their Role, and without a list the policy that refuses EtcdClusters elsewhere.
+// Outgrown takes away what an earlier installation with other --only-namespaces has left: rights in namespaces that are
+// not in the list now, by the name of their Role, and without a list the policy that refuses EtcdClusters elsewhere.
 func (i *Installer) Outgrown(ctx context.Context, role, policy string, only []string) error {
-	out, err := i.kube.run(ctx, "get", "roles,rolebindings", "-A", "-l", partOf+"=quorate", "--field-selector=metadata.name="+role, "-o", "json")
+	out, err := i.kube.run(ctx, "get", "roles,rolebindings", "-A", "-l", partOf+"=quorate",
+		"--field-selector=metadata.name="+role, "-o", "json")
 	if err != nil {
 		return err
 	}

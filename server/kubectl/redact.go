@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What a report must not hold is taken out in three ways, each of which would do in most cases: an object is known by its kind and
-// fields (a Secret is its keys and sizes), a text by patterns (redact_keys.go has those of private keys), and what the Secrets of the namespaces
-// hold is searched for and struck out wherever it turns up.
+// What a report must not hold is taken out in three ways, each of which would do in most cases: an object is known by
+// its kind and fields (a Secret is its keys and sizes), a text by patterns (redact_keys.go has those of private keys),
+// and what the Secrets of the namespaces hold is searched for and struck out wherever it turns up.
 
 // removed stands where something was taken out.
 const removed = "[removed]"
@@ -71,7 +71,8 @@ func forms(value []byte) []string {
 		text := string(v)
 		all = append(all, text, strings.Trim(strconv.Quote(text), `"`), url.QueryEscape(text), url.PathEscape(text),
 			base64.StdEncoding.EncodeToString(v), base64.URLEncoding.EncodeToString(v),
-			strings.TrimRight(base64.StdEncoding.EncodeToString(v), "="), strings.TrimRight(base64.URLEncoding.EncodeToString(v), "="))
+			strings.TrimRight(base64.StdEncoding.EncodeToString(v), "="),
+			strings.TrimRight(base64.URLEncoding.EncodeToString(v), "="))
 	}
 	for line := range strings.Lines(string(value)) {
 		if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
@@ -104,7 +105,8 @@ var patterns = []struct {
 	by   string
 }{
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "${1}" + removed + "@"},
-	{regexp.MustCompile(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?\[?)[^\s"'\\,\]}]+(\s+[^\s"'\\,\]}]+)?`), "${1}" + removed},
+	{regexp.MustCompile(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?\[?)[^\s"'\\,\]}]+(\s+[^\s"'\\,\]}]+)?`),
+		"${1}" + removed},
 	{regexp.MustCompile(`(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}`), "${1}" + removed},
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},
 }
@@ -177,7 +179,8 @@ func outline(o map[string]any) map[string]any {
 		sizes[key] = fmt.Sprintf("%d bytes", len(text))
 	}
 	metadata := within(o, "metadata")
-	return map[string]any{"kind": "Secret", "name": metadata["name"], "namespace": metadata["namespace"], "type": o["type"], "keys": sizes}
+	return map[string]any{"kind": "Secret", "name": metadata["name"], "namespace": metadata["namespace"],
+		"type": o["type"], "keys": sizes}
 }
 
 // hide takes the values out of a map of strings whose names tell that they are secret, and copies of whole objects.
@@ -192,11 +195,13 @@ func hide(m map[string]any) {
 	}
 }
 
-// value is any value within an object without what is secret. The names of environment variables count; references to Secrets stay.
+// value is any value within an object without what is secret. The names of environment variables count; references to
+// Secrets stay.
 func (r *redactor) value(v any) any {
 	switch t := v.(type) {
 	case map[string]any:
-		if name, ok := t["name"].(string); ok && t["value"] != nil && sensitiveName.MatchString(name) && !harmless.MatchString(name) {
+		if name, ok := t["name"].(string); ok && t["value"] != nil && sensitiveName.MatchString(name) &&
+			!harmless.MatchString(name) {
 			t["value"] = removed
 		}
 		if data, ok := t["annotations"].(map[string]any); ok { // of a pod's template, too

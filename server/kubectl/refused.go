@@ -25,8 +25,8 @@ type syncFailure struct {
 // syncError is the reason of that event (pkg/events of Metacontroller).
 const syncError = "SyncError"
 
-// syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it tells
-// is over.
+// syncFailure reads the newest such event. It is nil when there is none, and when nothing is awaited: then what it
+// tells is over.
 func (a *ask) syncFailure(ctx context.Context, c *v1alpha1.EtcdCluster) *syncFailure {
 	if len(c.Status.Awaited) == 0 && c.Status.Phase != "" {
 		return nil

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // report writes a support bundle. What can't be had is said in it, and is no reason to have none.
@@ -27,11 +27,13 @@ func (a *ask) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := cmp.Or(a.file, fmt.Sprintf("quorate-report-%s-%s-%s.tar.gz", c.Namespace, c.Name, a.now().UTC().Format("20060102T150405Z")))
+	file := cmp.Or(a.file, fmt.Sprintf("quorate-report-%s-%s-%s.tar.gz", c.Namespace, c.Name,
+		a.now().UTC().Format("20060102T150405Z")))
 	b := a.bundle(ctx, c)
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("the report about EtcdCluster %s/%s can't be written: %w; choose another file with -o", c.Namespace, c.Name, err)
+		return fmt.Errorf("the report about EtcdCluster %s/%s can't be written: %w; choose another file with -o",
+			c.Namespace, c.Name, err)
 	}
 	err = b.write(out, a.now())
 	if closed := out.Close(); err == nil {
@@ -40,7 +42,8 @@ func (a *ask) report(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the report about EtcdCluster %s/%s was not written whole: %w", c.Namespace, c.Name, err)
 	}
-	fmt.Fprintf(a.Out, "%s holds %s about %s in namespace %s; Secrets are in it by name, keys and sizes only\n", file, count(len(b.files), "file"), c.Name, c.Namespace)
+	fmt.Fprintf(a.Out, "%s holds %s about %s in namespace %s; Secrets are in it by name, keys and sizes only\n", file,
+		count(len(b.files), "file"), c.Name, c.Namespace)
 	if len(b.troubles) > 0 {
 		fmt.Fprintf(a.Out, "%s could not be had: see problems.txt in it\n", count(len(b.troubles), "thing"))
 	}
@@ -222,7 +225,8 @@ func (b *bundle) write(w io.Writer, now time.Time) error {
 	zipped := gzip.NewWriter(w)
 	archive := tar.NewWriter(zipped)
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
-		header := &tar.Header{Name: "quorate-report/" + name, Mode: 0o600, Size: int64(len(b.files[name])), ModTime: now, Format: tar.FormatPAX}
+		header := &tar.Header{Name: "quorate-report/" + name, Mode: 0o600, Size: int64(len(b.files[name])), ModTime: now,
+			Format: tar.FormatPAX}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

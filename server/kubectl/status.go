@@ -65,8 +65,10 @@ func (s screen) head() {
 			leader = r.name
 		}
 	}
-	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace, ready, replicas(s.c),
-		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader, lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
+	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace, ready,
+		replicas(s.c),
+		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader,
+		lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
 }
 
 func (s screen) members() {
@@ -108,7 +110,8 @@ func (s screen) doing() {
 	if ready != nil {
 		s.say(ready.Reason + ": " + ready.Message)
 	} else {
-		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n quorate-system, -n metacontroller")
+		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n " +
+			"quorate-system, -n metacontroller")
 	}
 	if obstacles := s.obstacles(); len(obstacles) > 0 {
 		s.section("IN THE WAY")
@@ -119,7 +122,8 @@ func (s screen) doing() {
 }
 
 // holding are the rules that change nothing until something else has happened.
-var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "WrongCluster", "QuorumLost", "Blind", "Elect", "Corrupt"}
+var holding = []string{"Suspended", "Unsupported", "ApplyStrategy", "WrongCluster", "QuorumLost", "Blind", "Elect",
+	"Corrupt"}
 
 func (s screen) obstacles() []string {
 	var list []string
@@ -130,7 +134,8 @@ func (s screen) obstacles() []string {
 		}
 	}
 	if s.c.Status.Phase != "" && s.c.Status.ObservedGeneration < s.c.Generation {
-		list = append(list, fmt.Sprintf("this status is of generation %d and the spec of %d: Quorate has not answered since the spec was changed; "+
+		list = append(list, fmt.Sprintf("this status is of generation %d and the spec of %d: Quorate has not answered "+
+			"since the spec was changed; "+
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
 	for _, r := range hooks.Rules {
@@ -140,7 +145,8 @@ func (s screen) obstacles() []string {
 	}
 	list = append(list, s.refusals()...)
 	if r := s.c.Status.Replacement; r != nil && r.NotBefore.After(s.now) {
-		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s", count(int(r.Failures), "learner"), moment(r.NotBefore.Time, s.now)))
+		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s", count(int(r.Failures), "learner"),
+			moment(r.NotBefore.Time, s.now)))
 	}
 	return list
 }
@@ -168,7 +174,8 @@ func (s screen) unlisted() (list []string) {
 	}
 	for _, alarm := range s.l.etcd.Alarms {
 		if !slices.ContainsFunc(s.l.etcd.Members, func(m hooks.Member) bool { return m.ID == alarm.MemberID }) {
-			list = append(list, fmt.Sprintf("there is %s of member %x, which is not listed: see docs/failure-modes.md", alarm.Kind, alarm.MemberID))
+			list = append(list, fmt.Sprintf("there is %s of member %x, which is not listed: see docs/failure-modes.md",
+				alarm.Kind, alarm.MemberID))
 		}
 	}
 	return list
@@ -219,7 +226,8 @@ func (s screen) attention() {
 	}
 	for _, want := range calm {
 		c := meta.FindStatusCondition(s.c.Status.Conditions, want.kind)
-		if c == nil || c.Status == want.status || c.Type == v1alpha1.Authorized && (s.c.Spec.Auth == nil || !s.c.Spec.Auth.Enabled) {
+		if c == nil || c.Status == want.status || c.Type == v1alpha1.Authorized &&
+			(s.c.Spec.Auth == nil || !s.c.Spec.Auth.Enabled) {
 			continue
 		}
 		words := fmt.Sprintf("%s is %s (%s)", c.Type, c.Status, c.Reason)

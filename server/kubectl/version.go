@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a release.
+// versions prints that of this plugin, and the image of the Quorate that runs: its tag is the version, if it is a
+// release.
 func (a *ask) versions(ctx context.Context) error {
 	fmt.Fprintf(a.Out, "kubectl quorate %s\n", a.Version)
 	if a.client {
@@ -16,7 +17,8 @@ func (a *ask) versions(ctx context.Context) error {
 	}
 	c, err := a.server(ctx)
 	if err != nil {
-		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, and --client asks for the plugin alone", err)
+		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, and "+
+			"--client asks for the plugin alone", err)
 	}
 	fmt.Fprintf(a.Out, "Quorate's image %s, in namespace %s\n", c.Image, a.quorate)
 	return nil

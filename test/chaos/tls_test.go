@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
 const memberName = "demo-0.demo-peers.space.svc"

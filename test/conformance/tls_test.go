@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/pki"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/server/check"
+	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
 // TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/check.md lists and no others (all of them are

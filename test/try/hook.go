@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/server"
-	"github.com/quorate-dev/quorate/server/pki"
+	"github.com/quorate-dev/quorate/server/wire"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -81,7 +81,7 @@ func (v vault) asks(q *world.Question) ([]byte, error) {
 		Related    map[string]map[string]json.RawMessage `json:"related"`
 		Finalizing bool                                  `json:"finalizing"`
 	}{parent, map[string]map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{"Secret.v1": {}}, q.Finalizing}
-	for _, group := range server.Groups() {
+	for _, group := range wire.Groups() {
 		call.Children[group] = map[string]json.RawMessage{}
 	}
 	for key, o := range q.Children {

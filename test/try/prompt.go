@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/server/kubectl"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 const help = `  status              the cluster on one screen, as kubectl quorate status shows it
@@ -144,7 +145,7 @@ func named(do func(name string) error) func(context.Context, io.Writer, []string
 // plugin is a command of kubectl quorate, looking at this Kubernetes.
 func (t *try) plugin(command string) func(context.Context, io.Writer, []string) error {
 	return func(ctx context.Context, w io.Writer, _ []string) error {
-		p := kubectl.New("try", w, w)
+		p := kubectl.Explaining(kubectl.New("try", w, w), wire.ReadCluster)
 		p.Through(kubectl.Reach{Run: t.run, Forward: t.forward})
 		p.Run(ctx, []string{command, "-n", "default"})
 		return nil

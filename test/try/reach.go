@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // What the plugin kubectl quorate reads of a Kubernetes, from this one.
@@ -26,7 +26,7 @@ func beside(resource string) ([]byte, bool) {
 		}
 		var children []named
 		for _, k := range kinds {
-			for _, group := range server.Groups() {
+			for _, group := range wire.Groups() {
 				if group == k.name+"."+k.apiVersion {
 					plural, _, _ := strings.Cut(k.plural, ".")
 					children = append(children, named{k.apiVersion, plural})

@@ -8,7 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// forge makes of the Secrets that a decision asks for what server/pki makes of them, in facts alone: certificates and keys are
+// forge makes of the Secrets that a decision asks for what etcdops/pki makes of them, in facts alone: certificates and keys are
 // numbers. What a recipe reads are the Secrets that the call was shown.
 func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks.Secret) (map[string]*hooks.Secret, error) {
 	made := map[string]*hooks.Secret{}
@@ -120,7 +120,7 @@ func (w *World) number(kind string) string {
 	return kind + " " + strconv.Itoa(w.Forged)
 }
 
-// flaw is what server/pki finds wrong with a leaf whose key is its own.
+// flaw is what etcdops/pki finds wrong with a leaf whose key is its own.
 func flaw(s *hooks.Secret) string {
 	if s.Certificate == nil || slices.ContainsFunc(s.Trust, func(c hooks.Certificate) bool { return c.Key == s.Certificate.Issuer }) {
 		return ""

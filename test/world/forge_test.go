@@ -12,11 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server/pki"
 )
 
-// TestForgedIsMade: what the world makes of each recipe is what server/pki makes of it, but for the numbers.
+// TestForgedIsMade: what the world makes of each recipe is what etcdops/pki makes of it, but for the numbers.
 func TestForgedIsMade(t *testing.T) {
 	w, now := New(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	day := func(n int) time.Time { return now.AddDate(0, 0, n) }

@@ -15,7 +15,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // What a call holds of one object, as far as record needs it.
@@ -66,7 +66,7 @@ func record(ctx context.Context, args []string) error {
 // childrenOf are the children by group and name, and the Secrets among them.
 func childrenOf(ctx context.Context, namespace, uid string) (map[string]map[string]json.RawMessage, []recordedObject, error) {
 	children := map[string]map[string]json.RawMessage{}
-	for _, group := range server.Groups() {
+	for _, group := range wire.Groups() {
 		children[group] = map[string]json.RawMessage{}
 	}
 	raw, err := kubectl(ctx, "-n", namespace, "get", "pods,pvc,cm,svc,pdb,secrets,netpol", "-l", "controller-uid="+uid)

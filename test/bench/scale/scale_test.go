@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
-	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/wire"
 )
 
 // TestFleet: the calls about two clusters can be read, and share nothing that tells clusters apart.
@@ -25,7 +25,7 @@ func TestFleet(t *testing.T) {
 		var body bytes.Buffer
 		f.fill(&body, c)
 		bodies = append(bodies, body.String())
-		asked, err := server.Read(&body)
+		asked, err := wire.ReadCluster(t.Context(), &body)
 		require.NoError(t, err)
 		o := asked.Observation(time.Now(), hooks.Settings{})
 		require.Len(t, o.Children.Pods, 3)

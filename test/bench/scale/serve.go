@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/server"
+	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // serve is `quorate serve` with a profile of its processor time in $SCALE_PROFILE, which the product has no door for. It takes the flags that
@@ -50,9 +51,9 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	metrics := server.NewMetrics("profiled", "")
+	told := metrics.New("profiled", "")
 	s := server.New(server.Options{
-		Etcd: &etcdops.Etcd{Observer: metrics.EtcdCall}, Callers: who, Metrics: metrics, Log: log, DrainDelay: drain,
+		Etcd: &etcdops.Etcd{Observer: told.EtcdCall}, Callers: who, Metrics: told, Log: log, DrainDelay: drain,
 		Settings: hooks.Settings{Image: image, Namespace: namespace},
 	})
 	hooksAt, err := net.Listen("tcp", listen)

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/server/wire"
+)
+
+// quietRule is the rule of a cluster that is as it should be.
+const quietRule = "Converged"
+
+// clusterCall reads a call about an EtcdCluster.
+func (s *Server) clusterCall(ctx context.Context, body io.Reader) (*call, error) {
+	r, err := wire.ReadCluster(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	return &call{
+		kind: v1alpha1.Kind, parent: r.Cluster, finalizing: r.Finalizing,
+		untimely: r.Finalizing && r.Cluster.DeletionTimestamp == nil,
+		misplaced: func(path string) error {
+			if path == "/sync" {
+				return wire.Bad("finalizing is true: the hook finalize must be sent to /finalize")
+			}
+			return wire.Bad("the parent is not being deleted (finalizing is %t): the hook sync must be sent to /sync",
+				r.Finalizing)
+		},
+		turn: func(ctx context.Context) (func(), error) { return s.turn(ctx, r.Cluster.UID) },
+		decide: func(ctx context.Context, began time.Time) (*decided, error) {
+			o := r.Observation(s.now(), s.options.Settings)
+			if r.Finalizing && !hooks.Protected(r.Cluster) && !hooks.Leaving(o) {
+				return s.finalizeCluster(r, o, began), nil
+			}
+			return s.syncCluster(ctx, r, o, began) // one that is being deleted and protected is looked after as before
+		},
+		letGo:  func(began time.Time) *decided { return s.letClusterGo(r, began) },
+		forget: s.forgetCluster,
+	}, nil
+}
+
+// turn waits until no other call for the parent runs, for half of the call's time at most: a call that starts later
+// could not ask etcd properly and would decide blind.
+//
+// A call that waited in vain is answered with 429 and Retry-After: Metacontroller 4 asks again after that time without
+// counting a failure or telling an event (TooManyRequestError in pkg/hooks), 1.5.20 retries with backoff as it does on
+// every code but 200.
+func (s *Server) turn(ctx context.Context, cluster types.UID) (end func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, s.options.CallTimeout/2)
+	defer cancel()
+	end, err = s.turns.take(waiting, cluster)
+	if err != nil && ctx.Err() == nil {
+		return nil, wire.Refuse(http.StatusTooManyRequests,
+			"another call for this cluster is still running; ask again in a second")
+	}
+	return end, err
+}
+
+// syncCluster observes and decides: what should exist, after at most one step.
+func (s *Server) syncCluster(
+	ctx context.Context, r *wire.ClusterCall, o hooks.Observation, began time.Time,
+) (*decided, error) {
+	o.Recent = s.said.remembers(r.Cluster.UID)
+	etcd := &guarded{etcd: s.shown(r), o: o, decide: s.decideFn, verify: s.verifier()}
+	d, outcome := s.syncFn(ctx, o, etcd)
+	if putOff(ctx) != nil && !etcd.began {
+		return nil, ctx.Err()
+	}
+	if outcome != nil {
+		s.metrics.Stepped(outcome.Step.Verb(), outcome.Err != "")
+		s.metrics.Decided(outcome.Because)
+	}
+	if err := etcd.check(outcome, d); err != nil {
+		s.metrics.Violated()
+		return nil, err
+	}
+	var finalized *bool // told while the cluster is being deleted only
+	if r.Finalizing {
+		finalized = new(bool)
+	}
+	return &decided{
+		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
+		tell: func() {
+			s.metrics.Decided(d.Because.Rule)
+			s.metrics.Cluster(r.Cluster, d.Because.Rule, &d.Status, d.Children)
+			s.logAnswer(&answered{
+				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Because, outcome: outcome, began: began,
+				children: &d.Children, quiet: outcome == nil && d.Because.Rule == quietRule,
+			})
+			s.said.note(r.Cluster.UID, d.Status.History)
+		},
+	}, nil
+}
+
+// finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).
+func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began time.Time) *decided {
+	children, finalized := s.finalizeFn(o)
+	because := hooks.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
+	if finalized {
+		because.Message = "the cluster is deleted"
+	}
+	return &decided{
+		encode: func() ([]byte, error) { return asItIs(r, children, finalized) },
+		gone:   finalized,
+		tell: func() {
+			s.metrics.Decided(because.Rule)
+			s.metrics.Cluster(r.Cluster, because.Rule, &r.Cluster.Status, children)
+			s.logAnswer(&answered{
+				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
+			})
+		},
+	}
+}
+
+// letClusterGo answers everything as it is.
+func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
+	children := hooks.AsObserved(r.Observation(began, s.options.Settings))
+	because := hooks.Because{
+		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
+	}
+	return &decided{
+		encode: func() ([]byte, error) { return asItIs(r, children, true) },
+		gone:   true,
+		tell: func() {
+			s.metrics.Decided(because.Rule)
+			s.logAnswer(&answered{
+				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
+			})
+		},
+	}
+}
+
+// asItIs is an answer that leaves the status alone. Metacontroller replaces the status by the answer's: so that holds
+// the observed one.
+func asItIs(r *wire.ClusterCall, children hooks.Desired, finalized bool) ([]byte, error) {
+	return r.Answer(hooks.Decision{Children: children, Status: r.Cluster.Status}, &finalized)
+}
+
+func (s *Server) forgetCluster(cluster types.UID) {
+	s.said.forget(cluster)
+	s.metrics.ForgetCluster(cluster)
+}
+
+func (s *Server) verifier() func(hooks.Observation, hooks.Decision) error {
+	if !s.options.Verify {
+		return nil
+	}
+	return s.verifyFn
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/server/wire"
+)
+
+// shown is etcd for one call: with the certificate that this cluster's members know Quorate by, and with what foreign
+// members are shown.
+func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
+	etcd := s.options.Etcd
+	config, err := r.TLS()
+	able, is := etcd.(interface {
+		With(config *tls.Config, password func(secret, key string) (string, error)) hooks.Etcd
+	})
+	if is && config != nil && err == nil { // else the decision says what is wrong, by the Secret's flaw
+		etcd = able.With(config, password(r))
+	}
+	visitor, is := etcd.(interface {
+		Beside(foreign etcdops.Foreign) hooks.Etcd
+	})
+	if foreign := foreign(r); is && foreign != nil {
+		etcd = visitor.Beside(*foreign)
+	}
+	return etcd
+}
+
+// password finds what is under a key of a Secret. The error says what is wrong with it and not what it is.
+func password(r *wire.ClusterCall) func(secret, key string) (string, error) {
+	return func(secret, key string) (string, error) {
+		found := string(r.Secret(secret)[key])
+		if flaw := hooks.PasswordFlaw(found); flaw != "" {
+			return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
+		}
+		return found, nil
+	}
+}
+
+// foreign is how the members of the etcd are reached that the cluster joins; nil in plain text, or while the Secrets
+// for it can't be used: the decision says so.
+func foreign(r *wire.ClusterCall) *etcdops.Foreign {
+	b := r.Cluster.Spec.Bootstrap
+	if b == nil || b.Existing == nil || b.Existing.TLS == nil {
+		return nil
+	}
+	config, err := pki.Visitor(r.Secret(b.Existing.TLS.SecretName))
+	if err != nil {
+		return nil
+	}
+	foreign := &etcdops.Foreign{TLS: config}
+	if a := b.Existing.Auth; a != nil {
+		data := r.Secret(a.SecretName)
+		foreign.User, foreign.Password = string(data[hooks.KeyUsername]), string(data[hooks.KeyPassword])
+	}
+	return foreign
+}
+
+// guarded is etcd as one call sees it. A step is not begun once the client has gone away, and finished cleanly once
+// begun. With verification on, a step is taken only if the decision for it breaks no rule.
+type guarded struct {
+	etcd   hooks.Etcd
+	o      hooks.Observation // with what etcd said last
+	decide func(hooks.Observation) hooks.Decision
+	verify func(hooks.Observation, hooks.Decision) error // nil: off
+	broken error                                         // what verify said to the decision for a step
+	began  bool                                          // whether a step was
+}
+
+// Observe implements hooks.Etcd.
+func (g *guarded) Observe(
+	ctx context.Context, endpoints []hooks.Endpoint,
+) (*hooks.Membership, map[string]hooks.Health) {
+	g.o.Etcd, g.o.Health = g.etcd.Observe(ctx, endpoints)
+	return g.o.Etcd, g.o.Health
+}
+
+// Do implements hooks.Etcd.
+func (g *guarded) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("not begun: %w", err)
+	}
+	if g.verify != nil {
+		if err := g.verify(g.o, g.decide(g.o)); err != nil {
+			g.broken = err
+			return fmt.Errorf("not begun: %w", err)
+		}
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		alone, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+		defer cancel()
+		ctx = alone
+	}
+	g.began = true
+	return g.etcd.Do(ctx, step, on, endpoints)
+}
+
+// check verifies the decision that is to be answered, if verification is on.
+func (g *guarded) check(outcome *hooks.Outcome, d hooks.Decision) error {
+	if g.verify == nil {
+		return nil
+	}
+	broken := g.broken
+	if broken == nil {
+		g.o.Taken = outcome
+		broken = g.verify(g.o, d)
+	}
+	if broken != nil {
+		return fmt.Errorf("a decision breaks a rule of safety and was withheld (rule %s): %w", d.Because.Rule, broken)
+	}
+	return nil
+}

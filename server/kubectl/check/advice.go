@@ -1,0 +1,97 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+// command is a command line for people to copy.
+func command(format string, args ...any) string { return "`" + fmt.Sprintf(format, args...) + "`" }
+
+// install is what makes everything of Quorate as this release wants it.
+func (s *Seen) install() string {
+	flags := ""
+	if w := s.deployment(); w != nil && w.Metadata.Labels["app.kubernetes.io/managed-by"] == "Helm" {
+		return "upgrade the Helm release to the chart of this release"
+	} else if w != nil && repository(containerOf(w).Image) != repository(shipped().image) {
+		flags += " --image=YOURS"
+	}
+	if s.own() {
+		flags += " --with-metacontroller"
+	} else if v, known := s.metacontrollerVersion(); known {
+		flags += fmt.Sprintf(" --metacontroller=%d.%d", v.major, v.minor)
+	}
+	if s.Namespace != "quorate-system" {
+		flags += " --namespace=" + s.Namespace
+	}
+	if !s.own() && s.Metacontroller != "metacontroller" {
+		flags += " --metacontroller-namespace=" + s.Metacontroller
+	}
+	if s.namesCertificates() {
+		flags += " --cert-manager"
+	}
+	return command("quorate install%s%s --apply", flags, s.settings())
+}
+
+// settings are the flags of an installation that is there, as far as its Deployment and its CompositeControllers tell
+// them: without them, installing again would change whom Quorate looks after, and with which images.
+func (s *Seen) settings() string {
+	flags := ""
+	if w := s.deployment(); w != nil {
+		c := containerOf(w)
+		if only, _ := env(c, "QUORATE_ONLY_NAMESPACES"); only != "" {
+			flags += " --only-namespaces=" + only
+		}
+		if selector, _ := env(c, "QUORATE_SELECTOR"); selector != "" {
+			flags += fmt.Sprintf(" --selector='%s'", selector)
+		}
+		if repository, set := env(c, "QUORATE_ETCD_REPOSITORY"); set && repository != shipped().etcdRepository {
+			flags += " --etcd-repository=" + repository
+		}
+		if allowed, _ := env(c, "QUORATE_ALLOWED_IMAGE_REPOSITORIES"); allowed != "" {
+			flags += " --allowed-image-repositories=" + allowed
+		}
+	}
+	flags += tenants(s.deployment())
+	for _, c := range s.ours() {
+		if name, named := strings.CutPrefix(c.Metadata.Name, "quorate-etcdcluster-"); named {
+			flags += " --name=" + name
+		}
+	}
+	return flags
+}
+
+// tenants are the flags for what EtcdClusters may ask for beyond their namespace.
+func tenants(w *workload) (flags string) {
+	if w == nil {
+		return ""
+	}
+	if allowed, _ := env(containerOf(w), "QUORATE_EXISTING_ENDPOINTS"); allowed != "" {
+		flags = " --existing-endpoints=" + allowed
+	}
+	if shared, _ := env(containerOf(w), "QUORATE_SHARED_ISSUERS"); shared == "true" {
+		flags += " --shared-issuers"
+	}
+	return flags
+}
+
+// installOwn is what installs Quorate with a Metacontroller of its own.
+func (s *Seen) installOwn() string {
+	flags := ""
+	if s.Namespace != "quorate-system" {
+		flags = " --namespace=" + s.Namespace
+	}
+	return command("quorate install --with-metacontroller%s%s --apply", flags, s.settings())
+}
+
+// own reports whether Metacontroller is that of this Quorate.
+func (s *Seen) own() bool { return s.Metacontroller == s.Namespace }
+
+// restart is the command that makes Metacontroller start anew.
+func (s *Seen) restart() string {
+	w := s.metacontroller()
+	if w == nil {
+		return command("kubectl -n %s rollout restart statefulset/metacontroller", s.Metacontroller)
+	}
+	return command("kubectl -n %s rollout restart %s/%s", s.Metacontroller, strings.ToLower(w.Kind), w.Metadata.Name)
+}

@@ -1,0 +1,141 @@
+// Package check judges whether Kubernetes, Metacontroller and Quorate fit together, by what somebody has read of them.
+//
+// The list [Checks] is what is looked at, in order, and reads as the documentation of `quorate check`. The list of
+// [Options.Readings] is everything that has to be read for it. The package itself reads nothing: it is given what
+// kubectl answered, and the time.
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// State is what became of a check.
+type State string
+
+// The states, from good to bad. Unknown is a check that could not be made: it may be well or not.
+const (
+	OK      State = "ok"
+	Warn    State = "warn"
+	Unknown State = "unknown"
+	Fail    State = "fail"
+)
+
+var order = []State{OK, Warn, Unknown, Fail}
+
+// Finding is what one check found, and what to do about it.
+type Finding struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	Found string `json:"found"`
+	Do    string `json:"do,omitempty"`
+}
+
+// Check is one thing that is looked at.
+type Check struct {
+	// Name is how people speak of it.
+	Name string
+	// Looks is the sentence that documents it.
+	Looks string
+	// needs are the readings without which nothing can be said.
+	needs []string
+	judge func(s *Seen) Finding
+}
+
+// Checks are all checks in order: what the others stand on comes first.
+var Checks = []Check{
+	{"Kubernetes", "kubectl reaches the API server, whose version is one that the kinds' validation rules and the " +
+		"tests know.", []string{version}, kubernetes},
+
+	{"MetacontrollerKinds", "The CustomResourceDefinitions of Metacontroller are there, and established.",
+		[]string{kinds}, metacontrollerKinds},
+	{"Metacontroller", "Metacontroller runs: a StatefulSet or Deployment with its label, its service account or its " +
+		"image, all of it ready.", []string{metacontroller}, metacontrollerRuns},
+	{"OneMetacontroller", "Exactly one Metacontroller serves Quorate's CompositeControllers: two would undo each " +
+		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
+	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
+		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and have " +
+		"it merge by itself.", []string{metacontroller}, metacontrollerFlags},
+	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
+		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
+
+	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds},
+		ourKinds},
+	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for children " +
+		"and every setting of this release.", []string{controllers}, ourControllers},
+	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
+	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
+	{"QuorateVersion", "Quorate's image is of the version of this program, and members' pods are made with that same " +
+		"image.", []string{quorate}, quorateVersion},
+	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
+		[]string{controllers, quorate}, service},
+	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller}, networkPolicy},
+
+	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.",
+		[]string{controllers, quorate}, certificate},
+	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.",
+		[]string{controllers, metacontroller}, trust},
+	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate}, token},
+	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
+		"minutes has no call that failed.", []string{controllers, clusters}, asked},
+
+	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an " +
+		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
+	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes}, storageClass},
+	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an " +
+		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
+	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.",
+		[]string{clusters, namespaces}, podSecurity},
+}
+
+// Judge makes all checks. Without an API server there is the first alone.
+func Judge(s *Seen) []Finding {
+	if f := s.without([]string{version}); f.State != OK {
+		return []Finding{{Name: Checks[0].Name, State: Fail, Found: f.Found, Do: f.Do}}
+	}
+	var all []Finding
+	for _, c := range Checks {
+		f := s.without(c.needs)
+		if f.State == OK {
+			f = c.judge(s)
+		}
+		f.Name = c.Name
+		all = append(all, f)
+	}
+	return all
+}
+
+// Fine reports whether nothing failed and everything could be looked at.
+func Fine(all []Finding) bool {
+	return !slices.ContainsFunc(all, func(f Finding) bool { return f.State == Fail || f.State == Unknown })
+}
+
+func ok(format string, args ...any) Finding {
+	return Finding{State: OK, Found: fmt.Sprintf(format, args...)}
+}
+
+func warn(found, do string) Finding { return Finding{State: Warn, Found: found, Do: do} }
+
+func fail(found, do string) Finding { return Finding{State: Fail, Found: found, Do: do} }
+
+// together is what all flaws say, as bad as the worst; without flaws it is well.
+func together(well Finding, flaws []Finding) Finding {
+	flaws = slices.DeleteFunc(slices.Clone(flaws), func(f Finding) bool { return f.State == OK })
+	if len(flaws) == 0 {
+		return well
+	}
+	slices.SortStableFunc(flaws, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(order, b.State), slices.Index(order, a.State))
+	})
+	var found, do []string
+	for _, f := range flaws {
+		found = append(found, f.Found)
+		if f.Do != "" && !slices.Contains(do, f.Do) {
+			do = append(do, f.Do)
+		}
+	}
+	return Finding{State: flaws[0].State, Found: strings.Join(found, "; "), Do: strings.Join(do, "; ")}
+}

@@ -1,0 +1,321 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// controller is a CompositeController.
+type controller struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		ParentResource struct {
+			resourceRule
+			LabelSelector *metav1.LabelSelector `json:"labelSelector"` // Metacontroller 4
+		} `json:"parentResource"`
+		ChildResources      []childRule      `json:"childResources"`
+		GenerateSelector    bool             `json:"generateSelector"`
+		ResyncPeriodSeconds int              `json:"resyncPeriodSeconds"`
+		Hooks               map[string]*hook `json:"hooks"`
+	} `json:"spec"`
+}
+
+type resourceRule struct {
+	APIVersion string `json:"apiVersion"`
+	Resource   string `json:"resource"`
+}
+
+// childRule says what becomes of the children of one kind.
+type childRule struct {
+	resourceRule
+	UpdateStrategy struct {
+		Method string `json:"method"`
+	} `json:"updateStrategy"`
+}
+
+// full is the name of a kind with its group, such as certificates.cert-manager.io.
+func (r resourceRule) full() string {
+	if group, _, grouped := strings.Cut(r.APIVersion, "/"); grouped {
+		return r.Resource + "." + group
+	}
+	return r.Resource
+}
+
+type hook struct {
+	Version string   `json:"version"` // Metacontroller 4
+	Webhook *webhook `json:"webhook"`
+}
+
+type webhook struct {
+	URL     string `json:"url"`
+	Timeout string `json:"timeout"`
+	Path    string `json:"path"`
+	Service *struct {
+		Name, Namespace, Protocol string
+		Port                      int
+	} `json:"service"`
+	CABundle *struct {
+		Inline string `json:"inline"`
+	} `json:"caBundle"`
+	Authorization *struct {
+		SecretRef struct{ Name, Namespace, Key string } `json:"secretRef"`
+	} `json:"authorization"`
+}
+
+// address is where a webhook leads; nil when it says nothing that can be read.
+func (w *webhook) address() *url.URL {
+	if w == nil {
+		return nil
+	}
+	if w.URL != "" {
+		u, err := url.Parse(w.URL)
+		if err != nil {
+			return nil
+		}
+		return u
+	}
+	if w.Service == nil {
+		return nil
+	}
+	u := &url.URL{Scheme: "http", Host: w.Service.Name + "." + w.Service.Namespace, Path: path.Join("/", w.Path)}
+	if w.Service.Protocol != "" {
+		u.Scheme = w.Service.Protocol
+	}
+	if w.Service.Port != 0 {
+		u.Host += fmt.Sprintf(":%d", w.Service.Port)
+	}
+	return u
+}
+
+// leads is the name and namespace of the Service that an address of a hook leads to, as in quorate.quorate-system.svc.
+func leads(u *url.URL) (name, namespace string) {
+	if u == nil {
+		return "", ""
+	}
+	labels := append(strings.Split(u.Hostname(), "."), "")
+	return labels[0], labels[1]
+}
+
+// calls reports whether a controller calls the Service quorate of a namespace, by its hook sync.
+func (c controller) calls(namespace string) bool {
+	name, in := leads(c.hook("sync").address())
+	return name == "quorate" && in == namespace
+}
+
+// hook is the webhook of a hook; nil when there is none.
+func (c controller) hook(name string) *webhook {
+	if h := c.Spec.Hooks[name]; h != nil {
+		return h.Webhook
+	}
+	return nil
+}
+
+// of are the controllers for a kind of ours, whichever Quorate they call.
+func (s *Seen) of(parent resourceRule) []controller {
+	return slices.DeleteFunc(slices.Clone(s.controllers),
+		func(c controller) bool { return c.Spec.ParentResource.full() != parent.full() })
+}
+
+// ours are the controllers that call this Quorate.
+func (s *Seen) ours() []controller {
+	var all []controller
+	for _, want := range shipped().controllers {
+		for _, c := range s.of(want.Spec.ParentResource.resourceRule) {
+			if c.calls(s.Namespace) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// called are the webhooks of the controllers that call this Quorate.
+func (s *Seen) called() []*webhook {
+	var all []*webhook
+	for _, c := range s.ours() {
+		for _, name := range slices.Sorted(maps.Keys(c.Spec.Hooks)) {
+			if w := c.hook(name); w.address() != nil {
+				all = append(all, w)
+			}
+		}
+	}
+	return all
+}
+
+// noController is what the checks about the hooks say when nobody calls them.
+func noController() Finding {
+	return Finding{State: Unknown, Found: "not looked at: no CompositeController calls this Quorate",
+		Do: "first do what is said above"}
+}
+
+// namesCertificates reports whether a controller of ours has a rule for cert-manager's Certificates.
+func (s *Seen) namesCertificates() bool {
+	for _, c := range s.ours() {
+		for _, child := range c.Spec.ChildResources {
+			if child.full() == certificates {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func ourControllers(s *Seen) Finding {
+	var flaws []Finding
+	names := []string{}
+	for _, want := range shipped().controllers {
+		all := s.of(want.Spec.ParentResource.resourceRule)
+		i := slices.IndexFunc(all, func(c controller) bool { return c.calls(s.Namespace) })
+		switch kind := want.Spec.ParentResource.Resource; {
+		case len(all) == 0:
+			flaws = append(flaws, fail("there is no CompositeController for "+kind, s.install()))
+		case i < 0:
+			flaws = append(flaws, fail(fmt.Sprintf("CompositeController %s for %s calls %s, not quorate.%s.svc",
+				all[0].Metadata.Name, kind, host(all[0]), s.Namespace),
+				"say with --namespace where that Quorate is; or install one here: "+s.install()))
+		default:
+			names = append(names, all[i].Metadata.Name)
+			flaws = append(flaws, s.differs(all[i], want)...)
+		}
+	}
+	return together(ok("%s", strings.Join(names, ", ")), flaws)
+}
+
+// host that a controller calls; never the whole URL, which may hold the token.
+func host(c controller) string {
+	if u := c.hook("sync").address(); u != nil {
+		return u.Host
+	}
+	return "nobody"
+}
+
+// differs says how a controller differs from that of this release.
+func (s *Seen) differs(is, want controller) []Finding {
+	name := is.Metadata.Name
+	var flaws []Finding
+	note := func(f func(found, do string) Finding, format string, args ...any) {
+		flaws = append(flaws, f(name+fmt.Sprintf(format, args...), s.install()))
+	}
+	for _, child := range want.Spec.ChildResources {
+		i := slices.IndexFunc(is.Spec.ChildResources, func(c childRule) bool { return c.resourceRule == child.resourceRule })
+		if i < 0 {
+			note(fail, " has no rule for its children %s", child.full())
+		} else if got := is.Spec.ChildResources[i].UpdateStrategy.Method; got != child.UpdateStrategy.Method {
+			note(fail, " updates %s by %q, not %q", child.full(), got, child.UpdateStrategy.Method)
+		}
+	}
+	for _, child := range is.Spec.ChildResources {
+		if !slices.ContainsFunc(want.Spec.ChildResources,
+			func(c childRule) bool { return c.resourceRule == child.resourceRule }) && child.full() != certificates {
+			note(fail, " has a rule for %s, which this release does not know: every call is refused", child.full())
+		}
+	}
+	if !is.Spec.GenerateSelector {
+		note(fail, " has no generateSelector")
+	}
+	if r := is.Spec.ResyncPeriodSeconds; r == 0 || r > want.Spec.ResyncPeriodSeconds {
+		note(warn, " asks every %d s (0: never), not every %d s", r, want.Spec.ResyncPeriodSeconds)
+	}
+	for _, hook := range slices.Sorted(maps.Keys(want.Spec.Hooks)) {
+		flaws = append(flaws, s.hookDiffers(is, want, hook)...)
+	}
+	return flaws
+}
+
+// hookDiffers says how one hook differs.
+func (s *Seen) hookDiffers(is, want controller, name string) []Finding {
+	w, wanted := is.hook(name), want.hook(name)
+	title := is.Metadata.Name + "'s hook " + name
+	u := w.address()
+	switch service, namespace := leads(u); {
+	case u == nil:
+		return []Finding{fail(is.Metadata.Name+" has no hook "+name, s.install())}
+	case service != "quorate" || namespace != s.Namespace:
+		return []Finding{fail(fmt.Sprintf("%s calls %s, not quorate.%s.svc", title, u.Host, s.Namespace), s.install())}
+	case u.Path != wanted.address().Path:
+		return []Finding{fail(fmt.Sprintf("%s calls the page %s, not %s", title, u.Path, wanted.address().Path), s.install())}
+	}
+	var flaws []Finding
+	if v := is.Spec.Hooks[name].Version; v != "" && v != "v1" {
+		flaws = append(flaws, fail(title+" is of version "+v+", and Quorate speaks v1", s.install()))
+	}
+	timeout, err := time.ParseDuration(w.Timeout)
+	least, wrong := time.ParseDuration(wanted.Timeout)
+	must(wrong)
+	if err != nil || timeout < least {
+		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call", title,
+			w.Timeout, least), s.install()))
+	}
+	return flaws
+}
+
+func oneQuorate(s *Seen) Finding {
+	var flaws []Finding
+	beside := 0
+	for _, want := range shipped().controllers {
+		all := s.of(want.Spec.ParentResource.resourceRule)
+		for i, one := range all {
+			for _, other := range all[i+1:] {
+				beside++
+				if !disjoint(one.Spec.ParentResource.LabelSelector, other.Spec.ParentResource.LabelSelector) {
+					flaws = append(flaws, fail(fmt.Sprintf("the CompositeControllers %s (calls %s) and %s (calls %s) both decide "+
+						"about %s", one.Metadata.Name, host(one), other.Metadata.Name, host(other), want.Spec.ParentResource.Resource),
+						"delete one with `kubectl delete compositecontroller NAME`, or give both a spec.parentResource.labelSelector "+
+							"(Metacontroller 4) that no object meets twice"))
+				}
+			}
+		}
+	}
+	if beside > 0 {
+		return together(ok("others are there, for objects with other labels"), flaws)
+	}
+	return ok("there is no other")
+}
+
+// disjoint reports whether no object can meet both selectors, as far as one label tells.
+func disjoint(a, b *metav1.LabelSelector) bool {
+	for _, one := range demands(a) {
+		for _, other := range demands(b) {
+			if one.Key == other.Key && contradict(one, other) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// demands of a selector, all in one form.
+func demands(s *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
+	if s == nil {
+		return nil
+	}
+	all := slices.Clone(s.MatchExpressions)
+	for key, value := range s.MatchLabels {
+		all = append(all, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn,
+			Values: []string{value}})
+	}
+	return all
+}
+
+// contradict reports whether no object meets both demands on one label.
+func contradict(a, b metav1.LabelSelectorRequirement) bool { return excludes(a, b) || excludes(b, a) }
+
+func excludes(a, b metav1.LabelSelectorRequirement) bool {
+	in, not := metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+	switch {
+	case a.Operator == metav1.LabelSelectorOpDoesNotExist:
+		return b.Operator == in || b.Operator == metav1.LabelSelectorOpExists
+	case a.Operator == in && (b.Operator == in || b.Operator == not):
+		return !slices.ContainsFunc(a.Values, func(v string) bool {
+			return slices.Contains(b.Values, v) == (b.Operator == in)
+		})
+	}
+	return false
+}

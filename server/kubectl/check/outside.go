@@ -1,0 +1,165 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Metacontroller retries what failed, and some failures are routine: its cache was behind. They are no reason to worry
+// anybody.
+var (
+	failed  = regexp.MustCompile(`failed to sync "?(EtcdCluster|EtcdSnapshot|EtcdSnapshotSchedule)\b.*`)
+	routine = regexp.MustCompile(`the object has been modified|already exists|is gone: got uid|" not found`)
+)
+
+// longestLine of the log that is shown.
+const longestLine = 300
+
+// lastFailure is the last line of Metacontroller's log about a call that failed; empty when there is none.
+func (s *Seen) lastFailure() string {
+	last := ""
+	for _, line := range s.log {
+		if m := failed.FindString(line); m != "" && !routine.MatchString(m) {
+			last = m
+		}
+	}
+	last, _, _ = strings.Cut(last, `","stacktrace"`) // Metacontroller 4 logs JSON
+	if r := []rune(last); len(r) > longestLine {
+		return string(r[:longestLine]) + "..."
+	}
+	return last
+}
+
+// untouched is how old an EtcdCluster without a status may be.
+const untouched = time.Minute
+
+func asked(s *Seen) Finding {
+	look := command("kubectl -n %s logs statefulset/metacontroller --tail=50", s.Metacontroller)
+	if w := s.metacontroller(); w != nil {
+		look = command("kubectl -n %s logs %s/%s --tail=50", s.Metacontroller, strings.ToLower(w.Kind), w.Metadata.Name)
+	}
+	failure := s.lastFailure()
+	if failure != "" {
+		failure = "; the last error in its log: " + failure
+	}
+	var waiting []string
+	for _, c := range s.clusters {
+		if c.Status.Phase == "" && s.Now.Sub(c.CreationTimestamp.Time) > untouched && s.looksAfter(c) {
+			waiting = append(waiting, c.Namespace+"/"+c.Name)
+		}
+	}
+	switch {
+	case len(waiting) > 0:
+		return fail(fmt.Sprintf("Metacontroller does not call, or its calls fail: no status has %s%s", some(waiting),
+			failure), "do what is said above; then "+look)
+	case failure != "":
+		return warn("calls have failed in the last five minutes"+failure, "if it goes on: "+look)
+	}
+	well := ok("no EtcdCluster lacks a status (%d are there)", len(s.clusters))
+	if _, read := s.answers[log]; !read { // there is no pod, which was said above
+		return well
+	}
+	f := s.without([]string{log})
+	if f.State == OK {
+		return well
+	}
+	f.Found = well.Found + "; " + f.Found
+	return f
+}
+
+// only are the namespaces that Quorate was told to look after; none for all.
+func (s *Seen) only() []string {
+	if w := s.deployment(); w != nil {
+		if list, _ := env(containerOf(w), "QUORATE_ONLY_NAMESPACES"); list != "" {
+			return strings.Split(list, ",")
+		}
+	}
+	return nil
+}
+
+// looksAfter reports whether a CompositeController that calls this Quorate is for the cluster.
+func (s *Seen) looksAfter(c v1alpha1.EtcdCluster) bool {
+	if only := s.only(); len(only) > 0 && !slices.Contains(only, c.Namespace) {
+		return false
+	}
+	return slices.ContainsFunc(s.ours(), func(o controller) bool {
+		p := o.Spec.ParentResource
+		return p.Resource == "etcdclusters" && (p.LabelSelector == nil || meets(p.LabelSelector, c.Labels))
+	})
+}
+
+func admissionPolicies(s *Seen) Finding {
+	var lacks []string
+	shared := strings.Contains(tenants(s.deployment()), "--shared-issuers")
+	for _, name := range shipped().policies {
+		if shared && strings.HasSuffix(name, "/quorate-shared-issuers") {
+			continue // this installation allows what it refuses
+		}
+		// One of several installations adds its name.
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.policies)),
+			func(is string) bool { return is == name || strings.HasPrefix(is, name+"-") }) {
+			lacks = append(lacks, name)
+		}
+	}
+	if len(lacks) > 0 {
+		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected, or not allowed, is held back late, "+
+			"not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind all "+
+			"clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
+	}
+	return ok("there")
+}
+
+func storageClass(s *Seen) Finding {
+	var names []string
+	for _, c := range s.classes {
+		if c.Metadata.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			names = append(names, c.Metadata.Name)
+		}
+	}
+	if len(names) == 0 {
+		return warn("there is no default", "name one in spec.storage.storageClassName of each EtcdCluster, or use the "+
+			"medium Memory or HostPath")
+	}
+	return ok("%s", strings.Join(names, ", "))
+}
+
+func certManager(s *Seen) Finding {
+	_, there := s.kinds[certificates]
+	var want []string
+	for _, c := range s.clusters {
+		if c.Spec.TLS.Mode == v1alpha1.TLSCertManager && s.looksAfter(c) {
+			want = append(want, c.Namespace+"/"+c.Name)
+		}
+	}
+	switch named := s.namesCertificates(); {
+	case named && !there:
+		return fail("the CompositeController names "+certificates+", which is not there: it stands still, and no "+
+			"EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
+	case !named && len(want) > 0:
+		return fail("certificates of cert-manager's are wanted by "+some(want)+", and the CompositeController has no rule "+
+			"for them", strings.Replace(s.install(), "quorate install", "quorate install --cert-manager", 1))
+	case named:
+		return ok("there, and named")
+	}
+	return ok("not used")
+}
+
+func podSecurity(s *Seen) Finding {
+	var flaws []Finding
+	for _, c := range s.clusters {
+		level := s.namespaces[c.Namespace]["pod-security.kubernetes.io/enforce"]
+		if c.Spec.Storage.Medium == v1alpha1.HostPath && level != "" && level != "privileged" {
+			flaws = append(flaws, fail(fmt.Sprintf("EtcdCluster %s/%s keeps its data in directories of nodes, and its "+
+				"namespace enforces %s", c.Namespace, c.Name, level),
+				command("kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged",
+					c.Namespace)+", or choose another medium (docs/security.md)"))
+		}
+	}
+	return together(ok("nothing in the way"), flaws)
+}

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// A ClusterCall is a call about an EtcdCluster. Of the CompositeController itself only the resync period is read.
+type ClusterCall struct {
+	Cluster    *v1alpha1.EtcdCluster
+	Children   hooks.Children
+	Related    hooks.Related
+	Finalizing bool
+	// Resync is how often Metacontroller calls while nothing happens; 0 for never, or when the call does not say.
+	Resync time.Duration
+	// secrets and related are what the Secrets of Children and Related hold. It goes nowhere but into the answer
+	// (children) and to the members (a client's certificate and key).
+	secrets, related map[string]map[string][]byte
+	snapshots        []*v1alpha1.EtcdSnapshot // related, of whatever namespace
+}
+
+// ReadCluster reads a call about an EtcdCluster. The error is a *Refusal, unless reading the body failed, or ctx has
+// ended.
+func ReadCluster(ctx context.Context, body io.Reader) (*ClusterCall, error) {
+	in, err := newSource(body)
+	if err != nil {
+		return nil, err
+	}
+	r := &ClusterCall{}
+	f := r.form(&secretReader{ctx: ctx, call: r, body: in.all})
+	if r.Finalizing, err = f.read(in); err != nil {
+		return nil, err
+	}
+	r.pick()
+	if err := f.within(r.Cluster.Namespace); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *ClusterCall) form(secrets *secretReader) *form {
+	c := &r.Children
+	return &form{
+		controller: r.readController,
+		parent:     parentTo(v1alpha1.Kind, &r.Cluster, clusterOf),
+		children: []group{
+			groupTo("v1", "Pod", &c.Pods, podOf),
+			groupTo("v1", "PersistentVolumeClaim", &c.Claims, claimOf),
+			groupTo("v1", "ConfigMap", &c.ConfigMaps, configMapOf),
+			groupTo("v1", "Service", &c.Services, serviceOf),
+			groupTo("policy/v1", "PodDisruptionBudget", &c.Budgets, budgetOf),
+			{name: groupSecrets, read: secrets.children, within: func(namespace string) error {
+				return sameNamespace(groupSecrets, namespace, c.Secrets)
+			}},
+			groupTo("networking.k8s.io/v1", "NetworkPolicy", &c.Policies, policyOf),
+			maybe(groupTo("cert-manager.io/v1", "Certificate", &c.Certificates, certificateOf)),
+		},
+		related: []group{
+			maybe(group{name: groupSecrets, read: secrets.others}),
+			maybe(group{name: groupSnapshots, read: r.readSnapshots}),
+		},
+	}
+}
+
+// Groups name the kinds of children that a call about an EtcdCluster must have, each "Kind.version" or
+// "Kind.group/version".
+func Groups() []string {
+	var all []string
+	for _, g := range (&ClusterCall{}).form(nil).children {
+		if !g.optional {
+			all = append(all, g.name)
+		}
+	}
+	return all
+}
+
+// readController reads of the CompositeController how often it calls while nothing happens.
+func (r *ClusterCall) readController(in *source) error {
+	var controller struct {
+		Spec struct {
+			ResyncPeriodSeconds int32 `json:"resyncPeriodSeconds"`
+		} `json:"spec"`
+	}
+	if err := value(in, "controller", &controller); err != nil {
+		return err
+	}
+	r.Resync = time.Duration(max(0, controller.Spec.ResyncPeriodSeconds)) * time.Second
+	return nil
+}
+
+// readSnapshots reads the related EtcdSnapshots. Asked for by name alone, Metacontroller (1.5.20, and 4.17.2) sends
+// those of all namespaces; pick leaves only those of the parent's.
+func (r *ClusterCall) readSnapshots(in *source, where string) error {
+	return object(in, where, func(key string) error {
+		w, err := one[incomingSnapshot](in, member(where, key), v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot)
+		if err != nil {
+			return err
+		}
+		r.snapshots = append(r.snapshots, snapshotOf(w))
+		return nil
+	})
+}
+
+// pick leaves of the related objects those of the parent's namespace alone, whatever was sent, and of the snapshots
+// those that matter.
+func (r *ClusterCall) pick() {
+	ns := r.Cluster.Namespace
+	for name, s := range r.Related.Secrets {
+		if s.Namespace != ns {
+			delete(r.Related.Secrets, name)
+			delete(r.related, name)
+		}
+	}
+	named := hooks.SnapshotsNamed(r.Cluster)
+	for _, s := range r.snapshots {
+		if s.Namespace != ns || s.Labels[hooks.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
+			continue
+		}
+		if r.Related.Snapshots == nil {
+			r.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
+		}
+		r.Related.Snapshots[s.Name] = s
+	}
+}
+
+// Observation is what the call says, without etcd's answers.
+func (r *ClusterCall) Observation(now time.Time, s hooks.Settings) hooks.Observation {
+	return hooks.Observation{
+		Cluster: r.Cluster, Children: r.Children, Related: r.Related,
+		WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
+	}
+}
+
+// Secret is what a Secret holds, the cluster's own or one that the spec names; nil when the call has none of this name.
+func (r *ClusterCall) Secret(name string) map[string][]byte {
+	if own := r.secrets[name]; own != nil {
+		return own
+	}
+	return r.related[name]
+}
+
+// TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
+func (r *ClusterCall) TLS() (*tls.Config, error) {
+	data := r.Secret(hooks.OperatorSecret(r.Cluster))
+	if data == nil {
+		return nil, nil
+	}
+	return pki.Client(data)
+}
+
+// sources are the Secrets that a recipe may read: the cluster's own, and that which it names of others.
+func (r *ClusterCall) sources(recipe hooks.Recipe) map[string]map[string][]byte {
+	adopt, is := recipe.(hooks.Adopt)
+	if !is {
+		return r.secrets
+	}
+	all := maps.Clone(r.secrets)
+	all[adopt.From] = r.Secret(adopt.From)
+	return all
+}
+
+// Answer is the body of the answer, which holds what the decision lets make of Secrets: that is made anew in each, and
+// is secret. Finalized is nil unless the hook finalize is answered. It fails when the children can't be what was meant:
+// without a name, twice, or in another namespace.
+func (r *ClusterCall) Answer(d hooks.Decision, finalized *bool) ([]byte, error) {
+	c, want, ns := &r.Children, &d.Children, r.Cluster.Namespace
+	all := slices.Concat(
+		specs(ns, "v1", "Service", want.Services, c.Services, serviceSpec),
+		specs(ns, "policy/v1", "PodDisruptionBudget", want.Budgets, c.Budgets, budgetSpec),
+		specs(ns, "networking.k8s.io/v1", "NetworkPolicy", want.Policies, c.Policies, policySpec),
+	)
+	for _, o := range want.Secrets {
+		secret, err := r.secret(o)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, secret)
+	}
+	for _, o := range want.Certificates { // whole: whoever adds fields that we don't set keeps them
+		out := outgoing(ns, "cert-manager.io/v1", "Certificate", &o.ObjectMeta, answerChild{Spec: &o.Spec})
+		all = append(all, asking(out, c.Certificates[o.Name]))
+	}
+	for _, o := range want.ConfigMaps {
+		out := outgoing(ns, "v1", "ConfigMap", &o.ObjectMeta, answerChild{Data: o.Data, Immutable: o.Immutable})
+		all = append(all, asking(out, c.ConfigMaps[o.Name]))
+	}
+	all = append(all, specs(ns, "v1", "PersistentVolumeClaim", want.Claims, c.Claims, claimSpec)...)
+	all = append(all, specs(ns, "v1", "Pod", want.Pods, c.Pods, podSpec)...)
+	return encode(ns, &d.Status, all, d.ResyncAfter, finalized)
+}

@@ -1,0 +1,122 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// TestResyncIsRead: of the CompositeController, which may have none.
+func TestResyncIsRead(t *testing.T) {
+	for want, spec := range map[time.Duration]any{
+		30 * time.Second: map[string]any{"resyncPeriodSeconds": 30, "generateSelector": true},
+		5 * time.Minute:  map[string]any{"resyncPeriodSeconds": 300},
+		0:                map[string]any{"resyncPeriodSeconds": nil},
+	} {
+		r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t,
+			func(r map[string]any) { at(r, "controller")["spec"] = spec })))
+		require.NoError(t, err)
+		require.Equal(t, want, r.Observation(time.Now(), hooks.Settings{}).Resync)
+	}
+	for _, without := range []func(map[string]any){
+		func(r map[string]any) { delete(r, "controller") },
+		func(r map[string]any) { r["controller"] = nil },
+		func(r map[string]any) { at(r, "controller")["spec"] = map[string]any{"resyncPeriodSeconds": -5} },
+	} {
+		r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t, without)))
+		require.NoError(t, err)
+		require.Zero(t, r.Resync)
+	}
+	_, err := ReadCluster(t.Context(), bytes.NewReader(edited(t,
+		func(r map[string]any) { at(r, "controller")["spec"] = "soon" })))
+	require.ErrorContains(t, err, "controller.spec can't be a string")
+}
+
+// TestChildrenAreReadByName: some versions key children by namespace and name.
+func TestChildrenAreReadByName(t *testing.T) {
+	r, err := ReadCluster(t.Context(), bytes.NewReader(edited(t, func(r map[string]any) {
+		pods := at(r, "children", "Pod.v1")
+		pods["shop/orders-0"] = pods["orders-0"]
+		delete(pods, "orders-0")
+	})))
+	require.NoError(t, err)
+	require.Contains(t, r.Children.Pods, "orders-0")
+	require.Len(t, r.Children.Pods, 3)
+	require.Nil(t, r.Children.Pods["orders-0"].ManagedFields, "read over")
+	require.Equal(t, "10.244.0.7", r.Children.Pods["orders-0"].Status.PodIP)
+}
+
+// TestImpossibleDecisionsAreWithheld: an answer that Metacontroller would misread is an error.
+func TestImpossibleDecisionsAreWithheld(t *testing.T) {
+	r, err := ReadCluster(t.Context(), bytes.NewReader(steady(t)))
+	require.NoError(t, err)
+	pod := func(namespace, name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	}
+	for says, pods := range map[string][]*corev1.Pod{
+		"a Pod without a name":         {pod("shop", "")},
+		"Pod a twice":                  {pod("shop", "a"), pod("", "a")},
+		`Pod a in namespace "default"`: {pod("default", "a")},
+	} {
+		_, err := r.Answer(hooks.Decision{Children: hooks.Desired{Pods: pods}, Status: r.Cluster.Status}, nil)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// TestAnswersAreWrittenAsEncodingJSONDoes: Metacontroller compares what we leave out and what we write as zero.
+func TestAnswersAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	r, err := ReadCluster(t.Context(), bytes.NewReader(steady(t)))
+	require.NoError(t, err)
+	var d hooks.Desired
+	for _, name := range []string{"orders-0", "orders-1", "orders-2"} {
+		pod := r.Children.Pods[name]
+		delete(pod.Annotations, lastApplied)
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "A", Value: "<&>\u2028"})
+		d.Pods = append(d.Pods, pod)
+	}
+	body, err := r.Answer(hooks.Decision{Children: d, Status: r.Cluster.Status}, nil)
+	require.NoError(t, err)
+	var got struct {
+		Status   json.RawMessage
+		Children []struct{ Spec json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal(body, &got))
+	want, err := json.Marshal(r.Cluster.Status)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got.Status))
+	for i, pod := range d.Pods {
+		want, err := json.Marshal(pod.Spec)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got.Children[i].Spec))
+	}
+}
+
+// TestGroupsAreWhatACallNeeds: with all of them a call is complete, without any one it is refused.
+func TestGroupsAreWhatACallNeeds(t *testing.T) {
+	for _, without := range append([]string{""}, Groups()...) {
+		var call map[string]any
+		require.NoError(t, json.Unmarshal(steady(t), &call))
+		children := map[string]any{}
+		for _, group := range Groups() {
+			if group != without {
+				children[group] = map[string]any{}
+			}
+		}
+		call["children"] = children
+		body, err := json.Marshal(call)
+		require.NoError(t, err)
+		_, err = ReadCluster(t.Context(), bytes.NewReader(body))
+		if without == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, without)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package wire
+
+import (
+	"errors"
+	"io"
+
+	"github.com/go-json-experiment/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// CustomizedCluster reads of a call to the hook customize the EtcdCluster that it is about.
+func CustomizedCluster(body io.Reader) (c *v1alpha1.EtcdCluster, err error) {
+	err = customized(body, parentTo(v1alpha1.Kind, &c, clusterOf))
+	return c, err
+}
+
+// CustomizedSnapshot reads of a call to the hook customize the EtcdSnapshot that it is about.
+func CustomizedSnapshot(body io.Reader) (s *v1alpha1.EtcdSnapshot, err error) {
+	err = customized(body, parentTo(v1alpha1.KindSnapshot, &s, snapshotOf))
+	return s, err
+}
+
+func customized(body io.Reader, parent func(in *source) error) error {
+	in, err := newSource(body)
+	if err != nil {
+		return err
+	}
+	found := false
+	err = object(in, "the request", func(key string) error {
+		if key == "parent" {
+			found = true
+			return parent(in)
+		}
+		return skip(in, key)
+	})
+	if err == nil && !found {
+		err = Bad("parent is missing")
+	}
+	return err
+}
+
+// relatedRule is one of the answer to the hook customize: objects of the parent's namespace by label or by name; all
+// without either. The namespace is said too where it may be: Metacontroller else looks for names in all namespaces.
+type relatedRule struct {
+	APIVersion    string                `json:"apiVersion"`
+	Resource      string                `json:"resource"`
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	Namespace     string                `json:"namespace,omitempty"`
+	Names         []string              `json:"names,omitempty"`
+}
+
+// RelatedToCluster answers the hook customize of an EtcdCluster: which objects to send besides the children. Where
+// Metacontroller remembers answers by the name alone (byUID is false), they depend on nothing else: then all
+// EtcdSnapshots of the namespace are asked for, and those that matter are picked.
+func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
+	secrets := relatedRule{APIVersion: "v1", Resource: "secrets", LabelSelector: new(hooks.RelatedSelector(c))}
+	snapshots := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdsnapshots"}
+	if !byUID {
+		return encodeRules(secrets, snapshots)
+	}
+	labelled, named := snapshots, snapshots
+	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
+	if named.Names = hooks.SnapshotsNamed(c); len(named.Names) == 0 {
+		return encodeRules(secrets, labelled)
+	}
+	named.Namespace = c.Namespace
+	return encodeRules(secrets, labelled, named)
+}
+
+// RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
+// alone (byUID is false), it may depend on nothing else (see hooks.SnapshotPods): then all EtcdClusters of the
+// namespace are asked for, and each of their writes asks about the snapshot.
+func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
+	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
+	if byUID {
+		clusters.Namespace, clusters.Names = s.Namespace, []string{s.Spec.Cluster}
+		// Any of them may restore one that is being deleted; a deletion is another generation (markAsDeleting in
+		// apiserver's registry/store.go).
+		if s.DeletionTimestamp != nil {
+			clusters.Names = nil
+		}
+	}
+	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(s.Name))}
+	return encodeRules(pods, clusters)
+}
+
+// encodeRules answers the hook customize.
+func encodeRules(rules ...relatedRule) ([]byte, error) {
+	return json.Marshal(map[string]any{"relatedResources": rules})
+}
+
+var errFound = errors.New("found")
+
+// parentIn is the EtcdCluster that a call is about; nil when it is not found.
+func parentIn(in *source) (c *v1alpha1.EtcdCluster, failed error) {
+	parent := parentTo(v1alpha1.Kind, &c, clusterOf)
+	_ = object(in, "the request", func(key string) error {
+		if key == "parent" {
+			failed = parent(in)
+			return errFound
+		}
+		return skip(in, key)
+	})
+	return c, failed
+}

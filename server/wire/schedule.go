@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"io"
+	"maps"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// A ScheduleCall is a call about an EtcdSnapshotSchedule. Now and Zone are for the caller to say.
+type ScheduleCall struct {
+	hooks.ScheduleObservation
+
+	Finalizing bool
+}
+
+// ReadSchedule reads a call about an EtcdSnapshotSchedule. The error is a *Refusal, unless reading the body failed.
+func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
+	in, err := newSource(body)
+	if err != nil {
+		return nil, err
+	}
+	r := &ScheduleCall{}
+	f := &form{
+		parent:   parentTo(v1alpha1.KindSchedule, &r.Schedule, scheduleOf),
+		children: []group{groupTo(v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, &r.Snapshots, snapshotOf)},
+	}
+	if r.Finalizing, err = f.read(in); err != nil {
+		return nil, err
+	}
+	if err := f.within(r.Schedule.Namespace); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Answer is the body of the answer; finalized is nil unless the hook finalize is answered. Labels are what each
+// snapshot is labelled with besides what the decision says.
+//
+// A snapshot that is kept is told what it was told when it was made, with the values that people have given to that
+// since: a template that has changed is for new ones alone.
+func (r *ScheduleCall) Answer(
+	d hooks.ScheduleDecision, labels func(*v1alpha1.EtcdSnapshot) map[string]string, finalized *bool,
+) ([]byte, error) {
+	ns := r.Schedule.Namespace
+	var list []answerChild
+	for _, snapshot := range d.Snapshots {
+		observed, spec := r.Snapshots[snapshot.Name], snapshot.Spec.DeepCopy()
+		if kept(snapshot, observed) {
+			spec = keptSpec(observed.GetAnnotations()[lastApplied], spec)
+		}
+		m := hooks.ToldSnapshot(snapshot)
+		all := labels(snapshot)
+		maps.Copy(all, m.Labels)
+		m.Labels = all
+		out := outgoing(ns, v1alpha1.GroupVersion.String(), v1alpha1.KindSnapshot, m, answerChild{Spec: spec})
+		list = append(list, asking(out, observed))
+	}
+	return encode(ns, &d.Status, list, d.ResyncAfter, finalized)
+}

@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
+)
+
+// A secretReader reads the Secrets of a call: what is public about them into the call's children and related objects,
+// the rest into its secrets and related. Of each it reads the keys that a decision can ask for, and reads over the
+// others.
+type secretReader struct {
+	ctx  context.Context //nolint:containedctx // of one call, as the reader is
+	call *ClusterCall
+	body []byte
+}
+
+// mostOthers is how many keys of others are kept in a Secret of the cluster's own. They are answered as they were
+// observed, so that Metacontroller, which may have noted them as ours, leaves them there.
+const mostOthers = 64
+
+type incomingSecret struct {
+	metav1.TypeMeta
+
+	Metadata incomingMeta
+	Type     corev1.SecretType
+	Data     map[string][]byte
+}
+
+// children reads the cluster's own Secrets.
+func (s *secretReader) children(in *source, where string) error {
+	keys, err := s.asked()
+	if err != nil {
+		return err
+	}
+	r := s.call
+	r.Children.Secrets, r.secrets = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
+	return object(in, where, func(key string) error {
+		asked := func(k []byte) bool { return keys.Own[string(k)] || keys.Named[nameIn(key)][string(k)] }
+		return s.read(in, member(where, key), asked, mostOthers, r.Children.Secrets, r.secrets)
+	})
+}
+
+// others reads the related Secrets. One whose name nothing asks for is read over.
+func (s *secretReader) others(in *source, where string) error {
+	keys, err := s.asked()
+	if err != nil {
+		return err
+	}
+	r := s.call
+	r.Related.Secrets, r.related = map[string]*hooks.Secret{}, map[string]map[string][]byte{}
+	return object(in, where, func(key string) error {
+		field, named := member(where, key), keys.Named[nameIn(key)]
+		if named == nil {
+			return skip(in, field)
+		}
+		return s.read(in, field, func(k []byte) bool { return named[string(k)] }, 0, r.Related.Secrets, r.related)
+	})
+}
+
+// nameIn is the name in an object's key, which may carry the namespace.
+func nameIn(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+
+// asked are the keys that a decision about the parent can ask for. Metacontroller sends the parent first; where it
+// comes later, it is looked for.
+func (s *secretReader) asked() (hooks.SecretKeys, error) {
+	cluster := s.call.Cluster
+	if cluster == nil {
+		ahead, err := newSource(bytes.NewBuffer(s.body))
+		if err != nil {
+			return hooks.SecretKeys{}, err
+		}
+		if cluster, err = parentIn(ahead); err != nil {
+			return hooks.SecretKeys{}, err
+		}
+	}
+	if cluster == nil { // which is said when all is read
+		return hooks.SecretKeys{}, nil
+	}
+	return hooks.AskedKeys(cluster), nil
+}
+
+// read reads one Secret.
+func (s *secretReader) read(
+	in *source, field string, asked func(key []byte) bool, others int,
+	all map[string]*hooks.Secret, data map[string]map[string][]byte,
+) error {
+	var w incomingSecret
+	err := object(in, field, func(key string) error {
+		switch key {
+		case "apiVersion":
+			return value(in, field+"."+key, &w.APIVersion)
+		case "kind":
+			return value(in, field+"."+key, &w.Kind)
+		case "metadata":
+			return value(in, field+"."+key, &w.Metadata)
+		case "type":
+			return value(in, field+"."+key, &w.Type)
+		case "data":
+			return w.pick(in, field+"."+key, asked, others)
+		}
+		return skip(in, field+"."+key)
+	})
+	if err != nil {
+		return err
+	}
+	return add(all, field, &w.TypeMeta, &w.Metadata.ObjectMeta, "v1", "Secret", func() (*hooks.Secret, error) {
+		data[w.Metadata.Name] = w.Data
+		secret := &corev1.Secret{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Type: w.Type, Data: w.Data}
+		read, err := pki.ReadFor(s.ctx, w.Metadata.Namespace, in.turn, secret)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = Refuse(http.StatusServiceUnavailable, "the time of the call was over when %s was to be read: "+
+				"what its Secrets hold takes long to verify; what was read is remembered, so ask again", field)
+		}
+		return read, err
+	})
+}
+
+// pick reads the keys that are asked for, and some others.
+func (w *incomingSecret) pick(in *source, field string, asked func(key []byte) bool, others int) error {
+	if in.PeekKind() == jsontext.KindNull {
+		return skip(in, field)
+	}
+	w.Data = map[string][]byte{}
+	return objectOf(in, field, func(key []byte) error {
+		if !asked(key) {
+			if others == 0 {
+				return skip(in, field)
+			}
+			others--
+		}
+		name := string(key)
+		var content []byte
+		if err := value(in, field+"."+name, &content); err != nil {
+			return err
+		}
+		w.Data[name] = content
+		return nil
+	})
+}

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a
+// Secret holds is answered as data, from which Metacontroller would take what is left out.
+func TestAPreviousAuthorityGoes(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	forge := func(recipe hooks.Recipe, data map[string][]byte) map[string][]byte {
+		made, err := pki.Make("ca", recipe, map[string]map[string][]byte{"ca": data})
+		require.NoError(t, err)
+		return made
+	}
+	first := forge(hooks.Authority{CommonName: "one", NotBefore: began, NotAfter: began.Add(time.Hour)}, nil)
+	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour),
+		Previous: true}, first)
+	require.NotEmpty(t, second[hooks.KeyPreviousPrivate])
+
+	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
+	r.Children.Secrets = map[string]*hooks.Secret{"ca": {}}
+	answer, err := r.secret(&hooks.DesiredSecret{
+		ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Make: hooks.Trim{At: began.Add(2 * time.Hour)},
+	})
+	require.NoError(t, err)
+	require.Nil(t, answer.Data)
+
+	now := maps.Clone(second) // as the API server puts stringData into data
+	for key, value := range answer.StringData {
+		now[key] = []byte(value)
+	}
+	read := pki.Read(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ca", Namespace: "shop"}, Data: now})
+	require.Empty(t, now[hooks.KeyPreviousPrivate])
+	require.Nil(t, read.Previous)
+	require.Empty(t, read.Flaw)
+	require.Len(t, read.Trust, 1)
+}

@@ -1,0 +1,46 @@
+package wire
+
+import (
+	"io"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// A SnapshotCall is a call about an EtcdSnapshot. Now and Settings are for the caller to say.
+type SnapshotCall struct {
+	hooks.SnapshotObservation
+
+	Finalizing bool
+}
+
+// ReadSnapshot reads a call about an EtcdSnapshot. The error is a *Refusal, unless reading the body failed.
+func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
+	in, err := newSource(body)
+	if err != nil {
+		return nil, err
+	}
+	r := &SnapshotCall{}
+	f := &form{
+		parent:   parentTo(v1alpha1.KindSnapshot, &r.Snapshot, snapshotOf),
+		children: []group{groupTo("batch/v1", "Job", &r.Jobs, jobOf)},
+		related: []group{
+			groupTo(v1alpha1.GroupVersion.String(), v1alpha1.Kind, &r.Clusters, clusterOf),
+			groupTo("v1", "Pod", &r.Pods, podOf),
+		},
+	}
+	if r.Finalizing, err = f.read(in); err != nil {
+		return nil, err
+	}
+	if err := f.within(r.Snapshot.Namespace); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
+func (r *SnapshotCall) Answer(d hooks.SnapshotDecision, finalized *bool) ([]byte, error) {
+	ns := r.Snapshot.Namespace
+	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs, jobSpec)
+	return encode(ns, &d.Status, jobs, d.ResyncAfter, finalized)
+}
