@@ -102,9 +102,7 @@ func (j *judgement) remove(s Remove) {
 	if m.Learner {
 		return
 	}
-	if m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && !m.restarting() {
-		j.chosen(m, m.name, string(m.pod.UID))
-	}
+	j.chosenToGo(m)
 	voters := j.v.voters
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
@@ -120,6 +118,13 @@ func (j *judgement) remove(s Remove) {
 	j.require(wrong || !m.serving() || stay == len(others), "S2", "%s, which serves, while another voter does not, or may be restarted", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+}
+
+// chosenToGo requires that the record names a voter that is removed, unless nothing more can stop in its pod.
+func (j *judgement) chosenToGo(m *member) {
+	if m.pod != nil && !finished(m.pod) && !m.restarting() {
+		j.chosen(m, m.name, string(m.pod.UID))
+	}
 }
 
 // joined is when the status first listed the member; false when it does not.
