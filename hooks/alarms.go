@@ -33,7 +33,7 @@ func (v *view) named(alarms []Alarm) string {
 		case a.MemberID == 0:
 			list = append(list, "no member in particular")
 		case listed:
-			list = append(list, or(v.nameOf(a.MemberID), "the stranger "+hex(a.MemberID)))
+			list = append(list, cmp.Or(v.nameOf(a.MemberID), "the stranger "+hex(a.MemberID)))
 		default:
 			list = append(list, "the former member "+hex(a.MemberID))
 		}
@@ -186,7 +186,7 @@ func (v *view) condemn(e evidence) *verdict {
 func (v *view) hashes() string {
 	var list []string
 	for _, m := range v.voters {
-		who := or(m.called(), "the stranger "+hex(m.ID))
+		who := cmp.Or(m.called(), "the stranger "+hex(m.ID))
 		if h := m.hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision, h.CompactRevision))
 		} else {
@@ -338,7 +338,7 @@ func (v *view) compactYourself() string {
 func (v *view) quotas() string {
 	var list []string
 	for _, m := range v.full() {
-		list = append(list, fmt.Sprintf("%s (%s)", or(m.name, "the stranger "+hex(m.ID)), mebibytes(quota(m.pod))))
+		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.name, "the stranger "+hex(m.ID)), mebibytes(quota(m.pod))))
 	}
 	return strings.Join(list, ", ")
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -126,7 +127,7 @@ func keysOf(p v1alpha1.Permission) Keys {
 	case p.Range.To == p.Range.From+"\x00":
 		return Keys{Key: p.Range.From}
 	}
-	return Keys{Key: p.Range.From, End: or(p.Range.To, noEnd)}
+	return Keys{Key: p.Range.From, End: cmp.Or(p.Range.To, noEnd)}
 }
 
 // An access is a set: reads, writes, both.
@@ -175,7 +176,7 @@ func sourceOr(field string, given *v1alpha1.SecretKey, generated string) *Passwo
 	if given == nil {
 		return &PasswordFrom{Secret: generated, Key: passwordKey, Field: field}
 	}
-	return &PasswordFrom{Secret: given.Name, Key: or(given.Key, passwordKey), Field: field}
+	return &PasswordFrom{Secret: given.Name, Key: cmp.Or(given.Key, passwordKey), Field: field}
 }
 
 // authWant puts together what etcd's users and roles should be. Version says which version of a Secret was seen.
@@ -315,7 +316,7 @@ func authPending(old *v1alpha1.AuthStatus, w AuthWant, passwords map[string]stri
 	s := authDone(w)
 	s.Applied = ""
 	for i := range s.Users {
-		s.Users[i].PasswordVersion = or(passwords[s.Users[i].Name], w.Users[i].Applied)
+		s.Users[i].PasswordVersion = cmp.Or(passwords[s.Users[i].Name], w.Users[i].Applied)
 	}
 	if old != nil {
 		s.Enabled = old.Enabled

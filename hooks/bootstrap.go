@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (v *view) stalled() string {
 	if len(v.epoch.startsOn) == 0 {
 		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md"
 	}
-	if why := or(v.unfilled(), v.differing()); why != "" {
+	if why := cmp.Or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
 	shows := v.overdueMembers()

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // old one has expired it leaves ca.crt, and the members are restarted once more.
 
 // mode of the cluster's TLS.
-func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
+func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
 
 // encrypted reports whether members speak TLS.
 func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
@@ -167,7 +168,7 @@ func (v *view) tokenKeys() *DesiredSecret {
 // authority says what is to be done to the cluster's authority; nil for nothing.
 func (v *view) authority() Recipe {
 	old := v.Children.Secrets[CASecret(v.Cluster.Name)]
-	begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
+	begins, ends := v.life(cmp.Or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
 	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name, v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
 	switch {
 	case !usableAuthority(old), v.Now.After(old.Certificate.NotAfter):
@@ -217,7 +218,7 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 		return wanted
 	}
 	if signer, previous := v.signer(ca, old); signer != nil && v.outlived(l, signer) {
-		begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
+		begins, ends := v.life(cmp.Or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
 		if ends.After(signer.NotAfter) {
 			ends = signer.NotAfter
 		}

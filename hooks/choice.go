@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func (r restart) same(other restart) bool {
 func restartOf(pod *corev1.Pod, inPlace bool) restart {
 	r := restart{name: pod.Name, pod: string(pod.UID)}
 	if inPlace {
-		r.container = or(containerOf(pod), noContainer)
+		r.container = cmp.Or(containerOf(pod), noContainer)
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -19,7 +20,7 @@ func Decide(o Observation) Decision {
 		if said == nil {
 			continue
 		}
-		v.run = or(said.run, v.run)
+		v.run = cmp.Or(said.run, v.run)
 		if said.mark == CondemnedSilent {
 			v.condemns = said.condemn
 		}

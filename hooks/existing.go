@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -174,7 +175,7 @@ func (v *view) foreignSilent() string {
 	for _, m := range v.voters {
 		if m.alias != "" && !m.serving() {
 			return fmt.Sprintf("; where Quorate can't reach %s at %s, name another client URL of it in spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
-				m.alias, or(strings.Join(urlsOf(m.Member), ", "), "any URL"), hex(m.ID))
+				m.alias, cmp.Or(strings.Join(urlsOf(m.Member), ", "), "any URL"), hex(m.ID))
 		}
 	}
 	return ""

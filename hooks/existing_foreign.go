@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -86,7 +87,7 @@ func (v *view) counted() []*member {
 }
 
 // called is how the member is named in words and steps; empty for a stranger.
-func (m *member) called() string { return or(m.name, m.alias) }
+func (m *member) called() string { return cmp.Or(m.name, m.alias) }
 
 // meet fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
 func (v *view) meet(m *member) {
@@ -166,7 +167,7 @@ func foreignEndpoints(o Observation) []Endpoint {
 			endpoint.ServerName = u.Hostname()
 		}
 		if u.Scheme == "https" && spec != nil && spec.TLS != nil {
-			endpoint.ServerName = or(spec.TLS.ServerName, u.Hostname())
+			endpoint.ServerName = cmp.Or(spec.TLS.ServerName, u.Hostname())
 		}
 		list = append(list, endpoint)
 	}

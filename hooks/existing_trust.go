@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func trustSecret(c *v1alpha1.EtcdCluster) string {
 	if e == nil || e.TLS == nil || mode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
-	return or(e.TLS.TrustSecretName, e.TLS.SecretName)
+	return cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)
 }
 
 // adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
@@ -99,7 +100,7 @@ func (v *view) lackingForeign() []string {
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
 	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", LabelCluster, v.Cluster.Name)
-	for _, name := range distinct([]string{e.TLS.SecretName, or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
+	for _, name := range distinct([]string{e.TLS.SecretName, cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
 		switch s := v.anySecret(name); {
 		case s == nil:
 			lacks(name, absent)

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func giveUp(v *view) *verdict {
 	for _, m := range v.voters {
 		if v.overdue(m) && v.reprieve(m) == "" {
 			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), colon(v.ails(m)))
-			return or(v.staysBefore(m, why), v.giveUpOn(m, why))
+			return cmp.Or(v.staysBefore(m, why), v.giveUpOn(m, why))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +16,7 @@ import (
 
 // wholeIssuer is the issuer with what goes without saying.
 func wholeIssuer(ref v1alpha1.IssuerRef) v1alpha1.IssuerRef {
-	return v1alpha1.IssuerRef{Name: ref.Name, Kind: or(ref.Kind, "Issuer"), Group: or(ref.Group, "cert-manager.io")}
+	return v1alpha1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"), Group: cmp.Or(ref.Group, "cert-manager.io")}
 }
 
 // shared reports whether other namespaces than that of the cluster can have certificates of an issuer: of any but an

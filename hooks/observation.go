@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -254,7 +255,7 @@ func (s EnableDowngrade) String() string { return "enable the downgrade to " + s
 func (s CancelDowngrade) String() string { return "cancel the downgrade" }
 func (s Compact) String() string         { return fmt.Sprintf("compact to revision %d", s.Revision) }
 func (s Defragment) String() string      { return "defragment " + s.Name }
-func (s Disarm) String() string          { return "disarm " + s.Kind + " of " + or(s.Name, hex(s.ID)) }
+func (s Disarm) String() string          { return "disarm " + s.Kind + " of " + cmp.Or(s.Name, hex(s.ID)) }
 
 // Verb implements Step.
 func (AddLearner) Verb() string { return "add-learner" }

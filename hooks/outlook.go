@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -92,7 +93,7 @@ type prospect struct {
 
 // prospectOf is that of the rule with this place in Rules, and its verdict.
 func (v *view) prospectOf(at int, said *verdict) prospect {
-	p := prospect{or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
+	p := prospect{cmp.Or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
 	if p.Outlook == Aside {
 		next, then := v.after(at)
 		p.Outlook = v.prospectOf(next, then).Outlook
@@ -103,7 +104,7 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 		return p
 	}
 	if p.Outlook == Rests && v.Etcd != nil && !v.beside() {
-		p = or(v.unauthorized(), or(v.unreachable(), p))
+		p = cmp.Or(v.unauthorized(), cmp.Or(v.unreachable(), p))
 	}
 	return v.withUnmade(p)
 }
@@ -208,14 +209,14 @@ func (v *view) heirComes() Outlook {
 	case v.heir == nil:
 		return Waits
 	case v.choosing():
-		return or(v.chooseSurvivor().outlook, Works)
+		return cmp.Or(v.chooseSurvivor().outlook, Works)
 	}
 	return v.heir.filling()
 }
 
 // starts is whether the initial members may still come to a quorum by themselves.
 func (v *view) starts() Outlook {
-	if len(v.epoch.startsOn) > 0 && or(v.unfilled(), v.differing()) != "" {
+	if len(v.epoch.startsOn) > 0 && cmp.Or(v.unfilled(), v.differing()) != "" {
 		return v.filling()
 	}
 	for _, name := range v.epoch.initialNames() {

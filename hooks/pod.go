@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
 
 // image of etcd: the cluster's own repository goes before that of the installation.
 func (s Settings) image(spec *v1alpha1.EtcdClusterSpec, version string) string {
-	return or(spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)) + ":v" + version
+	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":v" + version
 }
 
 // repositories are how those of images look.
@@ -51,7 +52,7 @@ func IsRepository(text string) bool { return repositories().MatchString(text) }
 // chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
 // store.
 func (s Settings) validateImage(spec *v1alpha1.EtcdClusterSpec) error {
-	repository, ours := spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)
+	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {
 	case repository == "" || repository == ours:
 		return nil
@@ -104,7 +105,7 @@ func podSpec(o Observation, t *template, name, version string, volume resource.Q
 		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
 		SecurityContext:               podSecurity(),
 		ImagePullSecrets:              t.PullSecrets,
-		Affinity:                      or(t.Affinity, apart(o.Cluster)),
+		Affinity:                      cmp.Or(t.Affinity, apart(o.Cluster)),
 		NodeSelector:                  t.NodeSelector,
 		Tolerations:                   t.Tolerations,
 		TopologySpreadConstraints:     constraints,

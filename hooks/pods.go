@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func heldBack(pod *corev1.Pod) *corev1.Pod {
 func (v *view) joinCluster(joining *member) string {
 	var fields []string
 	for _, m := range v.members {
-		name := or(m.Name, m.name)
+		name := cmp.Or(m.Name, m.name)
 		if m.alias != "" {
 			name = "foreign-" + hex(m.ID) // its own may be that of one of ours
 		}

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -66,7 +67,7 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	}
 	ann[AnnotationNextMember] = strconv.Itoa(v.next())
 	if uids := v.startsOn(); uids != nil {
-		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
+		ann[AnnotationStartsOn] = cmp.Or(formatPairs(uids, ":"), startsOnNothing)
 	}
 	if v.Etcd != nil && v.unfit() == "" {
 		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
@@ -127,7 +128,7 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	record := v.lostRecord()
 	record.Annotations[AnnotationStartsOn] = startsOnNothing
 	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
-	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == EpochName(v.Cluster.Name, int(s.Epoch))) {
 		record.Annotations[AnnotationClusterID] = s.ClusterID

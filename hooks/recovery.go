@@ -161,7 +161,7 @@ func (v *view) recoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
 	if known && of == fmt.Sprint(v.epoch.n) {
 		return p, true
 	}
-	return or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
+	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
 // byHand is the command that starts the way back.
@@ -281,12 +281,12 @@ func (v *view) fromNewest(from origin, asked bool) (origin, string) {
 		return from, why
 	case v.epoch.snapshot != nil:
 		began := *v.epoch.snapshot
-		began.SHA256 = or(began.SHA256, v.epoch.sum)
+		began.SHA256 = cmp.Or(began.SHA256, v.epoch.sum)
 		from.snapshot = &began
 		return from, ""
 	case whosever != nil:
 		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is of another life, of etcd cluster %s: if that is what you want, %s",
-			hex(v.epoch.clusterID), whosever.Name, or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
+			hex(v.epoch.clusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", LabelCluster, v.Cluster.Name)
 }
@@ -562,12 +562,12 @@ func (v *view) unheard(pod *corev1.Pod) string {
 	}
 	why := pod.Status.Reason
 	if t := surveyEnd(pod); t != nil {
-		why = or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
+		why = cmp.Or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
 		if report, err := readReport[SurveyReport](t.Message); err == nil && report.Error != "" {
 			why = report.Error
 		}
 	}
-	return " (its pod has ended: " + or(why, "Failed") + ")"
+	return " (its pod has ended: " + cmp.Or(why, "Failed") + ")"
 }
 
 // toldNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
@@ -675,7 +675,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		return "", "", false, false
 	case v.epoch == nil:
 		_, why := v.beginning()
-		return "Waiting", or(why, "the cluster has not begun"), false, true
+		return "Waiting", cmp.Or(why, "the cluster has not begun"), false, true
 	case v.epoch.restore == r.ID:
 		reason, message, is = v.answers()
 		return reason, message, is, true
@@ -687,7 +687,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}
-	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, or(why, "about to begin")), false, true
+	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")), false, true
 }
 
 // staged is how far the next epoch has come.

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func (v *view) imageDiffers(m *member) (string, bool) {
 	case has == wanted:
 		return "", false
 	case tagOf(has) != tagOf(wanted):
-		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), or(tagOf(has), "what it runs")), true
+		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), cmp.Or(tagOf(has), "what it runs")), true
 	}
 	return fmt.Sprintf("its image is to be %s", wanted), true
 }
@@ -100,7 +101,7 @@ func tagOf(image string) string {
 
 // madeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what is noted of them.
 func madeForVersion(pod *corev1.Pod) string {
-	return or(pod.Annotations[AnnotationFlagsFor], tagOf(pod.Annotations[AnnotationImage]))
+	return cmp.Or(pod.Annotations[AnnotationFlagsFor], tagOf(pod.Annotations[AnnotationImage]))
 }
 
 // peersInPlain reports whether a member that can't be restarted to listen by TLS must be succeeded by one that does.

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -132,7 +133,7 @@ func serving(list []*member) int { return len(filter(list, (*member).serving)) }
 func names(list []*member) []string {
 	var all []string
 	for _, m := range list {
-		all = append(all, or(m.called(), "stranger "+hex(m.ID)))
+		all = append(all, cmp.Or(m.called(), "stranger "+hex(m.ID)))
 	}
 	return all
 }

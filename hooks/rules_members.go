@@ -127,7 +127,7 @@ func (v *view) remade(m *member, said *verdict, reason string) *verdict {
 	if m.Learner || said.patch != "" && neverRan(m.pod) {
 		return said
 	}
-	return or(v.choose(m, said.patch != "", reason), said)
+	return cmp.Or(v.choose(m, said.patch != "", reason), said)
 }
 
 // disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when it is down

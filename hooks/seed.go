@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -211,7 +212,7 @@ func seedFailure(pod *corev1.Pod) *RestoreReport {
 		}
 		report, err := readReport[RestoreReport](t.Message)
 		if err != nil || report.Error == "" {
-			return &RestoreReport{Error: fmt.Sprintf("the container %s ended with code %d: %.300s", ContainerSeed, t.ExitCode, or(t.Message, t.Reason))}
+			return &RestoreReport{Error: fmt.Sprintf("the container %s ended with code %d: %.300s", ContainerSeed, t.ExitCode, cmp.Or(t.Message, t.Reason))}
 		}
 		return report
 	}
@@ -380,7 +381,7 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	if s.Store == nil {
 		r.Store = snapshot.Spec.Store
 	}
-	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
+	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
 	if _, err := ParseArtifactURL(r.URL); err != nil {
 		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
 	}

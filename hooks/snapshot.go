@@ -379,7 +379,7 @@ func (v *snapshotView) look() *batchv1.Job {
 
 // why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
 // gone.
-func (v *snapshotView) why(now string) string { return or(v.Snapshot.Status.Failure, now) }
+func (v *snapshotView) why(now string) string { return cmp.Or(v.Snapshot.Status.Failure, now) }
 
 func snapshotLook(v *snapshotView) *snapshotVerdict {
 	why, told := v.givenUp()
@@ -527,7 +527,7 @@ func (v *snapshotView) leftToBegin() time.Duration {
 }
 
 func (v *snapshotView) deadline() time.Duration {
-	return or(v.Snapshot.Spec.Job.Deadline.Duration, time.Hour)
+	return cmp.Or(v.Snapshot.Spec.Job.Deadline.Duration, time.Hour)
 }
 
 // duration is how long for people: 1h and not 1h0m0s.

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -44,7 +45,7 @@ func SnapshotKey(s *v1alpha1.EtcdSnapshot) string {
 }
 
 func compression(s *v1alpha1.EtcdSnapshot) v1alpha1.Compression {
-	return or(s.Spec.Compression, v1alpha1.CompressZstd)
+	return cmp.Or(s.Spec.Compression, v1alpha1.CompressZstd)
 }
 
 // shortUID is what tells snapshots of one name apart.
@@ -91,7 +92,7 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            ContainerSnapshot,
-		Image:           v.Settings.image(&c.Spec, or(c.Status.Version, c.Spec.Version)),
+		Image:           v.Settings.image(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
 		Env:             []corev1.EnvVar{temporary(ScratchDir)},

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,7 +178,7 @@ func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1
 
 // podWords are Kubernetes' own about a pod that it ended, such as "Evicted: ...".
 func podWords(pod *corev1.Pod) string {
-	words := or(pod.Status.Reason, "its pod failed")
+	words := cmp.Or(pod.Status.Reason, "its pod failed")
 	if m := strings.TrimSpace(pod.Status.Message); m != "" {
 		words += ": " + m
 	}
@@ -197,7 +198,7 @@ func lastLine(log string) string {
 func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
 	words := ""
 	for _, pod := range v.podsOf(job) {
-		words = or(lastWords(pod), words)
+		words = cmp.Or(lastWords(pod), words)
 	}
 	switch how.Reason {
 	case batchv1.JobReasonDeadlineExceeded:
@@ -206,14 +207,14 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 			seconds = *d
 		}
 		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
-		if last := or(words, v.Snapshot.Status.Progress); last != "" {
+		if last := cmp.Or(words, v.Snapshot.Status.Progress); last != "" {
 			late += "; the last that was known: " + last
 		}
 		return late
 	case batchv1.JobReasonBackoffLimitExceeded:
-		return or(words, "its pods failed, and what they said is gone with them")
+		return cmp.Or(words, "its pods failed, and what they said is gone with them")
 	}
-	return or(words, strings.TrimSpace(how.Reason+": "+how.Message))
+	return cmp.Or(words, strings.TrimSpace(how.Reason+": "+how.Message))
 }
 
 // progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already; what was known of it

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ func unrestorable(s *v1alpha1.EtcdSnapshot) string {
 	if s.Status.Phase == v1alpha1.SnapshotStored {
 		return fmt.Sprintf("EtcdSnapshot %s is Stored, and not verified; to restore it as it is: kubectl patch -n %s etcdsnapshot/%s --type=merge -p '{\"spec\":{\"verify\":false}}'", s.Name, s.Namespace, s.Name)
 	}
-	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, or(s.Status.Phase, v1alpha1.SnapshotPending))
+	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, cmp.Or(s.Status.Phase, v1alpha1.SnapshotPending))
 }
 
 // verifies reports whether the snapshot is to be restored on trial.

@@ -57,7 +57,7 @@ func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
-			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
+			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
 	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
@@ -102,10 +102,10 @@ func readable(c v1alpha1.AutoCompaction) bool {
 	case v1alpha1.CompactOff:
 		return true
 	case v1alpha1.CompactRevision:
-		n, err := strconv.ParseInt(or(c.Retention, "0"), 10, 64)
+		n, err := strconv.ParseInt(cmp.Or(c.Retention, "0"), 10, 64)
 		return err == nil && n >= 0
 	default:
-		d, err := time.ParseDuration(or(c.Retention, "0"))
+		d, err := time.ParseDuration(cmp.Or(c.Retention, "0"))
 		return err == nil && d >= 0
 	}
 }
@@ -158,8 +158,8 @@ func vulnerable(version string) string {
 	return ""
 }
 
-func heartbeatMillis(o v1alpha1.Options) int32 { return or(o.HeartbeatInterval, 100) }
-func electionMillis(o v1alpha1.Options) int32  { return or(o.ElectionTimeout, 1000) }
+func heartbeatMillis(o v1alpha1.Options) int32 { return cmp.Or(o.HeartbeatInterval, 100) }
+func electionMillis(o v1alpha1.Options) int32  { return cmp.Or(o.ElectionTimeout, 1000) }
 
 // storageSize of each member.
 func storageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
@@ -287,13 +287,4 @@ func token(simple bool) string {
 		return "simple"
 	}
 	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate)
-}
-
-// or is the value, or the fallback when the value is zero.
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }

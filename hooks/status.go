@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -74,7 +75,7 @@ func members(v *view) []v1alpha1.MemberStatus {
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: or(m.called(), or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: cmp.Or(m.called(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
@@ -87,7 +88,7 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, h Health, ready bool) v1alp
 	_, asked := v.Health[s.Name]
 	switch {
 	case s.Foreign && h.MemberID == 0:
-		s.Message = or(h.Err, "it is not known at which URL it answers")
+		s.Message = cmp.Or(h.Err, "it is not known at which URL it answers")
 	case s.Foreign:
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
@@ -268,7 +269,7 @@ func troubles(v *view, because Because) []string {
 		return list
 	}
 	for _, m := range v.members {
-		who := or(m.called(), "stranger "+hex(m.ID))
+		who := cmp.Or(m.called(), "stranger "+hex(m.ID))
 		if what := v.troubleOf(m, who); what != "" {
 			list = append(list, what)
 		}

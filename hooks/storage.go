@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -209,7 +210,7 @@ func (v *view) pending(d *volume) string {
 	}
 	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError} {
 		if c := d.condition(kind); c != nil {
-			return or(c.Message, "its storage can't make it larger")
+			return cmp.Or(c.Message, "its storage can't make it larger")
 		}
 	}
 	if d.condition(corev1.PersistentVolumeClaimFileSystemResizePending) != nil {
@@ -222,7 +223,7 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 	if claim.Spec.StorageClassName == nil {
 		return "the default"
 	}
-	return or(*claim.Spec.StorageClassName, "none")
+	return cmp.Or(*claim.Spec.StorageClassName, "none")
 }
 
 // complaints are what is said of members, in their order: who shares a reason is named together.

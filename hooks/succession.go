@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -91,7 +92,7 @@ func (r *resolved) words() string {
 }
 
 func readOrigin(cm *corev1.ConfigMap) origin {
-	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
+	from := origin{source: cmp.Or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
 	if raw, set := cm.Data[EpochKeyBumpRevision]; set {
 		from.bump = new(revisionIn(raw))
 	}
@@ -262,10 +263,10 @@ func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
 		return nil
 	}
 	record := v.heir.advance(&verdict{})
-	if phase := or(said.phase, v.heir.epoch.phase); phase != "" {
+	if phase := cmp.Or(said.phase, v.heir.epoch.phase); phase != "" {
 		record.Annotations[AnnotationPhase] = phase
 	}
-	if chosen := or(said.survivor, v.heir.epoch.evidence); chosen != "" {
+	if chosen := cmp.Or(said.survivor, v.heir.epoch.evidence); chosen != "" {
 		record.Annotations[AnnotationSurvivor] = chosen
 	}
 	return record
@@ -554,7 +555,7 @@ func (v *view) unstaged() string {
 	if !v.epoch.filled() {
 		return ""
 	}
-	if why := or(v.unfilled(), v.differing()); why != "" {
+	if why := cmp.Or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
 	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
@@ -579,7 +580,7 @@ func (v *view) unstaged() string {
 func (v *view) unfilled() string {
 	for _, name := range v.epoch.initialNames() {
 		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
-			why := fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
+			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
 			if report.Reason == "Damaged" && v.epoch.sum != "" {
 				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been overwritten since: then %s", v.epoch.firstInitial(), v.epoch.sum, v.otherwiseFilled())
 			}
@@ -594,7 +595,7 @@ func (v *view) heldUp(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	if why := or(v.unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
+	if why := cmp.Or(v.unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
 		return " (" + why + ")"
 	}
 	return ""
@@ -658,7 +659,7 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := standsOn(v.Cluster.Name, claim.Name)
 	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch, AnnotationCondemned)
-	own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
+	own[AnnotationEpoch] = cmp.Or(own[AnnotationEpoch], strconv.Itoa(epoch))
 	if own[AnnotationQuarantined] == "" {
 		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
 		if own[AnnotationCondemned] == CondemnedSilent {

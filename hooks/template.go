@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strconv"
@@ -58,7 +59,7 @@ func (t *template) hash() string { return fingerprint([]any{templateRevision, t}
 func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	s := &c.Spec
 	t := &template{
-		PullPolicy: or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
+		PullPolicy: cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
 		Affinity: affinity(c), Spread: spread(c), Tolerations: tolerations(s.Tolerations),
 		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: options(s, version),
 	}
@@ -67,7 +68,7 @@ func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	}
 	if encrypted(c) {
 		t.Server, t.Peer = serverSecret(c), peerSecret(c)
-		t.MinTLS, t.CipherSuites = or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
+		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
 		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {
@@ -256,7 +257,7 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 	if s.Storage.Medium == v1alpha1.Memory {
 		o.QuotaBackendBytes = new(quotaBytes(s.Options, storageSize(s)))
 	}
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), or(o.LogLevel, "info")
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), cmp.Or(o.LogLevel, "info")
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)
@@ -280,12 +281,12 @@ func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
 	case v1alpha1.CompactOff:
 		c.Retention = ""
 	case v1alpha1.CompactRevision:
-		c.Retention = or(c.Retention, "10000")
+		c.Retention = cmp.Or(c.Retention, "10000")
 		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
 			c.Retention = strconv.FormatInt(n, 10)
 		}
 	default:
-		c.Mode, c.Retention = v1alpha1.CompactPeriodic, or(c.Retention, "1h")
+		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
 		if d, err := time.ParseDuration(c.Retention); err == nil {
 			c.Retention = brief(d)
 		}

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -32,7 +33,7 @@ func (j *judgement) newContainers() {
 // mayRun reports whether an image is Quorate's own, or of a repository that etcd may come from.
 func (j *judgement) mayRun(image string) bool {
 	repository, _, _ := strings.Cut(image, ":v")
-	return len(j.o.Settings.AllowedRepositories) == 0 || image == j.o.Settings.Image || repository == or(j.o.Settings.EtcdRepository, DefaultEtcdRepository) ||
+	return len(j.o.Settings.AllowedRepositories) == 0 || image == j.o.Settings.Image || repository == cmp.Or(j.o.Settings.EtcdRepository, DefaultEtcdRepository) ||
 		slices.ContainsFunc(j.o.Settings.AllowedRepositories, func(allowed string) bool {
 			return repository == allowed || allowed[len(allowed)-1] == '/' && strings.HasPrefix(repository, allowed)
 		})

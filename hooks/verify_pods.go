@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (j *judgement) exchanged() []string {
 			continue
 		}
 		j.require(!m.serving() || j.mayRestart(m), "S1", "the image of %s is exchanged, which serves", m.name)
-		j.chosen(m, m.name, string(m.pod.UID), or(containerOf(m.pod), "-"))
+		j.chosen(m, m.name, string(m.pod.UID), cmp.Or(containerOf(m.pod), "-"))
 		j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the image of %s is exchanged, and too few other voters serve and stay", m.name)
 		list = append(list, m.name)
 	}
@@ -143,7 +144,7 @@ func (j *judgement) stays(m *member) bool {
 	ends, spared := m.pod.Annotations[AnnotationExchanged], m.pod.Annotations[AnnotationSpared]
 	since, err := time.Parse(time.RFC3339, spared)
 	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down")), "", "", "")
-	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == or(containerOf(m.pod), "-"))
+	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == cmp.Or(containerOf(m.pod), "-"))
 	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && (!chosen || err == nil && j.o.Now.Sub(since) >= CallsEnd)
 }
 

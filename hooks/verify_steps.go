@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -150,7 +151,7 @@ func (j *judgement) dead(m *member) bool {
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
 func (j *judgement) watchedFor(long func(since time.Time) bool) bool {
 	w := j.o.Cluster.Status.Watched
-	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
+	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*cmp.Or(j.o.Resync, 30*time.Second)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.
