@@ -29,7 +29,7 @@ func authorize(v *view) *verdict {
 	case v.tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !authRecorded(old, want):
-		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: soon}
+		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: Soon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}

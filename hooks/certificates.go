@@ -23,12 +23,6 @@ import (
 // ca.crt; the members are restarted one at a time, until each has told in a handshake that it trusts both; it signs; and when the
 // old one has expired it leaves ca.crt, and the members are restarted once more.
 
-// mode of the cluster's TLS.
-func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
-
-// encrypted reports whether members speak TLS.
-func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
-
 const (
 	defaultLeafDuration = 90 * 24 * time.Hour
 	defaultCADuration   = 10 * 365 * 24 * time.Hour
@@ -60,17 +54,6 @@ func peerSecret(c *v1alpha1.EtcdCluster) string {
 		return s.Peer
 	}
 	return c.Name + "-peer-tls"
-}
-
-// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain text.
-func OperatorSecret(c *v1alpha1.EtcdCluster) string {
-	switch s := c.Spec.TLS.Secrets; {
-	case !encrypted(c):
-		return ""
-	case mode(c) == v1alpha1.TLSSecrets && s != nil:
-		return s.Operator
-	}
-	return c.Name + "-operator-tls"
 }
 
 // peerName is the common name that makes a certificate a peer's. It has a character that no user's name may have, so that no

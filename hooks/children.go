@@ -161,16 +161,6 @@ func ours(all, names map[string]string) map[string]string {
 	return some
 }
 
-func keep[V any](all map[string]V, keys ...string) map[string]V {
-	some := map[string]V{}
-	for _, k := range keys {
-		if value, set := all[k]; set {
-			some[k] = value
-		}
-	}
-	return some
-}
-
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, byOrdinal)

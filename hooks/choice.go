@@ -121,11 +121,11 @@ func (v *view) choose(m *member, inPlace bool, reason string) *verdict {
 	case held != nil && (held != m || m.pod.Annotations[AnnotationSpared] != ""):
 		return v.letGo()
 	case m.pod.Annotations[AnnotationSpared] != "":
-		return &verdict{message: fmt.Sprintf("waiting until the pod of %s is no longer spared: %s", m.name, reason), resync: soon}
+		return &verdict{message: fmt.Sprintf("waiting until the pod of %s is no longer spared: %s", m.name, reason), resync: Soon}
 	case v.epoch.renewing.same(wanted):
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: Soon}
 }
 
 // letGo lets go of the voter that was chosen; nil when none is.
@@ -134,7 +134,7 @@ func (v *view) letGo() *verdict {
 	if held == nil {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: patience}
+	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: Patience}
 }
 
 // renewing is the restart that the record names from now on.

@@ -11,31 +11,6 @@ import (
 // beside etcd, at the front too; before it, to run once; and before it, to run on for as long as the pod does. So
 // every container is looked for by its name.
 
-// ownContainers are the names of all that Quorate puts into pods.
-var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, containerOwn, ContainerSeed, ContainerTools,
-	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
-}
-
-func injected(container string) bool { return !slices.Contains(ownContainers, container) }
-
-// statuses are those of the pod's containers in the order in which they start.
-func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
-
-// statusOf is what is told of the pod's container of this name; all empty for nothing.
-func statusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
-	if pod != nil {
-		for _, s := range statuses(pod) {
-			if s.Name == container {
-				return s
-			}
-		}
-	}
-	return corev1.ContainerStatus{}
-}
-
 // running reports whether the pod's etcd runs, as last observed.
 func running(pod *corev1.Pod) bool { return statusOf(pod, ContainerEtcd).State.Running != nil }
 
@@ -76,17 +51,6 @@ func prepares(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return !injected(s.Name) && s.State.Running != nil
 	})
-}
-
-// purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
-func purpose(pod *corev1.PodSpec) string {
-	for i := range pod.Containers {
-		switch name := pod.Containers[i].Name; name {
-		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:
-			return name
-		}
-	}
-	return ""
 }
 
 // ---- why etcd does not come to run

@@ -123,20 +123,8 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	}
 }
 
-// TestReportsInAMesh: what a Job's or a survey's container has told is found beside a container of others.
-func TestReportsInAMesh(t *testing.T) {
-	for _, container := range []string{ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey} {
-		end := &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "the store refuses"}`}
-		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Terminated: end}}}}}
-		meshed(pod)
-		pod.Status.InitContainerStatuses[0].State = meshCrashed
-		assert.Equal(t, container, purpose(&pod.Spec))
-		assert.Equal(t, end, terminated(pod, purpose(&pod.Spec)))
-		assert.Equal(t, "the store refuses", lastWords(pod))
-		pod.Status.ContainerStatuses[1].State = meshRuns
-		assert.Contains(t, lastWords(pod), "container mesh-proxy ended with code 137", "where ours say nothing")
-	}
+// TestSurveysInAMesh: what a survey's container has told is found beside a container of others.
+func TestSurveysInAMesh(t *testing.T) {
 	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSurvey, State: meshCrashed}}}}
 	meshed(survey)
 	assert.Equal(t, meshCrashed.Terminated, surveyEnd(survey))

@@ -38,7 +38,7 @@ func fence(v *view) *verdict {
 		if said := v.choose(m, false, why); said != nil {
 			return said
 		}
-		return &verdict{message: why, roll: m.name, resync: soon}
+		return &verdict{message: why, roll: m.name, resync: Soon}
 	}
 	return nil
 }

@@ -25,14 +25,6 @@ type Decision struct {
 	Because Because
 }
 
-// Because is the rule that fired and its words, as they reach the log, the condition and the metric.
-type Because struct {
-	// Rule is the rule's name, such as Grow.
-	Rule string
-	// Message is a sentence for people.
-	Message string
-}
-
 // Desired are the children that should exist, each kind sorted by name.
 type Desired struct {
 	Services     []*corev1.Service

@@ -98,9 +98,6 @@ func (v *view) underWay() bool { return underWay(v.run) }
 
 // ---- when
 
-// fields of a schedule: minute, hour, day of the month, month, day of the week.
-var fields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-
 var errZone = errors.New("it is in UTC and names no time zone")
 
 // schedule of the spec; nil for none.
@@ -163,7 +160,7 @@ func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *v
 	if trigger == v1alpha1.TriggerSchedule {
 		run.Next = v.nextRun(metav1.Time{})
 	}
-	return &verdict{message: message, run: run, resync: soon}
+	return &verdict{message: message, run: run, resync: Soon}
 }
 
 // finish writes down that the run is over.
@@ -174,7 +171,7 @@ func (v *view) finish(what string) *verdict {
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
-	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, count(len(run.Done), "member"), reclaimed), run: run, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, count(len(run.Done), "member"), reclaimed), run: run, resync: Soon}
 }
 
 // ---- who
@@ -222,7 +219,7 @@ func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
 		pause = pauseSchedule
 	}
 	if wait := v.run.Last.Add(pause).Sub(v.Now); len(v.run.Done) > 0 && wait > 0 {
-		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, patience)}
+		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, Patience)}
 	}
 	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize}, fmt.Sprintf("%s: defragmenting %s", why, m.name))
 }

@@ -35,5 +35,5 @@ func (v *view) undisturbed(voters []*member, why string) *verdict {
 	if len(restarting) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: patience}
+	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: Patience}
 }

@@ -101,11 +101,11 @@ func join(v *view) *verdict {
 	case spec == nil:
 		return &verdict{message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it back, or delete this EtcdCluster", outlook: Waits}
 	case v.Etcd == nil:
-		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: Patience}
 	case v.unfit() != "":
-		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: patience}
+		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: Patience}
 	}
-	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: soon}
+	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: Soon}
 }
 
 // unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
@@ -190,7 +190,7 @@ func (v *view) retargetBeside() *verdict {
 	if err != nil || err2 != nil || has == wanted || !none && has.minor != wanted.minor {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: Soon}
 }
 
 // retiring reports whether the spec says that the foreign members are to go.
@@ -208,7 +208,7 @@ func retireForeign(v *view) *verdict {
 	}
 	if silent := filter(v.counted(), func(m *member) bool { return !m.serving() }); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s", strings.Join(names(silent), ", ")),
-			outlook: v.byPerson(silent), resync: patience}
+			outlook: v.byPerson(silent), resync: Patience}
 	}
 	rank := func(m *member) int {
 		switch {
@@ -226,7 +226,7 @@ func retireForeign(v *view) *verdict {
 	slices.SortStableFunc(list, func(a, b *member) int { return rank(a) - rank(b) })
 	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
 	if since, err := time.Parse(time.RFC3339, v.epoch.record.Annotations[AnnotationForeignSince]); err == nil && v.Now.Before(since.Add(retirePause)) {
-		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: Patience}
 	}
 	return v.retire(list[0], why)
 }

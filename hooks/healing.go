@@ -75,9 +75,9 @@ func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.grounds(m.name), unmarked):
-		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: soon}
+		said = &verdict{message: why + "; marking its claim first, so that it is kept", resync: Soon}
 	case removes && mark == CondemnedSilent && v.replacements("").Voter != m.name:
-		said = &verdict{message: why + "; noting that first", resync: soon}
+		said = &verdict{message: why + "; noting that first", resync: Soon}
 	}
 	said.condemn, said.mark = m.name, mark
 	return said
@@ -240,14 +240,6 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// colon appends a reason, if there is one.
-func colon(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
-}
-
 // ---- claims in quarantine
 
 func condemned(claim *corev1.PersistentVolumeClaim) bool {
@@ -297,7 +289,7 @@ func learnerLate(v *view) *verdict {
 		return nil
 	}
 	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.name {
-		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), colon(v.ails(l))), resync: patience}
+		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), colon(v.ails(l))), resync: Patience}
 	}
 	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), colon(v.ails(l))))
 }

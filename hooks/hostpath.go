@@ -24,8 +24,7 @@ import (
 // The peer Service has a copy of who is where, for the day that somebody deletes the record.
 
 const (
-	containerOwn = "own"
-	dataMount    = "/var/lib/etcd"
+	dataMount = "/var/lib/etcd"
 	// nodeField is the name of the node, in the terms of an affinity.
 	nodeField = "metadata.name"
 	// EnvBegins is the variable by which prepare is told whom the member may begin with, without
@@ -207,9 +206,9 @@ func (v *view) foundOnNodes() *verdict {
 	initial := v.epoch.initialNames()
 	if v.allot(initial) == nil {
 		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first epoch was recorded with; add nodes",
-			count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), count(len(initial), "member")), outlook: Waits, resync: patience}
+			count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), count(len(initial), "member")), outlook: Waits, resync: Patience}
 	}
-	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: patience}
+	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: Patience}
 }
 
 // needsNode says that a member waits for a node; empty when it does not.

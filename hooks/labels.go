@@ -128,6 +128,8 @@ const (
 	ContainerEtcd = "etcd"
 	// ContainerPrepare is the init container that guards the data directory.
 	ContainerPrepare = "prepare"
+	// containerOwn is the init container that makes a directory on the node the member's.
+	containerOwn = "own"
 	// ContainerTools is the init container that puts quorate-snapshot where one of another image can run it, in ToolsDir.
 	ContainerTools = "tools"
 	// ToolsDir holds the program.
@@ -195,3 +197,7 @@ const (
 	// SourceExisting has no initial members: they join a running etcd.
 	SourceExisting = "Existing"
 )
+
+// AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its --apply-strategy=server-side-apply
+// removes it.
+const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"

@@ -35,3 +35,53 @@ func doubled(words []string) []string {
 	}
 	return all
 }
+
+func restricted() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// userID is whom the programs in pods run as.
+const userID = 10001
+
+// podSecurity lets a pod read and write the members' volumes, as nobody who is root.
+func podSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:        new(true),
+		RunAsUser:           new(int64(userID)),
+		RunAsGroup:          new(int64(userID)),
+		FSGroup:             new(int64(userID)),
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+const (
+	// operatorDir holds the certificate by which a program is etcd's root.
+	operatorDir    = CertificateDir + "/operator"
+	volumeOperator = "operator"
+)
+
+// operatorFlags are those of quorate-snapshot by which it shows that certificate.
+func operatorFlags() []string {
+	return []string{
+		"--ca=" + operatorDir + "/" + KeyTrust,
+		"--cert=" + operatorDir + "/" + KeyCertificate,
+		"--cert-key=" + operatorDir + "/" + KeyPrivate,
+	}
+}
+
+func operatorMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}
+}
+
+// operatorVolume holds the certificate that Quorate shows to members.
+func operatorVolume(secret string) corev1.Volume {
+	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: secret, DefaultMode: new(int32(0o440)),
+		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
+	}}}
+}

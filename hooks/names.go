@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -98,4 +99,21 @@ func memberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// encrypted reports whether members speak TLS.
+func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
+
+// mode of the cluster's TLS.
+func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
+
+// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain text.
+func OperatorSecret(c *v1alpha1.EtcdCluster) string {
+	switch s := c.Spec.TLS.Secrets; {
+	case !encrypted(c):
+		return ""
+	case mode(c) == v1alpha1.TLSSecrets && s != nil:
+		return s.Operator
+	}
+	return c.Name + "-operator-tls"
 }

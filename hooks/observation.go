@@ -45,17 +45,9 @@ type Observation struct {
 
 // Settings are the facts about the installation that the children depend on.
 type Settings struct {
-	// Image is the image of Quorate itself: its `prepare` runs in every member's pod before etcd.
-	Image string
-	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
-	ImagePullPolicy corev1.PullPolicy
+	Sources
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
 	Namespace string
-	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for [DefaultEtcdRepository].
-	EtcdRepository string
-	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
-	// that end with a slash. That of the installation always may be. Empty allows all.
-	AllowedRepositories []string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *AllowedEndpoints
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
@@ -77,10 +69,6 @@ type Children struct {
 	Certificates map[string]*CertManagerCertificate
 }
 
-// AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its --apply-strategy=server-side-apply
-// removes it.
-const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"
-
 // WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being deleted are not among them: they get
 // none any more.
 func WithoutLastApplied(c Children) []string {
@@ -89,10 +77,10 @@ func WithoutLastApplied(c Children) []string {
 		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
 }
 
-func withoutLastApplied[O metav1.Object](kind string, objects map[string]O) []string {
+func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		if o := objects[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+	for _, name := range slices.Sorted(maps.Keys(children)) {
+		if o := children[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
 			list = append(list, childName(kind, o))
 		}
 	}

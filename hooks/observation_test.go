@@ -34,7 +34,7 @@ func fresh(replicas int) Observation {
 		},
 		Health:   map[string]Health{},
 		Now:      now,
-		Settings: Settings{Image: "quorate:test", Namespace: "quorate-system"},
+		Settings: Settings{Sources: Sources{Image: "quorate:test"}, Namespace: "quorate-system"},
 	}
 	withCertificates(&o)
 	return o

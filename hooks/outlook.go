@@ -121,15 +121,13 @@ func (v *view) unreachable() prospect {
 // after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are
 // no change.
 func (v *view) after(at int) (int, *verdict) {
-	for i := at + 1; ; i++ { // the last rule always applies
-		said := Rules[i].applies(v)
-		if said == nil {
-			continue
-		}
+	for {
+		next, said := Rules[at+1:].First(v)
+		at += 1 + next
 		if _, looks := said.step.(Authorize); looks && v.unauthorized() == (prospect{}) {
 			continue
 		}
-		return i, said
+		return at, said
 	}
 }
 

@@ -39,7 +39,7 @@ func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Du
 // one period would be one too many.
 func (v *view) grown(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
-	if resync == 0 || resync > patience || !silent {
+	if resync == 0 || resync > Patience || !silent {
 		return resync
 	}
 	pause := max(resync, v.observed(lastChange(s))/restless)

@@ -63,14 +63,14 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.Equal(t, patience, Decide(o).ResyncAfter, "none of that was seen")
+	assert.Equal(t, Patience, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "Heal"
-	assert.Equal(t, patience, Decide(o).ResyncAfter, "another rule decides since now")
+	assert.Equal(t, Patience, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)
 	o.Now = second
 	watch(&o, 24*time.Hour)
-	assert.Equal(t, soon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
+	assert.Equal(t, Soon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
 	assert.Zero(t, Decide(served()).ResyncAfter)
 }

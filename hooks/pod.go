@@ -3,15 +3,9 @@ package hooks
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,7 +16,6 @@ import (
 )
 
 const (
-	userID             = 10001
 	gracePeriod        = 30 // seconds; etcd hands its leadership on within one of them
 	foundingGate       = domain + "founding"
 	volumeData         = "data"
@@ -30,45 +23,6 @@ const (
 	stateMount         = "/var/run/quorate"
 	volumeCertificates = "certificates"
 )
-
-// DefaultEtcdRepository is where etcd's own project publishes its image.
-const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
-
-// image of etcd: the cluster's own repository goes before that of the installation.
-func (s Settings) image(spec *v1alpha1.EtcdClusterSpec, version string) string {
-	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":v" + version
-}
-
-// repositories are how those of images look.
-var repositories = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`)
-})
-
-// IsRepository reports whether a text can be the repository of an image: without https://, a tag or
-// a digest.
-func IsRepository(text string) bool { return repositories().MatchString(text) }
-
-// validateImage says why no image may come from where the spec says. Whoever chooses the image
-// chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
-// store.
-func (s Settings) validateImage(spec *v1alpha1.EtcdClusterSpec) error {
-	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
-	switch {
-	case repository == "" || repository == ours:
-		return nil
-	case !IsRepository(repository):
-		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no digest")
-	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories, func(allowed string) bool { return holds(allowed, repository) }):
-		return nil
-	}
-	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows (--allowed-image-repositories): leave it out for %s, or use %s",
-		ours, strings.Join(s.AllowedRepositories, ", "))
-}
-
-// holds reports whether what is allowed is this repository, or a beginning of it.
-func holds(allowed, repository string) bool {
-	return repository == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(repository, allowed)
-}
 
 // newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how etcd is to
 // begin without data.
@@ -117,18 +71,6 @@ func podSpec(o Observation, t *template, name, version string, volume resource.Q
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}, certificateVolume(o.Cluster.Name, t)...),
-	}
-}
-
-// podSecurity lets a pod read and write the members' volumes, as nobody who is root.
-func podSecurity() *corev1.PodSecurityContext {
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:        new(true),
-		RunAsUser:           new(int64(userID)),
-		RunAsGroup:          new(int64(userID)),
-		FSGroup:             new(int64(userID)),
-		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 
@@ -216,14 +158,6 @@ func etcdMounts(t *template) []corev1.VolumeMount {
 	return list
 }
 
-func restricted() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false),
-		ReadOnlyRootFilesystem:   new(true),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
-}
-
 // environment makes etcdctl work without flags, and tells the Go runtime its limits.
 func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
@@ -268,16 +202,6 @@ func fingerprint(data any) string {
 		return "unknown"
 	}
 	return digest(string(raw))
-}
-
-// digest is a short hash of texts.
-func digest(texts ...string) string {
-	h := fnv.New64a()
-	for _, text := range texts {
-		_, _ = h.Write([]byte(text))
-		_, _ = h.Write([]byte{0})
-	}
-	return strconv.FormatUint(h.Sum64(), 16)
 }
 
 // bootstrapEnv lets etcd read the initial cluster from the epoch record itself.

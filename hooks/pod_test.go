@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
@@ -61,7 +62,7 @@ func TestEtcdsRepository(t *testing.T) {
 		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
 	} {
 		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
-		assert.Equal(t, c.want, Settings{EtcdRepository: c.installation}.image(s, "3.6.16"))
+		assert.Equal(t, c.want, Sources{EtcdRepository: c.installation}.image(s, "3.6.16"))
 	}
 }
 
@@ -125,9 +126,14 @@ func TestAllowedRepositories(t *testing.T) {
 		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
 		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
 
-		s := aSnapshot()
-		s.Settings.AllowedRepositories = c.allowed
-		s.Clusters["orders"].Spec.Image.Repository = c.repository
+		s := SnapshotObservation{
+			Snapshot: &v1alpha1.EtcdSnapshot{
+				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
+				Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+			},
+			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Sources, Now: now,
+		}
+		o.Cluster.Status = d.Status
 		taken := DecideSnapshot(s)
 		assert.NoError(t, VerifySnapshot(s, taken))
 		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Because)

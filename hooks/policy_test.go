@@ -80,3 +80,17 @@ func TestWhoMayReachAMember(t *testing.T) {
 	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{Disabled: true}
 	assert.Empty(t, Decide(o).Children.Policies)
 }
+
+// TestMembersLetJobsOfSnapshotsIn: the Job's pod is of the namespace, and so may reach the client port whatever clients the spec selects.
+func TestMembersLetJobsOfSnapshotsIn(t *testing.T) {
+	c := fresh(3).Cluster
+	c.Spec.NetworkPolicy.Clients = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
+	for _, rule := range policies(newView(Observation{Cluster: c}))[0].Spec.Ingress {
+		if rule.Ports[0].Port.IntValue() == ClientPort {
+			everyPodOfTheNamespace := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
+			assert.Contains(t, rule.From, everyPodOfTheNamespace)
+			return
+		}
+	}
+	t.Error("there is no rule for the client port")
+}

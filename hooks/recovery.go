@@ -134,7 +134,7 @@ func recoverQuorum(v *view) *verdict {
 	}
 	from, why := v.wayBack(policy, asked)
 	if why != "" {
-		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: Patience}
 	}
 	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
 }
@@ -150,7 +150,7 @@ func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string) *verdict {
 	if len(lost) == 0 {
 		why = "no quorum answers, although its data is there; by the annotation " + AnnotationRecover
 	}
-	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: patience}
+	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: Patience}
 }
 
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.
@@ -410,24 +410,24 @@ const surveySuffix = "-survey"
 func (v *view) chooseSurvivor() *verdict {
 	of := v.survivors(v.heir.epoch.survivorsOf)
 	if len(of) == 0 {
-		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: Patience}
 	}
 	s := v.survey(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: patience}
+		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: Patience}
 	case s.best == "":
-		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: patience}
+		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: Patience}
 	case s.mixed:
-		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: Patience}
 	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
 		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
-			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: patience}
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: Patience}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: Soon}
 }
 
 // survey is what is known of the volumes of survivors.
@@ -660,10 +660,6 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 	return s
 }
 
-// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has
-// come after it.
-const answeredBefore = "Answered"
-
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore
@@ -683,7 +679,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	_, why := v.wished(r)
 	switch {
 	case v.answered()[r.ID] != 0:
-		return answeredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}

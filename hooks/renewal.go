@@ -156,9 +156,9 @@ func roll(v *view) *verdict {
 		return said
 	}
 	if inPlace {
-		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: soon}
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: Soon}
 	}
-	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: soon}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: Soon}
 }
 
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just been exchanged,
@@ -168,12 +168,12 @@ func (v *view) unsettled() *verdict {
 		switch {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
-			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: Soon}
 		case m.restarting():
-			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: Soon}
 		case v.runsOtherVersion(m):
 			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
-				m.pod.Annotations[AnnotationImage], v.epoch.version), outlook: Waits, resync: soon}
+				m.pod.Annotations[AnnotationImage], v.epoch.version), outlook: Waits, resync: Soon}
 		}
 	}
 	return nil

@@ -102,3 +102,21 @@ func readReport[T any](message string) (*T, error) {
 	}
 	return report, nil
 }
+
+// differsFrom reports whether two members were filled with different data. Of a snapshot the databases are the same, byte by
+// byte. In the middle of a compaction neither the keys nor the hash are known.
+func (r *RestoreReport) differsFrom(other *RestoreReport, ofSnapshot bool) bool {
+	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
+		return true
+	}
+	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
+}
+
+// describe says what a member was filled with.
+func (r *RestoreReport) describe() string {
+	words := fmt.Sprintf("%s at revision %d with the hash %s", count(int(r.Keys), "key"), r.Revision, r.Hash)
+	if r.SHA256 != "" {
+		words += " and the SHA-256 " + r.SHA256
+	}
+	return words
+}

@@ -34,7 +34,7 @@ func TestRetained(t *testing.T) {
 		{"an age is not younger than itself", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 25 * time.Hour}}, nil, "21-10 22-01 22-02"},
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
 		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))}, func(o *ScheduleObservation) {
-			o.Zone, o.Schedule.Status.LastScheduled = zone(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
+			o.Zone, o.Schedule.Status.LastScheduled = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
 			o.Now = clock("01 06:00:20")
 			clear(o.Snapshots)
 			o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
@@ -56,7 +56,7 @@ func TestRetained(t *testing.T) {
 			o.Snapshots[s.Name] = s
 		}, "orders-20251122-0200 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
-			func(o *ScheduleObservation) { o.Zone = zone(t, "America/New_York") }, "21-00 22-02"},
+			func(o *ScheduleObservation) { o.Zone = zoneOf(t, "America/New_York") }, "21-00 22-02"},
 		{"weekly: Sunday belongs to the week before", v1alpha1.Retention{Weekly: new(int32(2))},
 			func(o *ScheduleObservation) { o.add("23 00:00", v1alpha1.SnapshotSucceeded) }, "22-02 23-00"},
 		{"monthly", v1alpha1.Retention{Monthly: new(int32(5))}, nil, "22-02"},
@@ -171,7 +171,7 @@ func newVault(t testing.TB, spec func(*v1alpha1.EtcdSnapshotScheduleSpec), from 
 	o.Schedule.CreationTimestamp = metav1.NewTime(from)
 	spec(&o.Schedule.Spec)
 	if o.Schedule.Spec.TimeZone != "" {
-		o.Zone = zone(t, o.Schedule.Spec.TimeZone)
+		o.Zone = zoneOf(t, o.Schedule.Spec.TimeZone)
 	}
 	return &vault{TB: t, o: o, true: from, all: map[string]time.Time{}, rules: map[string]int{}, judged: true}
 }
@@ -319,7 +319,7 @@ func TestThreeYears(t *testing.T) {
 	for _, in := range zones {
 		t.Run(in, func(t *testing.T) {
 			t.Parallel()
-			from := time.Date(2024, 1, 1, 0, 0, 0, 0, zone(t, in)).Add(-time.Second)
+			from := time.Date(2024, 1, 1, 0, 0, 0, 0, zoneOf(t, in)).Add(-time.Second)
 			w := newVault(t, func(s *v1alpha1.EtcdSnapshotScheduleSpec) {
 				s.TimeZone = in
 				s.Retention = v1alpha1.Retention{
@@ -634,7 +634,7 @@ func TestFinalizeSchedule(t *testing.T) {
 // The example of docs/backup.md: a snapshot every hour for more than a year, seen on a Sunday afternoon.
 func TestTheExampleOfTheDocs(t *testing.T) {
 	o := everyHour()
-	o.Zone = zone(t, "Europe/Berlin")
+	o.Zone = zoneOf(t, "Europe/Berlin")
 	o.Schedule.Spec.Retention = v1alpha1.Retention{Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)), Monthly: new(int32(12))}
 	end := time.Date(2026, 11, 22, 14, 0, 0, 0, o.Zone)
 	for run := end.AddDate(-1, -3, 0).UTC(); !run.After(end); run = run.Add(time.Hour) {

@@ -16,7 +16,7 @@ func elect(v *view) *verdict {
 	if v.Etcd.Leader != 0 {
 		return nil
 	}
-	return &verdict{message: "waiting for the members to elect a leader", resync: soon}
+	return &verdict{message: "waiting for the members to elect a leader", resync: Soon}
 }
 
 func learnerLost(v *view) *verdict {
@@ -52,7 +52,7 @@ const CallsEnd = 20 * time.Second
 // member for long enough.
 func (v *view) expel(m *member, why string) *verdict {
 	if !v.listedLong(m) {
-		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: Patience}
 	}
 	return v.change(Remove{ID: m.ID, Name: m.called()}, why)
 }
@@ -105,7 +105,7 @@ func learnerYields(v *view) *verdict {
 func remake(v *view) *verdict {
 	for _, m := range v.heldFirst(v.members) {
 		if reason, stale := v.outdated(m); stale && v.disposable(m) {
-			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: Patience}, reason)
 		}
 	}
 	for _, m := range v.heldFirst(v.members) {
@@ -113,9 +113,9 @@ func remake(v *view) *verdict {
 		switch {
 		case !wants || m.serving() || v.mismatched(m):
 		case v.goes(m) && v.disposable(m):
-			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: Patience}, reason)
 		case m.Learner && !neverRan(m.pod) || !m.Learner && v.leads(m) == 0 && v.spares(m):
-			return v.remade(m, &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: Patience}, reason)
 		}
 	}
 	return nil
@@ -183,16 +183,16 @@ func learnerCatchesUp(v *view) *verdict {
 	case l == nil:
 		return nil
 	case l.name == "":
-		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), outlook: Waits, resync: Patience}
 	case !l.serving():
-		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), outlook: v.byPerson([]*member{l}), resync: soon}
+		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), outlook: v.byPerson([]*member{l}), resync: Soon}
 	}
-	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: soon}
+	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: Soon}
 }
 
 func depart(v *view) *verdict {
 	if left := v.departing(); len(left) > 0 {
-		return &verdict{message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")), resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")), resync: Patience}
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func depart(v *view) *verdict {
 func mark(v *view) *verdict {
 	for _, m := range v.members {
 		if m.name != "" && !v.pastMark(m.name) {
-			return &verdict{message: fmt.Sprintf("recording that the name %s is taken", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("recording that the name %s is taken", m.name), resync: Soon}
 		}
 	}
 	return nil
@@ -293,18 +293,18 @@ func (v *view) retire(m *member, why string) *verdict {
 	enough := len(stay) == len(others) || !m.serving() && len(stay) >= quorum(len(others)) // who does not serve may only not be reached
 	switch {
 	case m.called() == "":
-		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: Patience}
 	case serving(others) < quorum(len(others)):
 		return &verdict{
 			message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.called(), serving(others), len(others), v.complaintsOf(silent)),
-			outlook: v.byPerson(silent), resync: patience,
+			outlook: v.byPerson(silent), resync: Patience,
 		}
 	case !enough && v.undisturbed(others, why) != nil:
 		return v.undisturbed(others, why)
 	case !enough:
 		return &verdict{
 			message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.called(), v.complaintsOf(silent)),
-			outlook: v.byPerson(silent), resync: patience,
+			outlook: v.byPerson(silent), resync: Patience,
 		}
 	case m.ID == v.Etcd.Leader:
 		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
@@ -342,22 +342,22 @@ func grow(v *view) *verdict {
 		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
 	}
 	if to, open := v.downgrading(); open {
-		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: Patience}
 	}
 	if silent := filter(v.voters, func(m *member) bool { return !m.serving() }); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.complaintsOf(silent)+v.foreignSilent()), outlook: v.byPerson(silent), resync: soon}
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.complaintsOf(silent)+v.foreignSilent()), outlook: v.byPerson(silent), resync: Soon}
 	}
 	if unfit := v.unfit(); unfit != "" {
-		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: Patience}
 	}
 	if said := v.restsBefore(why); said != nil {
 		return said
 	}
 	if v.heir != nil {
-		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), outlook: v.heirComes(), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), outlook: v.heirComes(), resync: Patience}
 	}
 	if v.crowded() {
-		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", outlook: Waits, resync: Patience}
 	}
 	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

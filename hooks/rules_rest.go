@@ -16,7 +16,7 @@ func heal(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), outlook: Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
-	return &verdict{message: message + v.complaintsOf(silent), outlook: v.byPerson(silent), resync: patience}
+	return &verdict{message: message + v.complaintsOf(silent), outlook: v.byPerson(silent), resync: Patience}
 }
 
 func readdress(v *view) *verdict {

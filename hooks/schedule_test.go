@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
@@ -415,7 +417,7 @@ func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 func TestAScheduleAtRestIsQuiet(t *testing.T) {
 	o := everyHour()
 	o.Schedule.Spec.Retention.Daily = new(int32(3))
-	o.Schedule.Spec.TimeZone, o.Zone = "Europe/Berlin", zone(t, "Europe/Berlin")
+	o.Schedule.Spec.TimeZone, o.Zone = "Europe/Berlin", zoneOf(t, "Europe/Berlin")
 	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
 	o.add("22 02:00", v1alpha1.SnapshotFailed)
 	first := decided(t, o)
@@ -541,4 +543,11 @@ func takenFor(s *v1alpha1.EtcdSnapshot) time.Time {
 		return s.CreationTimestamp.Time
 	}
 	return run
+}
+
+func zoneOf(t testing.TB, name string) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return zone
 }

@@ -141,20 +141,12 @@ func (v *view) fromRunning(pod *corev1.Pod, member string) {
 	var volumes []corev1.Volume
 	var mounts []corev1.VolumeMount
 	if secret := OperatorSecret(v.Cluster); secret != "" {
-		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--cert-key="+operatorDir+"/"+KeyPrivate)
-		volumes, mounts = []corev1.Volume{operatorVolume(secret)}, []corev1.VolumeMount{{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}}
+		args = append(args, operatorFlags()...)
+		volumes, mounts = []corev1.Volume{operatorVolume(secret)}, []corev1.VolumeMount{operatorMount()}
 	}
 	seed := v.seedContainer(pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
 	v.seedBy(pod, seed, volumes)
-}
-
-// operatorVolume holds the certificate that Quorate shows to members.
-func operatorVolume(secret string) corev1.Volume {
-	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: secret, DefaultMode: new(int32(0o440)),
-		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
-	}}}
 }
 
 func claimVolume(name, claim string) corev1.Volume {
@@ -191,7 +183,7 @@ func (v *view) seedBy(pod *corev1.Pod, seed corev1.Container, volumes []corev1.V
 	pod.Spec.Volumes = append(append(pod.Spec.Volumes, toolsVolume()), volumes...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), toolsContainer(v.Settings), seed, prepare)
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), toolsContainer(v.Settings.Sources), seed, prepare)
 }
 
 // seeded reports whether the pod's data directory is filled, or was not to be.
@@ -308,28 +300,10 @@ func (v *view) differing() string {
 	return ""
 }
 
-// differsFrom reports whether two members were filled with different data. Of a snapshot the databases are the same, byte by
-// byte. In the middle of a compaction neither the keys nor the hash are known.
-func (r *RestoreReport) differsFrom(other *RestoreReport, ofSnapshot bool) bool {
-	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
-		return true
-	}
-	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
-}
-
 // mute are the initial members whose pods do not say what they were filled with.
 func (v *view) mute() []string {
 	reports := v.seeds()
 	return filter(v.epoch.initialNames(), func(name string) bool { return reports[name] == nil })
-}
-
-// describe says what a member was filled with.
-func (r *RestoreReport) describe() string {
-	words := fmt.Sprintf("%s at revision %d with the hash %s", count(int(r.Keys), "key"), r.Revision, r.Hash)
-	if r.SHA256 != "" {
-		words += " and the SHA-256 " + r.SHA256
-	}
-	return words
 }
 
 // otherwiseFilled is what a person does to have the members of an epoch filled once more.
@@ -369,19 +343,19 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	if s.Name == "" {
 		return r, "" // validate has looked at it
 	}
-	snapshot := v.Related.Snapshots[s.Name]
+	from := v.Related.Snapshots[s.Name]
 	switch {
-	case snapshot == nil:
+	case from == nil:
 		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.Name, v.Cluster.Namespace)
-	case !restorable(snapshot):
-		return nil, unrestorable(snapshot)
+	case !restorable(from):
+		return nil, unrestorable(from)
 	}
-	r.Name, r.ClusterID = s.Name, snapshot.Status.ClusterID
-	r.URL, r.SHA256 = snapshot.Status.URI, snapshot.Status.SHA256
+	r.Name, r.ClusterID = s.Name, from.Status.ClusterID
+	r.URL, r.SHA256 = from.Status.URI, from.Status.SHA256
 	if s.Store == nil {
-		r.Store = snapshot.Spec.Store
+		r.Store = from.Spec.Store
 	}
-	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
+	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
 	if _, err := ParseArtifactURL(r.URL); err != nil {
 		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
 	}

@@ -87,3 +87,10 @@ func (v *view) counts() bool {
 	}
 	return slices.ContainsFunc(v.voters, func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
 }
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
+}

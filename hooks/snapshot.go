@@ -3,7 +3,6 @@ package hooks
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +36,8 @@ type SnapshotObservation struct {
 	Clusters map[string]*v1alpha1.EtcdCluster
 	// Now is the time of the call.
 	Now time.Time
-	// Settings of the installation.
-	Settings Settings
+	// Images are where the installation has them from.
+	Images Sources
 }
 
 // SnapshotDecision is the answer to an observation.
@@ -53,14 +52,6 @@ type SnapshotDecision struct {
 	Because Because
 	// Finalized lets a snapshot that is being deleted go.
 	Finalized bool
-}
-
-// SnapshotRule is one line of the decision, as [Rule] is for clusters.
-type SnapshotRule struct {
-	Name string
-	Why  string
-	// applies returns what to do, or nil when the next rule is to be asked.
-	applies func(v *snapshotView) *snapshotVerdict
 }
 
 // snapshotVerdict is what a rule says.
@@ -80,31 +71,31 @@ type snapshotVerdict struct {
 }
 
 // SnapshotRules are the rules for a snapshot that nobody deletes, in order.
-var SnapshotRules = []SnapshotRule{
-	{"Finished", "A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for whoever reads its log.", snapshotFinished},
-	{"Succeeded", "What the Job reports to have stored, and verified if that was asked for, is written down.", snapshotSucceeded},
-	{"Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", snapshotSkipped},
-	{"Read", "A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", snapshotRead},
-	{"Taking", "The Job runs, or waits for what its pod needs.", snapshotTaking},
-	{"Unsupported", "A spec that the API server would refuse makes no Job.", snapshotUnsupported},
-	{"Look", "Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and takes nothing.", snapshotLook},
-	{"Stored", "A snapshot that is given up and stored whole is kept, and not verified; the message says why.", snapshotStored},
-	{"Failed", "The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is stored.", snapshotFailed},
-	{"Pending", "A snapshot waits for its cluster to be there and to have a quorum.", snapshotPending},
-	{"Take", "One Job takes the snapshot, with the etcd image of the cluster.", snapshotTake},
+var SnapshotRules = List[*snapshotView, *snapshotVerdict]{
+	NewRule("Finished", "A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for whoever reads its log.", snapshotFinished),
+	NewRule("Succeeded", "What the Job reports to have stored, and verified if that was asked for, is written down.", snapshotSucceeded),
+	NewRule("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", snapshotSkipped),
+	NewRule("Read", "A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", snapshotRead),
+	NewRule("Taking", "The Job runs, or waits for what its pod needs.", snapshotTaking),
+	NewRule("Unsupported", "A spec that the API server would refuse makes no Job.", snapshotUnsupported),
+	NewRule("Look", "Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and takes nothing.", snapshotLook),
+	NewRule("Stored", "A snapshot that is given up and stored whole is kept, and not verified; the message says why.", snapshotStored),
+	NewRule("Failed", "The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is stored.", snapshotFailed),
+	NewRule("Pending", "A snapshot waits for its cluster to be there and to have a quorum.", snapshotPending),
+	NewRule("Take", "One Job takes the snapshot, with the etcd image of the cluster.", snapshotTake),
 }
 
 // SnapshotEndings are the rules for one that is being deleted, in order.
-var SnapshotEndings = []SnapshotRule{
-	{"Retained", "With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored stays, and nobody is waited for.", snapshotRetained},
-	{"Nothing", "A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", snapshotNothing},
-	{"InUse", "What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", snapshotInUse},
-	{"Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", snapshotStopping},
-	{"Discarded", "What was stored is deleted.", snapshotDiscarded},
-	{"LetGo", "A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for a Job that can't be made.", snapshotLetGo},
-	{"Undiscarded", "A deletion that failed is tried again, after a pause that grows to half an hour.", snapshotUndiscarded},
-	{"Discarding", "The Job that deletes what is stored runs.", snapshotDiscarding},
-	{"Discard", "One Job deletes what is stored.", snapshotDiscard},
+var SnapshotEndings = List[*snapshotView, *snapshotVerdict]{
+	NewRule("Retained", "With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored stays, and nobody is waited for.", snapshotRetained),
+	NewRule("Nothing", "A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", snapshotNothing),
+	NewRule("InUse", "What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", snapshotInUse),
+	NewRule("Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", snapshotStopping),
+	NewRule("Discarded", "What was stored is deleted.", snapshotDiscarded),
+	NewRule("LetGo", "A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for a Job that can't be made.", snapshotLetGo),
+	NewRule("Undiscarded", "A deletion that failed is tried again, after a pause that grows to half an hour.", snapshotUndiscarded),
+	NewRule("Discarding", "The Job that deletes what is stored runs.", snapshotDiscarding),
+	NewRule("Discard", "One Job deletes what is stored.", snapshotDiscard),
 }
 
 // Times of snapshots.
@@ -131,136 +122,13 @@ func DecideSnapshot(o SnapshotObservation) SnapshotDecision {
 	if o.Snapshot.DeletionTimestamp != nil {
 		rules = SnapshotEndings
 	}
-	for _, r := range rules {
-		said := r.applies(v)
-		if said == nil {
-			continue
-		}
-		d := SnapshotDecision{
-			Jobs: said.jobs, ResyncAfter: max(0, said.resync), Finalized: said.finalized,
-			Because: Because{Rule: r.Name, Message: said.message},
-		}
-		d.Status = v.status(said)
-		return d
+	at, said := rules.First(v)
+	d := SnapshotDecision{
+		Jobs: said.jobs, ResyncAfter: max(0, said.resync), Finalized: said.finalized,
+		Because: Because{Rule: rules[at].Name, Message: said.message},
 	}
-	panic("the last rule always applies")
-}
-
-// SnapshotPods select the pods of a snapshot's Jobs. They depend on the name alone: Metacontroller 1.5.20 keeps the answer of the hook
-// customize by the parent's name and generation, for all namespaces together. (4.17.2 keeps it by UID and generation.)
-func SnapshotPods(name string) metav1.LabelSelector {
-	return metav1.LabelSelector{MatchLabels: map[string]string{LabelSnapshot: labelValue(name)}}
-}
-
-// labelValue is the name where it fits into a label, else a beginning of it that is told apart by a hash. The word job.
-func labelValue(name string) string { return shortened(name, 63) }
-
-// shortened is a name of at most so many characters.
-func shortened(name string, most int) string {
-	if len(name) <= most {
-		return name
-	}
-	sum := digest(name)
-	return strings.TrimRight(name[:most-len(sum)-1], "-.") + "-" + sum
-}
-
-// snapshotView is an observation put together.
-type snapshotView struct {
-	SnapshotObservation
-	cluster *v1alpha1.EtcdCluster
-	// taking, looking and discarding are the Jobs that take the snapshot, that look what is stored, and that delete it, the newest last.
-	taking, looking, discarding []*batchv1.Job
-}
-
-func newSnapshotView(o SnapshotObservation) *snapshotView {
-	v := &snapshotView{SnapshotObservation: o, cluster: o.Clusters[o.Snapshot.Spec.Cluster]}
-	for _, job := range o.Jobs {
-		switch purpose(&job.Spec.Template.Spec) {
-		case ContainerSnapshot:
-			v.taking = append(v.taking, job)
-		case ContainerLook:
-			v.looking = append(v.looking, job)
-		case ContainerDiscard:
-			v.discarding = append(v.discarding, job)
-		}
-	}
-	byNumber := func(a, b *batchv1.Job) int {
-		return cmp.Or(cmp.Compare(jobNumber(a), jobNumber(b)), cmp.Compare(a.Name, b.Name))
-	}
-	slices.SortFunc(v.taking, byNumber)
-	slices.SortFunc(v.looking, byNumber)
-	slices.SortFunc(v.discarding, byNumber)
-	return v
-}
-
-// all are the Jobs as they are.
-func (v *snapshotView) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
-
-func lastJob(jobs []*batchv1.Job) *batchv1.Job {
-	if len(jobs) == 0 {
-		return nil
-	}
-	return jobs[len(jobs)-1]
-}
-
-// ended is the condition by which a Job is over, of one of the two types; nil while it is not.
-func ended(job *batchv1.Job, how batchv1.JobConditionType) *batchv1.JobCondition {
-	for i, c := range job.Status.Conditions {
-		if c.Type == how && c.Status == corev1.ConditionTrue {
-			return &job.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func over(job *batchv1.Job) bool {
-	return ended(job, batchv1.JobComplete) != nil || ended(job, batchv1.JobFailed) != nil
-}
-
-// podsOf are the pods of a Job, the newest last.
-func (v *snapshotView) podsOf(job *batchv1.Job) []*corev1.Pod {
-	var list []*corev1.Pod
-	for _, pod := range v.Pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == job.UID {
-			list = append(list, pod)
-		}
-	}
-	slices.SortFunc(list, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
-	return list
-}
-
-// reportOf is what a pod has reported of the snapshot; nil while it has not.
-func reportOf(pod *corev1.Pod) *SnapshotReport {
-	t := terminated(pod, purpose(&pod.Spec))
-	if t == nil {
-		return nil
-	}
-	report, err := readReport[SnapshotReport](t.Message)
-	if err != nil || report.Error == "" && t.ExitCode != 0 {
-		return nil
-	}
-	return report
-}
-
-// report is the newest of those that pods have left and that will do; nil for none.
-func (v *snapshotView) report(does func(*SnapshotReport) bool) *SnapshotReport {
-	jobs := slices.Concat(v.taking, v.looking)
-	slices.SortStableFunc(jobs, func(a, b *batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for _, job := range slices.Backward(jobs) {
-		for _, pod := range slices.Backward(v.podsOf(job)) {
-			if report := reportOf(pod); report != nil && does(report) {
-				return report
-			}
-		}
-	}
-	return nil
-}
-
-// told is what was last told to be stored, verified or not, or not to be; nil while nobody has.
-func (v *snapshotView) told() *SnapshotReport {
-	return v.report(func(r *SnapshotReport) bool { return r.URI != "" || r.Absent })
+	d.Status = v.status(said)
+	return d
 }
 
 // ---- rules of a snapshot that nobody deletes
@@ -298,35 +166,7 @@ func snapshotSucceeded(v *snapshotView) *snapshotVerdict {
 	if report == nil {
 		return nil
 	}
-	return &snapshotVerdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(), resync: patience}
-}
-
-// whatIsStored says what a snapshot holds.
-func whatIsStored(r *SnapshotReport) string {
-	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
-	if r.VerifiedAt.IsZero() {
-		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision, stored)
-	}
-	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, count(int(r.Keys), "key"), stored)
-	if r.Warning != "" {
-		message += "; WARNING: " + r.Warning
-	}
-	return message
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	unit, value := "bytes", float64(n)
-	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if value < 1024 {
-			break
-		}
-		unit, value = next, value/1024
-	}
-	if unit == "bytes" {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
+	return &snapshotVerdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(), resync: Patience}
 }
 
 func snapshotSkipped(v *snapshotView) *snapshotVerdict {
@@ -335,7 +175,7 @@ func snapshotSkipped(v *snapshotView) *snapshotVerdict {
 		return nil
 	}
 	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, and users and roles %d", report.Revision, report.AuthRevision)
-	return &snapshotVerdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(), resync: patience}
+	return &snapshotVerdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(), resync: Patience}
 }
 
 // givenUp says why no Job goes on to take the snapshot, and whether the last one has told what came of it; empty while one may.
@@ -355,27 +195,8 @@ func (v *snapshotView) givenUp() (why string, told bool) {
 	return "", false
 }
 
-// heard reports whether a Job that failed has told all that it did: its last pod has left a report, and none was taken away at the deadline before
-// it was seen.
-func (v *snapshotView) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
-	pods := v.podsOf(job)
-	if len(pods) == 0 || reportOf(pods[len(pods)-1]) == nil {
-		return false
-	}
-	return how.Reason != batchv1.JobReasonDeadlineExceeded || pods[len(pods)-1].DeletionTimestamp != nil
-}
-
 // notVerified are the words with which quorate-snapshot begins when it gives up on what is stored (etcdops/archive/take.go).
 const notVerified = "it is stored, but not verified"
-
-// look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
-func (v *snapshotView) look() *batchv1.Job {
-	look, job := lastJob(v.looking), lastJob(v.taking)
-	if look == nil || job != nil && look.CreationTimestamp.Time.Before(endedAt(job)) {
-		return nil
-	}
-	return look
-}
 
 // why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
 // gone.
@@ -389,7 +210,7 @@ func snapshotLook(v *snapshotView) *snapshotVerdict {
 	why = v.why(why)
 	said := &snapshotVerdict{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
-		report: v.told(), jobs: v.all(), resync: patience,
+		report: v.told(), jobs: v.all(), resync: Patience,
 	}
 	look := v.look()
 	if look != nil && !over(look) {
@@ -413,17 +234,6 @@ func snapshotLook(v *snapshotView) *snapshotVerdict {
 	said.progress, said.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
 	said.message += said.progress
 	return said
-}
-
-// isMade is what is known of a Job that has not been seen yet.
-func isMade(job *batchv1.Job) string { return "Job " + job.Name + " is made" }
-
-// hasLooked reports whether a Job has told what is stored.
-func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
-	return slices.ContainsFunc(v.podsOf(look), func(pod *corev1.Pod) bool {
-		report := reportOf(pod)
-		return report != nil && report.Error == ""
-	})
 }
 
 func snapshotStored(v *snapshotView) *snapshotVerdict {
@@ -472,14 +282,14 @@ func snapshotRead(v *snapshotView) *snapshotVerdict {
 	case how == nil:
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
-		return &snapshotVerdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for", jobs: v.all(), resync: patience}
+		return &snapshotVerdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for", jobs: v.all(), resync: Patience}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validateSnapshot(&v.Snapshot.Spec) != nil:
 		return nil
 	}
 	next := v.takingJob(jobNumber(job) + 1)
 	return &snapshotVerdict{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is stored is read again",
-		progress: isMade(next), jobs: append(v.discarding, next), resync: patience,
+		progress: isMade(next), jobs: append(v.discarding, next), resync: Patience,
 	}
 }
 
@@ -501,7 +311,7 @@ func (v *snapshotView) blocked() string {
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
 	}
-	if err := v.Settings.validateImage(&c.Spec); err != nil { // the Job runs in that image
+	if err := v.Images.validateImage(&c.Spec); err != nil { // the Job runs in that image
 		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
 	}
 	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
@@ -530,19 +340,6 @@ func (v *snapshotView) deadline() time.Duration {
 	return cmp.Or(v.Snapshot.Spec.Job.Deadline.Duration, time.Hour)
 }
 
-// duration is how long for people: 1h and not 1h0m0s.
-func duration(d time.Duration) string {
-	s := d.String()
-	s = strings.TrimSuffix(s, "m0s")
-	if s != d.String() {
-		s += "m"
-	}
-	if h, whole := strings.CutSuffix(s, "h0m"); whole {
-		s = h + "h"
-	}
-	return s
-}
-
 func snapshotPending(v *snapshotView) *snapshotVerdict {
 	why := v.blocked()
 	if why == "" {
@@ -553,147 +350,7 @@ func snapshotPending(v *snapshotView) *snapshotVerdict {
 
 func snapshotTake(v *snapshotView) *snapshotVerdict {
 	job := v.takingJob(1)
-	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job), jobs: append(v.discarding, job), resync: patience}
+	return &snapshotVerdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job), jobs: append(v.discarding, job), resync: Patience}
 }
 
 // ---- rules of one that is being deleted
-
-func snapshotRetained(v *snapshotView) *snapshotVerdict {
-	switch {
-	case v.Snapshot.Annotations[AnnotationAbandon] == "true":
-		return &snapshotVerdict{message: "what is stored is left where it is: the annotation " + AnnotationAbandon + " asks for that", jobs: v.all(), finalized: true, stays: true}
-	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
-		return &snapshotVerdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
-	}
-	return nil
-}
-
-func snapshotNothing(v *snapshotView) *snapshotVerdict {
-	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validateSnapshot(&v.Snapshot.Spec) == nil {
-		return nil
-	}
-	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
-}
-
-func snapshotInUse(v *snapshotView) *snapshotVerdict {
-	users := v.users()
-	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
-	if len(users) == 0 || !stored || len(v.discarding) > 0 {
-		return nil
-	}
-	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "), AnnotationAbandon)
-	return &snapshotVerdict{message: message, jobs: v.all(), stays: true, tells: true}
-}
-
-// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes, goes too, and another one
-// follows.
-func snapshotStopping(v *snapshotView) *snapshotVerdict {
-	for _, job := range v.taking {
-		if !over(job) {
-			return v.deleting("the Job that takes the snapshot is stopped first", nil, patience)
-		}
-		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
-			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil, patience)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
-		if pod := v.Pods[name]; purpose(&pod.Spec) == ContainerSnapshot && v.oursByName(pod) && !v.gone(pod) {
-			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil, patience)
-		}
-	}
-	return nil
-}
-
-// endedAt is when a Job that is over ended.
-func endedAt(job *batchv1.Job) time.Time {
-	for _, how := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
-		if c := ended(job, how); c != nil {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
-}
-
-// gone reports whether a pod does nothing more.
-func (v *snapshotView) gone(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-		pod.DeletionTimestamp != nil && v.Now.Sub(pod.DeletionTimestamp.Time) > lostAfter
-}
-
-func snapshotDiscarded(v *snapshotView) *snapshotVerdict {
-	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
-		return nil
-	}
-	said := v.deleting("what was stored is deleted", v.discarding, 0)
-	said.finalized = true
-	return said
-}
-
-func snapshotLetGo(v *snapshotView) *snapshotVerdict {
-	job, message := lastJob(v.discarding), ""
-	switch {
-	case job == nil:
-		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Discarded)
-		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
-			return nil
-		}
-		message = fmt.Sprintf("what is stored is left: no Job to delete it could be made for %s", duration(unmadeAfter))
-	case v.Snapshot.Status.URI == "":
-		how := ended(job, batchv1.JobFailed)
-		if how == nil {
-			return nil
-		}
-		message = "nothing whole was stored; the store was asked in vain: " + v.whyFailed(job, how)
-	default:
-		return nil
-	}
-	said := v.deleting(message, v.discarding, 0)
-	said.finalized = true
-	return said
-}
-
-func snapshotUndiscarded(v *snapshotView) *snapshotVerdict {
-	job := lastJob(v.discarding)
-	if job == nil {
-		return nil
-	}
-	how := ended(job, batchv1.JobFailed)
-	if how == nil {
-		return nil
-	}
-	n := jobNumber(job)
-	again := how.LastTransitionTime.Add(min(shortestRetry<<min(n-1, 8), longestRetry))
-	if left := again.Sub(v.Now); left > 0 {
-		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation %s=true leaves it",
-			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), AnnotationAbandon)
-		said := v.deleting(message, v.discarding, left)
-		said.progress = v.Snapshot.Status.Progress
-		return said
-	}
-	return v.discards(v.discardJob(n + 1))
-}
-
-func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
-	job := lastJob(v.discarding)
-	if job == nil {
-		return nil
-	}
-	_, progress, resync := v.progress(job)
-	said := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
-	said.progress = progress
-	return said
-}
-
-func snapshotDiscard(v *snapshotView) *snapshotVerdict { return v.discards(v.discardJob(1)) }
-
-// discards makes a Job that deletes.
-func (v *snapshotView) discards(job *batchv1.Job) *snapshotVerdict {
-	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, patience)
-	said.progress = isMade(job)
-	return said
-}
-
-// deleting is a verdict on the way to the end.
-func (v *snapshotView) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *snapshotVerdict {
-	return &snapshotVerdict{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
-}

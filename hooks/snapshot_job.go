@@ -2,10 +2,13 @@ package hooks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,9 +20,6 @@ import (
 )
 
 const (
-	// operatorDir holds the certificate by which the Job is etcd's root.
-	operatorDir    = CertificateDir + "/operator"
-	volumeOperator = "operator"
 	// etcd and etcdutl are where etcd's images have them.
 	etcdBinary, etcdutlBinary = "/usr/local/bin/etcd", "/usr/local/bin/etcdutl"
 	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is known to be stored, and
@@ -92,18 +92,18 @@ func (v *snapshotView) takingJob(n int) *batchv1.Job {
 	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            ContainerSnapshot,
-		Image:           v.Settings.image(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
+		Image:           v.Images.image(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
 		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
 		Env:             []corev1.EnvVar{temporary(ScratchDir)},
-		VolumeMounts:    append([]corev1.VolumeMount{toolsMount(), {Name: volumeScratch, MountPath: ScratchDir}}, store.Mounts...),
+		VolumeMounts:    append([]corev1.VolumeMount{toolsMount(), scratchMount()}, store.Mounts...),
 		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
 	}
 	pod := v.jobPod(main, store, []corev1.Volume{toolsVolume(), scratchVolume(s.Spec.Job.ScratchSize)})
-	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Settings)}
+	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Images)}
 	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
 	if secret := OperatorSecret(c); secret != "" {
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true})
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, operatorMount())
 		pod.Spec.Volumes = append(pod.Spec.Volumes, operatorVolume(secret))
 	}
 	retries := int32(3)
@@ -121,7 +121,7 @@ func (v *snapshotView) snapshotArgs(store []string) []string {
 		args = append(args, "--endpoint="+endpoint)
 	}
 	if encrypted(c) {
-		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--cert-key="+operatorDir+"/"+KeyPrivate)
+		args = append(args, operatorFlags()...)
 	}
 	args = append(args, store...)
 	args = append(args, "--key="+SnapshotKey(s), "--compression="+strings.ToLower(string(compression(s))))
@@ -161,8 +161,8 @@ func (v *snapshotView) storeJob(purpose string, n int, deadline time.Duration) *
 	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            purpose,
-		Image:           v.Settings.Image,
-		ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Image:           v.Images.Image,
+		ImagePullPolicy: v.Images.ImagePullPolicy,
 		Command:         []string{snapshotProgram},
 		Args:            append(append([]string{purpose}, store.Args...), "--key="+SnapshotKey(s)),
 		VolumeMounts:    store.Mounts,
@@ -191,18 +191,11 @@ func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes 
 			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot:        new(true),
-				RunAsUser:           new(int64(userID)),
-				RunAsGroup:          new(int64(userID)),
-				FSGroup:             new(int64(userID)),
-				FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-				SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-			NodeSelector: s.Spec.Job.NodeSelector,
-			Tolerations:  s.Spec.Job.Tolerations,
-			Containers:   []corev1.Container{main},
-			Volumes:      append(volumes, store.Volumes...),
+			SecurityContext:              podSecurity(),
+			NodeSelector:                 s.Spec.Job.NodeSelector,
+			Tolerations:                  s.Spec.Job.Tolerations,
+			Containers:                   []corev1.Container{main},
+			Volumes:                      append(volumes, store.Volumes...),
 		},
 	}
 }
@@ -278,3 +271,14 @@ func (v *snapshotView) job(name string, retries int32, deadline time.Duration, p
 		},
 	}
 }
+
+// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
+// which it is stored.
+func validateSnapshot(s *v1alpha1.EtcdSnapshotSpec) error {
+	if !clusterNames().MatchString(s.Cluster) {
+		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', beginning with a letter")
+	}
+	return validateStore("spec.store", &s.Store)
+}
+
+var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })

@@ -280,3 +280,44 @@ func mounts(pod *corev1.Pod) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// whatIsStored says what a snapshot holds.
+func whatIsStored(r *SnapshotReport) string {
+	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
+	if r.VerifiedAt.IsZero() {
+		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision, stored)
+	}
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, count(int(r.Keys), "key"), stored)
+	if r.Warning != "" {
+		message += "; WARNING: " + r.Warning
+	}
+	return message
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	unit, value := "bytes", float64(n)
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value < 1024 {
+			break
+		}
+		unit, value = next, value/1024
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+// duration is how long for people: 1h and not 1h0m0s.
+func duration(d time.Duration) string {
+	s := d.String()
+	s = strings.TrimSuffix(s, "m0s")
+	if s != d.String() {
+		s += "m"
+	}
+	if h, whole := strings.CutSuffix(s, "h0m"); whole {
+		s = h + "h"
+	}
+	return s
+}

@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -36,7 +34,7 @@ func aSnapshot() SnapshotObservation {
 				Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}, {Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
 			},
 		}},
-		Now: now, Settings: Settings{Image: "quorate:v1"},
+		Now: now, Images: Sources{Image: "quorate:v1"},
 	}
 }
 
@@ -96,7 +94,7 @@ func TestTakingJob(t *testing.T) {
 	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.15", main.Image, "etcdutl of the version that the members run")
 	assert.Equal(t, "quorate:v1", pod.Spec.InitContainers[0].Image)
 	assert.Empty(t, main.EnvFrom)
-	assert.Equal(t, "TMPDIR= AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys? GOMEMLIMIT=", secretsNamed(main.Env))
+	assert.Equal(t, "TMPDIR= AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys? GOMEMLIMIT=", secretsIn(main.Env))
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
@@ -135,19 +133,6 @@ func TestTakingJobInPlainText(t *testing.T) {
 	assert.Equal(t, "32Mi", main.Resources.Requests.Memory().String(), "no more is asked for than is allowed")
 }
 
-// TestMembersLetTheJobIn: the Job's pod is of the namespace, and so may reach the client port whatever clients the spec selects.
-func TestMembersLetTheJobIn(t *testing.T) {
-	c := aSnapshot().Clusters["orders"]
-	c.Spec.NetworkPolicy.Clients = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
-	for _, rule := range policies(newView(Observation{Cluster: c}))[0].Spec.Ingress {
-		if rule.Ports[0].Port.IntValue() == ClientPort {
-			assert.Contains(t, rule.From, networkPeerOfNamespace)
-			return
-		}
-	}
-	t.Error("there is no rule for the client port")
-}
-
 func TestWhatAPodSays(t *testing.T) {
 	exited := func(reason, message string) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
@@ -180,9 +165,6 @@ func TestWordsForPeople(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
 }
-
-// networkPeerOfNamespace is every pod of the cluster's namespace.
-var networkPeerOfNamespace = networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
 
 // TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the spec, which may change later.
 func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
@@ -289,38 +271,6 @@ func TestWhoUsesASnapshot(t *testing.T) {
 	}
 }
 
-// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from
-// being deleted. A new one does, until the cluster has said that it is answered.
-func TestARevertedRestoreUsesNothing(t *testing.T) {
-	o := serve(3)
-	o.Children.Services["demo-peers"].Annotations = map[string]string{AnnotationAnswered: "monday=1,tuesday=1"}
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
-	for _, id := range []string{"monday", "new", "tuesday"} {
-		o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
-		o.Cluster.Generation++
-		assert.True(t, uses(o.Cluster, s), "%s: nothing tells yet", id)
-		o.Cluster.Status = Decide(o).Status
-		assert.Equal(t, id == "new", uses(o.Cluster, s), "%s: %v", id, meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
-	}
-}
-
-// TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
-func TestWhatIsRestoring(t *testing.T) {
-	from := func(url string) *epoch {
-		return &epoch{origin: origin{source: SourceSnapshot, snapshot: &resolved{URL: url}}}
-	}
-	v := newView(Observation{Cluster: aSnapshot().Clusters["orders"]})
-	v.epoch = from("s3://a")
-	assert.Equal(t, []string{"s3://a"}, v.restoring())
-	v.epoch.clusterID = 1
-	assert.Empty(t, v.restoring())
-	v.heir = newView(Observation{Cluster: v.Cluster})
-	v.heir.epoch = from("s3://b")
-	assert.Equal(t, []string{"s3://b"}, v.restoring())
-	v.heir.epoch.phase = phaseForsaken
-	assert.Empty(t, v.restoring())
-}
-
 // TestRestorable: what could not be verified is restored by its name once a person says so.
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
@@ -407,4 +357,20 @@ func TestADeletionThatFailsSaysTheSame(t *testing.T) {
 		assert.Equal(t, first.Because, DecideSnapshot(o).Because)
 		assert.Equal(t, first.Status, o.Snapshot.Status)
 	}
+}
+
+// secretsIn are variables with the Secrets that they are of; one with ? may be missing there.
+func secretsIn(env []corev1.EnvVar) string {
+	var all []string
+	for _, e := range env {
+		named := ""
+		if e.ValueFrom != nil {
+			named = e.ValueFrom.SecretKeyRef.Name
+			if of := e.ValueFrom.SecretKeyRef.Optional; of != nil && *of {
+				named += "?"
+			}
+		}
+		all = append(all, e.Name+"="+named)
+	}
+	return strings.Join(all, " ")
 }

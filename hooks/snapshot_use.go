@@ -35,24 +35,15 @@ func unrestorable(s *v1alpha1.EtcdSnapshot) string {
 // verifies reports whether the snapshot is to be restored on trial.
 func verifies(s *v1alpha1.EtcdSnapshot) bool { return s.Spec.Verify == nil || *s.Spec.Verify }
 
-// restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are being filled with.
-func (v *view) restoring() []string {
-	var list []string
-	add := func(e *epoch) {
-		if e.snapshot != nil && !e.quorate() && e.phase != phaseForsaken {
-			list = append(list, e.snapshot.URL)
-		}
-	}
-	add(v.epoch)
-	if v.heir != nil {
-		add(v.heir.epoch)
-	}
-	return distinct(list)
-}
-
 // users are the EtcdClusters that restore the snapshot, or are about to.
 func (v *snapshotView) users() []string {
-	return filter(slices.Sorted(maps.Keys(v.Clusters)), func(name string) bool { return uses(v.Clusters[name], v.Snapshot) })
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(v.Clusters)) {
+		if uses(v.Clusters[name], v.Snapshot) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and has not been answered.
@@ -78,7 +69,7 @@ func answered(c *v1alpha1.EtcdCluster) bool {
 		return true
 	}
 	is := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue || is.Reason == answeredBefore)
+	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue || is.Reason == v1alpha1.AnsweredBefore)
 }
 
 // sameArtifact compares URLs without their queries, which say how a store is reached.

@@ -288,3 +288,16 @@ func token(simple bool) string {
 	}
 	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate)
 }
+
+// validateSources says what is wrong with the snapshots that the spec of a cluster names.
+func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+	if b := s.Bootstrap; b != nil {
+		if err := validateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
+			return err
+		}
+	}
+	if r := s.Restore; r != nil {
+		return validateSource("spec.restore.snapshot", r.Snapshot)
+	}
+	return nil
+}

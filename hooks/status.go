@@ -14,12 +14,6 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// What the conditions Reconciling and Stalled say while they are False.
-const (
-	notReconciling, nothingUnderWay = "NotReconciling", "nothing is under way"
-	notStalled, nothingWaits        = "NotStalled", "nothing waits for a person"
-)
-
 // status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
 func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
@@ -305,4 +299,19 @@ func (v *view) troubleOf(m *member, who string) string {
 		return who + " does not serve" + colon(v.complaint(m))
 	}
 	return ""
+}
+
+// restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are being filled with.
+func (v *view) restoring() []string {
+	var list []string
+	add := func(e *epoch) {
+		if e.snapshot != nil && !e.quorate() && e.phase != phaseForsaken {
+			list = append(list, e.snapshot.URL)
+		}
+	}
+	add(v.epoch)
+	if v.heir != nil {
+		add(v.heir.epoch)
+	}
+	return distinct(list)
 }

@@ -265,7 +265,7 @@ func resize(v *view) *verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: patience}
+	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: Patience}
 }
 
 // ---- what takes a new volume

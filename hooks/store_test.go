@@ -1,7 +1,6 @@
 package hooks
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -104,13 +103,5 @@ func TestWhoOnlyReadsGetsTheClaimReadOnly(t *testing.T) {
 	}
 	if !slices.Contains(a.Args, "--identity=/etc/quorate-store/identity/identity") || a.Volumes[1].Secret.SecretName != "secret" {
 		t.Errorf("the identity is not given: %+v", a)
-	}
-}
-
-func TestToolsAreOfQuoratesImage(t *testing.T) {
-	c := toolsContainer(Settings{Image: "quorate:v1", ImagePullPolicy: corev1.PullNever})
-	if c.Image != "quorate:v1" || c.ImagePullPolicy != corev1.PullNever || c.Command[0] != "/quorate-snapshot" || c.Args[1] != "--to=/var/run/quorate-tools/quorate-snapshot" {
-		raw, _ := json.Marshal(c)
-		t.Errorf("tools container %s", raw)
 	}
 }

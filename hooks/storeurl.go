@@ -205,17 +205,6 @@ func validateStore(field string, s *v1alpha1.Store) error {
 	return nil
 }
 
-// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
-// which it is stored.
-func validateSnapshot(s *v1alpha1.EtcdSnapshotSpec) error {
-	if !clusterNames().MatchString(s.Cluster) {
-		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', beginning with a letter")
-	}
-	return validateStore("spec.store", &s.Store)
-}
-
-var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })
-
 // validateSource says what is wrong with a snapshot that a spec names.
 func validateSource(field string, s *v1alpha1.SnapshotSource) error {
 	if s == nil {
@@ -228,19 +217,6 @@ func validateSource(field string, s *v1alpha1.SnapshotSource) error {
 	}
 	if s.Store != nil {
 		return validateStore(field+".store", s.Store)
-	}
-	return nil
-}
-
-// validateSources says what is wrong with the snapshots that the spec of a cluster names.
-func validateSources(s *v1alpha1.EtcdClusterSpec) error {
-	if b := s.Bootstrap; b != nil {
-		if err := validateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
-			return err
-		}
-	}
-	if r := s.Restore; r != nil {
-		return validateSource("spec.restore.snapshot", r.Snapshot)
 	}
 	return nil
 }

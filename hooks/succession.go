@@ -156,7 +156,7 @@ func (v *view) succeed(from origin, message string) *verdict {
 	if from.survivorsOf == v.epoch.n && from.member == "" || v.ending() {
 		record.Annotations[AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
-	return &verdict{message: message, heir: record, resync: soon}
+	return &verdict{message: message, heir: record, resync: Soon}
 }
 
 // remember writes on the record of the next epoch what must be known of those before.
@@ -298,7 +298,7 @@ func succeed(v *view) *verdict {
 	}
 	if v.ending() {
 		if left := v.lingering(); left != "" {
-			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: patience}
+			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: Patience}
 		}
 	}
 	if v.choosing() {
@@ -314,7 +314,7 @@ func succeed(v *view) *verdict {
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: patience}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: Patience}
 	}
 	if !v.ending() {
 		if late := v.longEnding(); len(late) > 0 {
@@ -323,9 +323,9 @@ func succeed(v *view) *verdict {
 		return v.stop(fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), "")
 	}
 	if !v.heir.seesAll() {
-		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: soon}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: Soon}
 	}
-	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: soon}
+	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: Soon}
 }
 
 // stop writes down that the epoch that runs is stopped.
@@ -334,7 +334,7 @@ func (v *view) stop(why, when string) *verdict {
 	if v.onClaims() {
 		message += "; its volumes are kept"
 	}
-	return &verdict{message: message, phase: phaseStopping, resync: soon}
+	return &verdict{message: message, phase: phaseStopping, resync: Soon}
 }
 
 // growing reports whether the epoch that runs lacks a member.
@@ -442,9 +442,9 @@ func (v *view) collides() bool {
 // forsake writes down that the next epoch is not to come, and then takes down what was made for it.
 func (v *view) forsake(why string) *verdict {
 	if v.forsakes() {
-		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: soon}
+		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: Soon}
 	}
-	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: Soon}
 }
 
 // byWish reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
@@ -624,14 +624,14 @@ func stage(v *view) *verdict {
 	switch {
 	case v.heir != nil:
 		outlook = v.heirComes()
-	case reason == answeredBefore, reason == "Differing":
+	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = Waits
 	case reason == "Impossible":
 		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
 			outlook = v.arrives(v.Cluster.Spec.Restore.Snapshot)
 		}
 	}
-	return &verdict{message: message, outlook: outlook, resync: patience}
+	return &verdict{message: message, outlook: outlook, resync: Patience}
 }
 
 // ---- what an epoch leaves behind

@@ -111,22 +111,6 @@ func unlessEmpty[T any](list []T) []T {
 	return list
 }
 
-// canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
-// answer never differs from what is stored.
-func canonical(q resource.Quantity) resource.Quantity {
-	whole, thousandths := q.Value(), *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
-	switch decimal := *resource.NewQuantity(whole, resource.DecimalSI); {
-	case decimal.Cmp(q) == 0 && whole%1024 == 0 && whole != 0:
-		return *resource.NewQuantity(whole, resource.BinarySI)
-	case decimal.Cmp(q) == 0:
-		return decimal
-	case thousandths.Cmp(q) == 0:
-		return thousandths
-	}
-	// As small, or as large, as hardly one is.
-	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String())
-}
-
 var (
 	defaultSize     = resource.MustParse("1Gi")
 	defaultRequests = corev1.ResourceList{

@@ -94,3 +94,6 @@ func (t *timetable) latest(after, until time.Time) time.Time {
 	}
 	return t.next(low)
 }
+
+// fields of a schedule: minute, hour, day of the month, month, day of the week.
+var fields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)

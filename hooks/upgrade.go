@@ -186,10 +186,10 @@ func (v *view) forceSnapshots(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != to {
-			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: Soon}
 		}
 	}
-	return &verdict{message: why + ": they have written it", snapshotted: true, resync: soon}
+	return &verdict{message: why + ": they have written it", snapshotted: true, resync: Soon}
 }
 
 // ---- the rules
@@ -221,7 +221,7 @@ func retarget(v *view) *verdict {
 		return v.retargetBeside()
 	}
 	if to, agreed := v.overtaken(); agreed {
-		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: soon}
+		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: Soon}
 	}
 	hops := v.hops()
 	if len(hops) == 0 {
@@ -231,7 +231,7 @@ func retarget(v *view) *verdict {
 	if refused || to.minor != v.release().minor && !v.halfway(to) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: Soon}
 }
 
 // overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the last member had already
@@ -279,14 +279,14 @@ func upgrade(v *view) *verdict {
 	case v.refuses(hops):
 		return &verdict{message: v.refusal(hops), outlook: Waits}
 	case v.behind() != "":
-		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: patience}
+		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: Patience}
 	case next.less(v.release()):
 		return v.stepDown(next)
 	}
 	if first := v.forceSnapshots(next); first != nil {
 		return first
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: Soon}
 }
 
 // refuses reports whether the wanted version is more than one step away, and a person wants to take each.
@@ -345,8 +345,8 @@ func (v *view) stepDown(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != next.base() {
-			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: Soon}
 		}
 	}
-	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: Soon}
 }

@@ -22,7 +22,7 @@ func TestAskedAnswersAsTheHook(t *testing.T) {
 	s, _ := testServer(Options{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s.now = func() time.Time { return now }
-	o := asked.Observation(now, hooks.Settings{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"})
+	o := asked.Observation(now, hooks.Settings{Sources: hooks.Sources{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"}})
 	o.Etcd, o.Health = healthy{}.Observe(context.Background(), nil)
 	answer, err := asked.Answer(hooks.Decide(o))
 	require.NoError(t, err)

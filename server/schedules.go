@@ -125,7 +125,7 @@ func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
 // snapshotsTold are the snapshots of an answer. One that is kept is told what it was told when it was made, with the values that people have
 // given to that since: a template that has changed is for new ones alone. The labels that say who looks after them are those of the schedule;
 // without one, they stay as they are.
-func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision, schedule *v1alpha1.EtcdSnapshotSchedule) []answerChild {
+func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision, owner *v1alpha1.EtcdSnapshotSchedule) []answerChild {
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
 		spec := snapshot.Spec.DeepCopy()
@@ -133,8 +133,8 @@ func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDeci
 			spec = keptSpec(old.GetAnnotations()[lastApplied], spec)
 		}
 		labelled := &snapshot.ObjectMeta
-		if schedule != nil {
-			labelled = &schedule.ObjectMeta
+		if owner != nil {
+			labelled = &owner.ObjectMeta
 		}
 		told := hooks.ToldSnapshot(snapshot)
 		down := s.options.Scope.handedDown(labelled)

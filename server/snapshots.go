@@ -91,7 +91,7 @@ func (s *Server) snapshotHook(c *gin.Context) {
 		s.refuse(c, bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone", c.FullPath(), finalizing, hook))
 		return
 	}
-	o.Now, o.Settings = began, s.options.Settings
+	o.Now, o.Images = began, s.options.Settings.Sources
 	d := hooks.DecideSnapshot(o)
 	if s.options.Verify {
 		if err := hooks.VerifySnapshot(o, d); err != nil {

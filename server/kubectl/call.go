@@ -19,13 +19,13 @@ import (
 // call is the body of the call that Metacontroller would make.
 type call struct {
 	Parent     json.RawMessage `json:"parent"`
-	Children   objects         `json:"children"`
-	Related    objects         `json:"related"`
+	Children   groups          `json:"children"`
+	Related    groups          `json:"related"`
 	Finalizing bool            `json:"finalizing"`
 }
 
-// objects are groups of objects, each by name.
-type objects map[string]map[string]json.RawMessage
+// groups of objects, each by name.
+type groups map[string]map[string]json.RawMessage
 
 // controllerUID is the label by which Metacontroller knows the children of one parent (generateSelector).
 const controllerUID = "controller-uid"
@@ -57,7 +57,7 @@ const (
 // callFor is the call about this cluster, with what people should know about it.
 func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
-	body := &call{Parent: c.raw, Children: objects{}, Related: objects{"Secret.v1": {}}, Finalizing: c.DeletionTimestamp != nil}
+	body := &call{Parent: c.raw, Children: groups{}, Related: groups{"Secret.v1": {}}, Finalizing: c.DeletionTimestamp != nil}
 	for _, kind := range childKinds {
 		if slices.Contains(resources, kind.resource) {
 			body.Children[kind.group] = map[string]json.RawMessage{}
@@ -110,7 +110,7 @@ func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
 }
 
 // add puts the objects of a List into their groups.
-func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
+func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 	all, err := items(list)
 	if err != nil {
 		return err
@@ -127,10 +127,10 @@ func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 			continue
 		}
 		group := head.Kind + "." + head.APIVersion
-		if o[group] == nil {
-			o[group] = map[string]json.RawMessage{}
+		if g[group] == nil {
+			g[group] = map[string]json.RawMessage{}
 		}
-		o[group][head.Metadata.Name] = raw
+		g[group][head.Metadata.Name] = raw
 	}
 	return nil
 }

@@ -211,7 +211,7 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 	if c, err := a.server(ctx); err == nil {
 		return settingsIn(c, a.quorate), ""
 	}
-	s := hooks.Settings{Namespace: a.quorate, Image: body.image(), EtcdRepository: body.etcdRepository()}
+	s := hooks.Settings{Sources: hooks.Sources{Image: body.image(), EtcdRepository: body.etcdRepository()}, Namespace: a.quorate}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
 }
@@ -228,7 +228,7 @@ func otherVersion(version, image string) string {
 }
 
 func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
-	s := hooks.Settings{Image: c.Image}
+	s := hooks.Settings{Sources: hooks.Sources{Image: c.Image}}
 	for _, e := range c.Env {
 		switch e.Name {
 		case "QUORATE_IMAGE":

@@ -138,19 +138,19 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 func TestAllBeginEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		floor := int64(5_000_000_000)
-		var reports []hooks.RestoreReport
+		var filled []hooks.RestoreReport
 		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
 			report, err := seed.Restore(t.Context(), seed.Options{
 				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 				EtcdVersion: version, Programs: programs(t, version), Empty: true, BeginAfter: &floor,
 			})
 			require.NoError(t, err)
-			reports = append(reports, report)
+			filled = append(filled, report)
 		})
 		fresh.WaitServing(fresh.Members...)
-		require.Equal(t, hooks.RestoreReport{Revision: floor + seed.BeginGap, Hash: reports[0].Hash}, reports[0])
-		require.Equal(t, reports[0], reports[1])
-		require.Equal(t, reports[0], reports[2])
+		require.Equal(t, hooks.RestoreReport{Revision: floor + seed.BeginGap, Hash: filled[0].Hash}, filled[0])
+		require.Equal(t, filled[0], filled[1])
+		require.Equal(t, filled[0], filled[2])
 		client := fresh.Members[1].Client()
 		defer client.Close()
 		require.Zero(t, count(t, client, ""))

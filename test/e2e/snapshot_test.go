@@ -110,9 +110,9 @@ func (bucket *s3) stored(c *cluster) []string {
 }
 
 // whole insists that what is stored is this snapshot alone, and that its record describes it.
-func (bucket *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
+func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 	c.t.Helper()
-	key := hooks.SnapshotKey(snapshot)
+	key := hooks.SnapshotKey(s)
 	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
 	object, err := os.ReadFile(bucket.path(c, key))
 	require.NoError(c.t, err)
@@ -122,7 +122,7 @@ func (bucket *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
 	require.NoError(c.t, json.Unmarshal(raw, &record))
 	sum := sha256.Sum256(object)
 	require.Equal(c.t, record.StoredSHA256, hex.EncodeToString(sum[:]))
-	require.Equal(c.t, snapshot.Status.SHA256, record.SHA256)
+	require.Equal(c.t, s.Status.SHA256, record.SHA256)
 	return object
 }
 

@@ -91,7 +91,7 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *judge) observation(s *sight) hooks.Observation {
 	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
-	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Image: "quorate"}, Health: map[string]hooks.Health{}}
+	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Sources: hooks.Sources{Image: "quorate"}}, Health: map[string]hooks.Health{}}
 	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
 		if p := s.view.pods[n]; p.uid != 0 {

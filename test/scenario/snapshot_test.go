@@ -381,7 +381,7 @@ func (s *snapshotStory) sync() string {
 	}
 	o := hooks.SnapshotObservation{
 		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)), Pods: copied(shown(s, "pods", s.pods)),
-		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Settings: hooks.Settings{Image: "quorate:v1"},
+		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: hooks.Sources{Image: "quorate:v1"},
 	}
 	if s.cluster != nil {
 		o.Clusters["demo"] = s.cluster

@@ -79,7 +79,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	}
 	t.logs = append(t.logs, log)
 	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.net.dial(ctx, address) }}
-	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Image: "quorate"}, Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
+	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Sources: hooks.Sources{Image: "quorate"}}, Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
 	return t, nil
 }
 

@@ -105,7 +105,7 @@ type World struct {
 func New() *World {
 	return &World{
 		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings:  hooks.Settings{Image: "quorate", AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
+		Settings:  hooks.Settings{Sources: hooks.Sources{Image: "quorate"}, AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync:    30 * time.Second,
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},

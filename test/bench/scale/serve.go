@@ -53,7 +53,7 @@ func serve(ctx context.Context, args []string) error {
 	metrics := server.NewMetrics("profiled", "")
 	s := server.New(server.Options{
 		Etcd: &etcdops.Etcd{Observer: metrics.EtcdCall}, Callers: who, Metrics: metrics, Log: log, DrainDelay: drain,
-		Settings: hooks.Settings{Image: image, Namespace: namespace},
+		Settings: hooks.Settings{Sources: hooks.Sources{Image: image}, Namespace: namespace},
 	})
 	hooksAt, err := net.Listen("tcp", listen)
 	if err != nil {

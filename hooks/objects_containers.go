@@ -1,0 +1,43 @@
+package hooks
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ownContainers are the names of all that Quorate puts into pods.
+var ownContainers = []string{
+	ContainerEtcd, ContainerPrepare, containerOwn, ContainerSeed, ContainerTools,
+	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
+}
+
+func injected(container string) bool { return !slices.Contains(ownContainers, container) }
+
+// statuses are those of the pod's containers in the order in which they start.
+func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// statusOf is what is told of the pod's container of this name; all empty for nothing.
+func statusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
+	if pod != nil {
+		for _, s := range statuses(pod) {
+			if s.Name == container {
+				return s
+			}
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
+func purpose(pod *corev1.PodSpec) string {
+	for i := range pod.Containers {
+		switch name := pod.Containers[i].Name; name {
+		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:
+			return name
+		}
+	}
+	return ""
+}
