@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/manifests"
 )
 
@@ -39,7 +40,7 @@ func repositoriesIn(list string) ([]string, error) {
 	}
 	all := strings.Split(list, ",")
 	for _, one := range all {
-		if !hooks.IsRepository(strings.TrimSuffix(one, "/")) {
+		if !objects.IsRepository(strings.TrimSuffix(one, "/")) {
 			return nil, fmt.Errorf("--allowed-image-repositories must be repositories with commas between, such as registry.example/etcd, or beginnings such as registry.example/mirror/, and %q is neither", one)
 		}
 	}
@@ -105,7 +106,7 @@ func listImages(args []string, stdout, stderr io.Writer) error {
 	}
 	all := []string{i.ofQuorate(quorate)}
 	for _, version := range hooks.NewestReleases() {
-		all = append(all, i.ofEtcd(hooks.DefaultEtcdRepository)+":v"+version)
+		all = append(all, i.ofEtcd(objects.DefaultEtcdRepository)+":v"+version)
 	}
 	for _, image := range append(all, i.mirrored(metacontroller.image+":v"+metacontroller.version)) {
 		fmt.Fprintln(stdout, image)

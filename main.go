@@ -24,6 +24,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
@@ -138,7 +139,7 @@ func (v *serving) flags() *flag.FlagSet {
 	flags.StringVar(&callers.ClientCA, "client-ca", "", "`file` with PEM certificates of those who sign callers' certificates; callers must then have one")
 	flags.StringVar(&callers.Token, "token-file", "", "`file` with the token that callers must send as a bearer token, or as the password of Basic authentication; two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "", "`image` of Quorate itself, for the init container of members' pods; required")
-	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository, "`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the image of every member of theirs, one after the other")
+	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", objects.DefaultEtcdRepository, "`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the image of every member of theirs, one after the other")
 	flags.StringVar(&v.allowed, "allowed-image-repositories", "", allowedUsage)
 	flags.StringVar(&o.Settings.Namespace, "namespace", "", "`namespace` that Quorate runs in, which members' NetworkPolicies let in; empty lets in pods of Quorate's in any")
 	flags.StringVar(&v.only, "only-namespaces", "", "`namespaces`, with commas between, whose clusters are looked after; calls about others are refused. Empty for all")

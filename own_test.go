@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestOwn(t *testing.T) {
@@ -42,5 +43,5 @@ func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 		return runPrepare(t.Context(), []string{"--data-dir=" + filepath.Join(dir, "data"), "--marker=" + filepath.Join(dir, "started"), "--start=bootstrap"}, io.Discard)
 	}
 	assert.Equal(t, 0, at("demo-0=https://demo-0"))
-	assert.Equal(t, hooks.ExitDataLost, at(""))
+	assert.Equal(t, objects.ExitDataLost, at(""))
 }

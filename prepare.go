@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/prepare"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // runPrepare is the command prepare; the result is the exit code.
@@ -28,7 +28,7 @@ func runPrepare(ctx context.Context, args []string, stderr io.Writer) int {
 	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
 	command.TerminationMessage(err.Error())
 	if errors.Is(err, prepare.ErrDataLost) {
-		return hooks.ExitDataLost
+		return objects.ExitDataLost
 	}
 	return command.Failed
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve --image=i --call-timeout=11s", nil, 1, "10s at most"},
 		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
 		{"prepare", nil, 1, "--start must be"},
-		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, hooks.ExitDataLost, "the member's data is lost"},
+		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, objects.ExitDataLost, "the member's data is lost"},
 		{"prepare --start=join --data-dir=" + dir + " --marker=" + dir + "/m", nil, 0, ""},
 	}
 	for _, c := range cases {

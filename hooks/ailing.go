@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
@@ -66,7 +68,7 @@ func (v *view) withoutVolume(pod *corev1.Pod, scheduler string) string {
 			class = "storage class " + *name
 		}
 		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why",
-			class, v.Cluster.Namespace, LabelCluster, v.Cluster.Name)
+			class, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
 	}
 	return ""
 }

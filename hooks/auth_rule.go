@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest: only when
@@ -29,7 +32,7 @@ func authorize(v *view) *verdict {
 	case v.tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !authRecorded(old, want):
-		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: Soon}
+		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: rule.Soon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}
@@ -59,7 +62,7 @@ func (v *view) authorized() bool { return v.tried() && v.Taken.Err == "" }
 // authWanted is what etcd's users and roles should be. The error names the field that stands in the way.
 func (v *view) authWanted() (AuthWant, error) {
 	s := v.Cluster.Spec.Auth
-	if !encrypted(v.Cluster) {
+	if !objects.Encrypted(v.Cluster) {
 		return AuthWant{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
 	}
 	if err := validateAuth(s); err != nil {
@@ -127,7 +130,7 @@ func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
 // generated are the Secrets of the passwords that nobody has given.
 func (v *view) generated() []*DesiredSecret {
 	s := v.Cluster.Spec.Auth
-	if s == nil || !encrypted(v.Cluster) || validateAuth(s) != nil {
+	if s == nil || !objects.Encrypted(v.Cluster) || validateAuth(s) != nil {
 		return nil
 	}
 	var list []*DesiredSecret
@@ -199,5 +202,5 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	case !enabled:
 		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write everything", false
 	}
-	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", count(len(v.Cluster.Spec.Auth.Users), "user"), count(len(v.Cluster.Spec.Auth.Roles), "role")), true
+	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles), "role")), true
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // What the containers of pods tell. A mesh, as any admission webhook may, puts containers of its own into them:
@@ -12,16 +15,18 @@ import (
 // every container is looked for by its name.
 
 // running reports whether the pod's etcd runs, as last observed.
-func running(pod *corev1.Pod) bool { return statusOf(pod, ContainerEtcd).State.Running != nil }
+func running(pod *corev1.Pod) bool {
+	return objects.StatusOf(pod, objects.ContainerEtcd).State.Running != nil
+}
 
 // neverRan reports whether the pod's etcd has not run yet, as when its image can't be pulled.
 func neverRan(pod *corev1.Pod) bool {
-	return !hasStarted(pod) && !endedBefore(statusOf(pod, ContainerEtcd))
+	return !hasStarted(pod) && !endedBefore(objects.StatusOf(pod, objects.ContainerEtcd))
 }
 
 // hasStarted reports whether the pod's etcd runs, or has and is not waited for.
 func hasStarted(pod *corev1.Pod) bool {
-	etcd := statusOf(pod, ContainerEtcd)
+	etcd := objects.StatusOf(pod, objects.ContainerEtcd)
 	return etcd.Name != "" && etcd.State.Waiting == nil
 }
 
@@ -31,17 +36,19 @@ func endedBefore(s corev1.ContainerStatus) bool {
 
 // crashing reports whether etcd ends again and again.
 func crashing(pod *corev1.Pod) bool {
-	waits := statusOf(pod, ContainerEtcd).State.Waiting
+	waits := objects.StatusOf(pod, objects.ContainerEtcd).State.Waiting
 	return waits != nil && waits.Reason == "CrashLoopBackOff"
 }
 
 // containerOf is the ID of the container that runs etcd, or ran last; empty while there has been none.
-func containerOf(pod *corev1.Pod) string { return statusOf(pod, ContainerEtcd).ContainerID }
+func containerOf(pod *corev1.Pod) string {
+	return objects.StatusOf(pod, objects.ContainerEtcd).ContainerID
+}
 
 // prepareRefused reports whether the pod's init container found the data directory empty that must not be.
 func prepareRefused(pod *corev1.Pod) bool {
-	prepare := statusOf(pod, ContainerPrepare)
-	refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == ExitDataLost }
+	prepare := objects.StatusOf(pod, objects.ContainerPrepare)
+	refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == objects.ExitDataLost }
 	return refused(prepare.State.Terminated) || refused(prepare.LastTerminationState.Terminated)
 }
 
@@ -49,7 +56,7 @@ func prepareRefused(pod *corev1.Pod) bool {
 // lives.
 func prepares(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return !injected(s.Name) && s.State.Running != nil
+		return !objects.Injected(s.Name) && s.State.Running != nil
 	})
 }
 
@@ -57,24 +64,24 @@ func prepares(pod *corev1.Pod) bool {
 
 // unpulled tells of a container that can't be made. The two reasons for an image take turns; the words stay.
 func unpulled(m *member) string {
-	for _, s := range statuses(m.pod) {
+	for _, s := range objects.Statuses(m.pod) {
 		if s.State.Waiting == nil {
 			continue
 		}
 		of := "its"
-		if injected(s.Name) {
+		if objects.Injected(s.Name) {
 			of = fmt.Sprintf("the injected container %s's", s.Name)
 		}
 		switch why := s.State.Waiting.Reason; why {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
 			"RegistryUnavailable", "SignatureValidationFailed":
-			return of + " image can't be pulled" + colon(kubeletsWords(s.State.Waiting.Message))
+			return of + " image can't be pulled" + wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 			who := "its container"
-			if injected(s.Name) {
+			if objects.Injected(s.Name) {
 				who = "the injected container " + s.Name
 			}
-			return fmt.Sprintf("%s can't be made: %s", who, why) + colon(kubeletsWords(s.State.Waiting.Message))
+			return fmt.Sprintf("%s can't be made: %s", who, why) + wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		}
 	}
 	return ""
@@ -83,7 +90,7 @@ func unpulled(m *member) string {
 // crashesBefore tells of an init container, put there by others, that ends with an error, so that etcd is not started.
 func crashesBefore(m *member) string {
 	for _, s := range m.pod.Status.InitContainerStatuses {
-		if t := lastEnd(s); injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil && !hasStarted(m.pod) {
+		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil && !hasStarted(m.pod) {
 			return fmt.Sprintf("the injected container %s, which comes before etcd, crashes: exit %d", s.Name, t.ExitCode)
 		}
 	}
@@ -93,8 +100,8 @@ func crashesBefore(m *member) string {
 // failures are the last ends of the pod's own containers that ended with an error.
 func failures(pod *corev1.Pod) []*corev1.ContainerStateTerminated {
 	var ends []*corev1.ContainerStateTerminated
-	for _, s := range statuses(pod) {
-		if t := lastEnd(s); !injected(s.Name) && t != nil && t.ExitCode != 0 {
+	for _, s := range objects.Statuses(pod) {
+		if t := lastEnd(s); !objects.Injected(s.Name) && t != nil && t.ExitCode != 0 {
 			ends = append(ends, t)
 		}
 	}

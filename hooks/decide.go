@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Decide is the whole of Quorate's judgement: a pure function of what was observed. It is total (any observation of a
@@ -17,13 +19,13 @@ func Decide(o Observation) Decision {
 	v := newView(o)
 	at, said := Rules.First(v)
 	v.run = cmp.Or(said.run, v.run)
-	if said.mark == CondemnedSilent {
+	if said.mark == objects.CondemnedSilent {
 		v.condemns = said.condemn
 	}
 	answer := children(v, said)
 	v.expect(answer)
 	said.message = v.andUnmade(said.message)
-	because := Because{Rule: Rules[at].Name, Message: said.message}
+	because := rule.Because{Rule: Rules[at].Name, Message: said.message}
 	told := status(v, because, v.prospectOf(at, said))
 	return Decision{
 		Step:        said.step,

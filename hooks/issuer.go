@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // etcd knows a client by the common name of its certificate, and takes that from every authority that it trusts
@@ -30,7 +31,7 @@ func shared(ref v1alpha1.IssuerRef) bool {
 // nothing.
 func (o Observation) sharesIssuer() string {
 	asked := o.Cluster.Spec.TLS.CertManager
-	if mode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
+	if objects.TLSMode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
 		return ""
 	}
 	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates too, and who has one with the common name root "+

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/kubelettest"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestTheIssuesOwnURL is the way by which the key of an authority came into a status.
@@ -25,8 +26,8 @@ func TestTheIssuesOwnURL(t *testing.T) {
 // says of it.
 func fillFrom(from resolved, o Observation) []*corev1.Pod {
 	record := newRecord(o.Cluster, 1, 0, 3)
-	originate(record, origin{source: SourceSnapshot, snapshot: &from})
-	record.Annotations[AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
+	originate(record, origin{source: objects.SourceSnapshot, snapshot: &from})
+	record.Annotations[objects.AnnotationStartsOn] = "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2"
 	o.Children.ConfigMaps[record.Name] = record
 	for i := range 3 {
 		addClaim(&o, i)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Observation is everything that a decision may depend on. Decide reads it and never changes it.
@@ -45,7 +46,7 @@ type Observation struct {
 
 // Settings are the facts about the installation that the children depend on.
 type Settings struct {
-	Sources
+	objects.Images
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
 	Namespace string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
@@ -80,7 +81,7 @@ func WithoutLastApplied(c Children) []string {
 func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(children)) {
-		if o := children[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
 			list = append(list, childName(kind, o))
 		}
 	}

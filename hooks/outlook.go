@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
@@ -111,7 +112,7 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 
 // unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours stays as it is.
 func (v *view) unreachable() prospect {
-	name := ClientService(v.Cluster.Name)
+	name := objects.ClientService(v.Cluster.Name)
 	if v.Children.Services[name] != nil {
 		return prospect{}
 	}
@@ -165,7 +166,7 @@ func (v *view) uncertified() Outlook {
 	if v.withoutCertManager() != "" {
 		return Waits
 	}
-	if mode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.leaves, func(l leaf) bool {
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.leaves, func(l leaf) bool {
 		return (l.server || l.what == "operator") && v.secret(l.secret) != nil && v.flaw(l) != ""
 	}) {
 		return Waits

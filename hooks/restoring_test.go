@@ -9,16 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from
 // being deleted. A new one does, until the cluster has said that it is answered.
 func TestARevertedRestoreUsesNothing(t *testing.T) {
 	o := serve(3)
-	o.Children.Services["demo-peers"].Annotations = map[string]string{AnnotationAnswered: "monday=1,tuesday=1"}
+	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
 	used := func(by *v1alpha1.EtcdCluster) bool {
 		s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
-		d := DecideSnapshot(SnapshotObservation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by}, Now: now})
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by}, Now: now})
 		return len(d.Status.UsedBy) > 0
 	}
 	for _, id := range []string{"monday", "new", "tuesday"} {
@@ -33,7 +35,7 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 // TestWhatIsRestoring: a cluster tells which artifacts its members read, until they have had a quorum.
 func TestWhatIsRestoring(t *testing.T) {
 	from := func(url string) *epoch {
-		return &epoch{origin: origin{source: SourceSnapshot, snapshot: &resolved{URL: url}}}
+		return &epoch{origin: origin{source: objects.SourceSnapshot, snapshot: &resolved{URL: url}}}
 	}
 	v := newView(Observation{Cluster: fresh(3).Cluster})
 	v.epoch = from("s3://a")

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and beside whatever
@@ -50,12 +52,12 @@ type volume struct {
 func (v *view) claimSpec(claim string) (resource.Quantity, *string, bool) {
 	s := &v.Cluster.Spec.Storage
 	if !strings.HasSuffix(claim, walSuffix) {
-		return canonical(storageSize(&v.Cluster.Spec)), s.StorageClassName, true
+		return objects.Canonical(storageSize(&v.Cluster.Spec)), s.StorageClassName, true
 	}
 	if s.WAL == nil {
 		return resource.Quantity{}, nil, false
 	}
-	return canonical(walSize(s.WAL)), s.WAL.StorageClassName, true
+	return objects.Canonical(walSize(s.WAL)), s.WAL.StorageClassName, true
 }
 
 func walSize(s *v1alpha1.WALSpec) resource.Quantity {
@@ -265,7 +267,7 @@ func resize(v *view) *verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: Patience}
+	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: rule.Patience}
 }
 
 // ---- what takes a new volume
@@ -393,7 +395,7 @@ func (v *view) quotaDiffers(m *member) (string, bool) {
 // quotaOf is the quota by the flags that the pod was made with; false without one that can be read.
 func quotaOf(pod *corev1.Pod) (int64, bool) {
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name != ContainerEtcd {
+		if pod.Spec.Containers[i].Name != objects.ContainerEtcd {
 			continue
 		}
 		for _, flag := range pod.Spec.Containers[i].Command {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for
@@ -66,13 +67,13 @@ func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
-	if encrypted(c) {
+	if objects.Encrypted(c) {
 		t.Server, t.Peer = serverSecret(c), peerSecret(c)
 		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
 		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {
-		t.Tmpfs = new(canonical(storageSize(s)))
+		t.Tmpfs = new(objects.Canonical(storageSize(s)))
 	}
 	return t
 }
@@ -92,7 +93,7 @@ func (v *view) templateNow(version string) string {
 
 // aged reports whether the pod was made from another template than the spec asks for now.
 func (v *view) aged(pod *corev1.Pod) bool {
-	if has, told := pod.Annotations[AnnotationTemplate]; told {
+	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
 		return has != v.templateNow(madeForVersion(pod))
 	}
 	return pod.Annotations[annotationFormerTemplate] != v.formerTemplate()
@@ -100,7 +101,7 @@ func (v *view) aged(pod *corev1.Pod) bool {
 
 // noteTemplate puts on a pod of what template it is.
 func (v *view) noteTemplate(pod *corev1.Pod, version string) {
-	pod.Annotations[AnnotationTemplate] = v.templateNow(version)
+	pod.Annotations[objects.AnnotationTemplate] = v.templateNow(version)
 	pod.Annotations[annotationFormerTemplate] = v.formerTemplate()
 }
 
@@ -137,7 +138,7 @@ func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements
 			list[corev1.ResourceMemory] = memory
 		}
 		for name, q := range list {
-			list[name] = canonical(q)
+			list[name] = objects.Canonical(q)
 		}
 	}
 	return r
@@ -230,7 +231,7 @@ func unless[T comparable](value *T, meant T) *T {
 
 // selector matches the cluster's pods.
 func selector(c *v1alpha1.EtcdCluster) map[string]string {
-	return map[string]string{LabelCluster: c.Name}
+	return map[string]string{objects.LabelCluster: c.Name}
 }
 
 // options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The release before this one had a hash of the spec on pods, in another annotation. It knows no other, and would
@@ -14,7 +15,7 @@ import (
 //
 // All of this goes with the next release: this file, formerTemplate, and what names them.
 
-const annotationFormerTemplate = domain + "template"
+const annotationFormerTemplate = objects.Domain + "template"
 
 func (v *view) formerTemplate() string {
 	if v.former == "" {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/safety"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
@@ -54,7 +55,7 @@ func (j *judgement) require(ok bool, rule, format string, args ...any) {
 func (j *judgement) newContainers() {
 	for _, pod := range j.d.Children.Pods {
 		if j.o.Children.Pods[pod.Name] == nil {
-			j.broken = append(j.broken, CheckContainers(j.o.Settings.Sources, "pod "+pod.Name, &pod.Spec)...)
+			j.broken = append(j.broken, safety.CheckContainers(j.o.Settings.Images, "pod "+pod.Name, &pod.Spec)...)
 		}
 	}
 }

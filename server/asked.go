@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/pki"
 )
 
@@ -76,7 +77,7 @@ func (r *request) data(secret string) map[string][]byte {
 
 // tls is what the Secret with Quorate's own certificate says; nil without one.
 func (r *request) tls() (*tls.Config, error) {
-	data := r.data(hooks.OperatorSecret(r.Cluster))
+	data := r.data(objects.OperatorSecret(r.Cluster))
 	if data == nil {
 		return nil, nil
 	}

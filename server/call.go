@@ -14,6 +14,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // quietRule is the rule of a cluster that is as it should be.
@@ -120,7 +121,7 @@ func (s *Server) finalize(c *gin.Context) {
 		s.refuse(c, err)
 		return
 	}
-	because := hooks.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
+	because := rule.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
 	if finalized {
 		because.Message = "the cluster is deleted"
 	}
@@ -145,7 +146,7 @@ func (s *Server) letGo(c *gin.Context, r *request, began time.Time) {
 		s.refuse(c, err)
 		return
 	}
-	because := hooks.Because{Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is"}
+	because := rule.Because{Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is"}
 	s.metrics.decisions.WithLabelValues(because.Rule).Inc()
 	s.logCall("finalize", r, because, children, nil, s.now().Sub(began))
 	s.said.forget(r.Cluster.UID)

@@ -8,11 +8,11 @@ import (
 	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
-const lastApplied = hooks.AnnotationLastApplied
+const lastApplied = objects.AnnotationLastApplied
 
 // asking is a child of an answer that asks for this note, if the observed child has none.
 func asking[O interface {

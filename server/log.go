@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 const (
@@ -140,7 +141,7 @@ func (s *strangers) Write(p []byte) (int, error) {
 }
 
 // logCall logs one line about an answered call: at level debug when nothing happened, else info.
-func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks.Desired, outcome *hooks.Outcome, took time.Duration) {
+func (s *Server) logCall(hook string, r *request, because rule.Because, d hooks.Desired, outcome *hooks.Outcome, took time.Duration) {
 	w := words{hook: hook, rule: because.Rule, message: because.Message}
 	if outcome != nil {
 		w.step, w.outcome = outcome.Step.String(), "done"
@@ -175,7 +176,7 @@ func (s *Server) logCall(hook string, r *request, because hooks.Because, d hooks
 }
 
 // logParent logs one line about an answered call for a parent that is no cluster: at level debug when its phase stays the same.
-func (s *Server) logParent(kind string, parent *metav1.ObjectMeta, because hooks.Because, quiet bool, began time.Time) {
+func (s *Server) logParent(kind string, parent *metav1.ObjectMeta, because rule.Because, quiet bool, began time.Time) {
 	now := s.now()
 	worth, held := s.saidOfOthers.worth(parent.UID, words{hook: kind, rule: because.Rule, message: because.Message}, now)
 	s.saidOfOthers.clusters(now)

@@ -9,12 +9,13 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
 // decodeScheduleCall reads a call about an EtcdSnapshotSchedule.
-func decodeScheduleCall(body io.Reader) (o hooks.ScheduleObservation, finalizing bool, err error) {
+func decodeScheduleCall(body io.Reader) (o schedule.Observation, finalizing bool, err error) {
 	finalizing, err = parts{
 		parent: func(in *source) error { return decodeSchedule(in, &o.Schedule) },
 		children: map[string]func(*source, string) error{
@@ -82,15 +83,15 @@ func (s *Server) scheduleHook(c *gin.Context) {
 		return
 	}
 	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
-	var d hooks.ScheduleDecision
+	var d schedule.Decision
 	var finalized *bool
 	if finalizing {
-		d.Status, d.Because = o.Schedule.Status, hooks.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
+		d.Status, d.Because = o.Schedule.Status, rule.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
 		var done bool
-		d.Snapshots, done, d.ResyncAfter = hooks.FinalizeSchedule(o)
+		d.Snapshots, done, d.ResyncAfter = schedule.Finalize(o)
 		finalized = &done
 	} else {
-		d = hooks.DecideSchedule(o)
+		d = schedule.Decide(o)
 	}
 	body, err := encodeParts(o.Schedule.Namespace, &d.Status, s.snapshotsTold(o, d, o.Schedule), d.ResyncAfter, finalized)
 	if err != nil {
@@ -108,9 +109,9 @@ func (s *Server) scheduleHook(c *gin.Context) {
 }
 
 // letScheduleGo answers as letGo does. Its snapshots keep the labels that they have: the Quorate that takes over gives them its own.
-func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
+func (s *Server) letScheduleGo(c *gin.Context, o schedule.Observation) {
 	finalized := true
-	var d hooks.ScheduleDecision
+	var d schedule.Decision
 	d.Snapshots = slices.SortedFunc(maps.Values(o.Snapshots), func(a, b *v1alpha1.EtcdSnapshot) int { return cmp.Compare(a.Name, b.Name) })
 	body, err := encodeParts(o.Schedule.Namespace, &o.Schedule.Status, s.snapshotsTold(o, d, nil), 0, &finalized)
 	if err != nil {
@@ -125,7 +126,7 @@ func (s *Server) letScheduleGo(c *gin.Context, o hooks.ScheduleObservation) {
 // snapshotsTold are the snapshots of an answer. One that is kept is told what it was told when it was made, with the values that people have
 // given to that since: a template that has changed is for new ones alone. The labels that say who looks after them are those of the schedule;
 // without one, they stay as they are.
-func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDecision, owner *v1alpha1.EtcdSnapshotSchedule) []answerChild {
+func (s *Server) snapshotsTold(o schedule.Observation, d schedule.Decision, owner *v1alpha1.EtcdSnapshotSchedule) []answerChild {
 	var list []answerChild
 	for _, snapshot := range d.Snapshots {
 		spec := snapshot.Spec.DeepCopy()
@@ -136,7 +137,7 @@ func (s *Server) snapshotsTold(o hooks.ScheduleObservation, d hooks.ScheduleDeci
 		if owner != nil {
 			labelled = &owner.ObjectMeta
 		}
-		told := hooks.ToldSnapshot(snapshot)
+		told := schedule.Told(snapshot)
 		down := s.options.Scope.handedDown(labelled)
 		maps.Copy(down, told.Labels)
 		told.Labels = down

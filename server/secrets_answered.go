@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/pki"
 )
 
@@ -32,7 +33,7 @@ func (r *request) secret(o *hooks.DesiredSecret) (answerChild, error) {
 		for key, value := range data {
 			content.StringData[key] = string(value)
 		}
-		for _, key := range []string{hooks.KeyPreviousCertificate, hooks.KeyPreviousPrivate} {
+		for _, key := range []string{objects.KeyPreviousCertificate, objects.KeyPreviousPrivate} {
 			if _, stays := data[key]; !stays && len(r.secrets[o.Name][key]) > 0 {
 				content.StringData[key] = "" // what is only left out stays in data
 			}

@@ -10,8 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // The groups in calls about EtcdSnapshots.
@@ -21,7 +21,7 @@ const (
 )
 
 // decodeSnapshotCall reads a call about an EtcdSnapshot.
-func decodeSnapshotCall(body io.Reader) (o hooks.SnapshotObservation, finalizing bool, err error) {
+func decodeSnapshotCall(body io.Reader) (o snapshot.Observation, finalizing bool, err error) {
 	finalizing, err = parts{
 		parent: func(in *source) error { return decodeSnapshotParent(in, &o.Snapshot) },
 		children: map[string]func(*source, string) error{
@@ -91,10 +91,10 @@ func (s *Server) snapshotHook(c *gin.Context) {
 		s.refuse(c, bad("the hook is %s, and finalizing is %t; a parent that is being deleted is finalized, by %s alone", c.FullPath(), finalizing, hook))
 		return
 	}
-	o.Now, o.Images = began, s.options.Settings.Sources
-	d := hooks.DecideSnapshot(o)
+	o.Now, o.Images = began, s.options.Settings.Images
+	d := snapshot.Decide(o)
 	if s.options.Verify {
-		if err := hooks.VerifySnapshot(o, d); err != nil {
+		if err := snapshot.Verify(o, d); err != nil {
 			s.metrics.violations.Inc()
 			s.refuse(c, err)
 			return
@@ -117,12 +117,12 @@ func (s *Server) snapshotHook(c *gin.Context) {
 	reply(c, body)
 }
 
-func jobsTold(o hooks.SnapshotObservation, jobs []*batchv1.Job) []answerChild {
+func jobsTold(o snapshot.Observation, jobs []*batchv1.Job) []answerChild {
 	return specs(o.Snapshot.Namespace, "batch/v1", "Job", jobs, o.Jobs, func(j *batchv1.Job) *batchv1.JobSpec { return &j.Spec })
 }
 
 // letSnapshotGo answers as letGo does.
-func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
+func (s *Server) letSnapshotGo(c *gin.Context, o snapshot.Observation) {
 	finalized := true
 	jobs := slices.SortedFunc(maps.Values(o.Jobs), func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 	body, err := encodeParts(o.Snapshot.Namespace, &o.Snapshot.Status, jobsTold(o, jobs), 0, &finalized)
@@ -135,7 +135,7 @@ func (s *Server) letSnapshotGo(c *gin.Context, o hooks.SnapshotObservation) {
 }
 
 // snapshotCustomize answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name alone, it may depend on
-// nothing else (see hooks.SnapshotPods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about the snapshot.
+// nothing else (see snapshot.Pods): then all EtcdClusters of the namespace are asked for, and each of their writes asks about the snapshot.
 func (s *Server) snapshotCustomize(c *gin.Context) {
 	var parent *v1alpha1.EtcdSnapshot
 	in, err := newSource(c.Request.Body)
@@ -165,7 +165,7 @@ func (s *Server) snapshotCustomize(c *gin.Context) {
 		}
 	}
 	body, err := encodeRules(
-		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(parent.Name))},
+		relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(parent.Name))},
 		clusters,
 	)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The groups of children in Metacontroller's requests, "Kind.version" or "Kind.group/version".
@@ -183,7 +184,7 @@ func encodeRelated(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 		return encodeRules(secrets, snapshots)
 	}
 	labelled, named := snapshots, snapshots
-	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
+	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = hooks.SnapshotsNamed(c); len(named.Names) == 0 {
 		return encodeRules(secrets, labelled)
 	}
@@ -223,7 +224,7 @@ func (r *request) check() error {
 	}
 	named := hooks.SnapshotsNamed(r.Cluster)
 	for _, s := range r.snapshots {
-		if s.Namespace != ns || s.Labels[hooks.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
+		if s.Namespace != ns || s.Labels[objects.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
 			continue
 		}
 		if r.Related.Snapshots == nil {

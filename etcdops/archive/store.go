@@ -17,7 +17,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools take them.
@@ -34,7 +34,7 @@ type Place struct {
 type Store struct {
 	bucket *blob.Bucket
 	// url is that of the folder.
-	url hooks.StoreURL
+	url stores.URL
 	// dir is the folder itself where it is one of this machine, else empty.
 	dir string
 	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on a claim, where times may
@@ -47,12 +47,12 @@ func Open(ctx context.Context, p Place) (*Store, error) { return openStore(ctx, 
 
 // openStore opens a store, and makes the folder of file:// when asked to.
 func openStore(ctx context.Context, p Place, create bool) (*Store, error) {
-	u, err := hooks.ParseStoreURL(p.URL)
+	u, err := stores.ParseURL(p.URL)
 	if err != nil {
 		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
 	s := &Store{url: u}
-	if u.Scheme == hooks.StoreClaim {
+	if u.Scheme == stores.Claim {
 		if err := s.openDir(p.Dir, create); err != nil {
 			return nil, err
 		}
@@ -120,4 +120,4 @@ func checkKey(key string) error {
 }
 
 // recordSuffix makes the name of an artifact that of what is known of it.
-const recordSuffix = hooks.RecordSuffix
+const recordSuffix = stores.RecordSuffix

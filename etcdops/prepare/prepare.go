@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Command is what the flags of quorate prepare say.
@@ -23,10 +24,10 @@ type Command struct {
 
 // Flags adds those of the command.
 func (c *Command) Flags(flags *flag.FlagSet) {
-	flags.StringVar(&c.dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&c.dataDir, "data-dir", objects.DataDir, "etcd's data `directory`")
 	flags.StringVar(&c.walDir, "wal-dir", "", "`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&c.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
-	flags.StringVar(&c.start, "start", "", "how the member starts: "+strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")+"; required")
+	flags.StringVar(&c.marker, "marker", objects.MarkerFile, "`file` that says that this pod has started before")
+	flags.StringVar(&c.start, "start", "", "how the member starts: "+strings.Join([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}, ", ")+"; required")
 	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")
 }
 
@@ -43,7 +44,7 @@ func (c *Command) Run(ctx context.Context) error {
 // begun before, whatever --start says.
 func (c *Command) startOf() string {
 	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
-		return hooks.StartResume
+		return objects.StartResume
 	}
 	return c.start
 }
@@ -65,9 +66,9 @@ var ErrDataLost = errors.New("the member's data is lost")
 // the rest it knows nothing that came before its last snapshot.
 func check(dataDir, walDir, start, marker string) error {
 	switch start {
-	case hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume:
+	case objects.StartBootstrap, objects.StartJoin, objects.StartResume:
 	default:
-		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume, start)
+		return fmt.Errorf("--start must be %s, %s or %s, not %q", objects.StartBootstrap, objects.StartJoin, objects.StartResume, start)
 	}
 	data, err := datadir.HasData(dataDir, walDir)
 	if err != nil {
@@ -80,7 +81,7 @@ func check(dataDir, walDir, start, marker string) error {
 	switch {
 	case data && started:
 		return nil
-	case !data && start == hooks.StartResume:
+	case !data && start == objects.StartResume:
 		return fmt.Errorf("%w: it has run before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
 	case started:
 		began, err := mayHaveBegun(dataDir, walDir, word)

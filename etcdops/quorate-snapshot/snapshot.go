@@ -15,8 +15,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // reportLimit is what Kubernetes keeps of a termination message, in bytes.
@@ -27,7 +27,7 @@ func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
 		if !explained(err) {
-			command.TerminationMessage(reportOf(hooks.SnapshotReport{Error: told(err)}))
+			command.TerminationMessage(reportOf(reports.Snapshot{Error: told(err)}))
 		}
 		return exitCode(err, stderr)
 	}
@@ -35,7 +35,7 @@ func runSnapshot(ctx context.Context, args []string, stderr io.Writer) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-	order.Tell = func(report *hooks.SnapshotReport) {
+	order.Tell = func(report *reports.Snapshot) {
 		if report == nil {
 			command.TerminationMessage("")
 			return
@@ -146,7 +146,7 @@ func clusterTLS(ca, cert, key string) (*tls.Config, error) {
 }
 
 // reportOf is a report as a termination message. Of an error that is too long for it, the end is left out.
-func reportOf(report hooks.SnapshotReport) string {
+func reportOf(report reports.Snapshot) string {
 	for {
 		text, err := json.Marshal(report)
 		if err != nil {
@@ -173,7 +173,7 @@ func runLook(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if explained(err) {
 		return exitCode(err, stderr)
 	}
-	var report hooks.SnapshotReport
+	var report reports.Snapshot
 	if err == nil {
 		report, err = archive.Look(ctx, place, key)
 	}

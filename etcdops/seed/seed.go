@@ -19,7 +19,7 @@ import (
 )
 
 // Reasons for which nothing was restored that are found out here; those of stores and artifacts come from package archive.
-// [hooks.RestoreReport] has them all.
+// [reports.Restore] has them all.
 const (
 	// Damaged: what is there is not whole.
 	Damaged = "Damaged"

@@ -76,7 +76,8 @@ func Line(c *corev1.Container) []string {
 	return line
 }
 
-// Leaks are the ways in which a Secret comes into a command line, or as a whole into an environment; none is as it should be.
+// Leaks are the ways in which a Secret comes into a command line, or as a whole into an environment; none is as it
+// should be.
 func Leaks(pod *corev1.PodSpec) (leaks []string) {
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		if text := strings.Join(Line(&c), " "); strings.Contains(text, theSecret) {
@@ -97,8 +98,10 @@ func Leaks(pod *corev1.PodSpec) (leaks []string) {
 // fragments are what texts are made of: references in every form, what ends a line, a path, a query
 // or a URL.
 var fragments = []string{
-	"$(AWS_SECRET_ACCESS_KEY)", "$$(AWS_SECRET_ACCESS_KEY)", "$$$(AZURE_STORAGE_KEY)", "$(tls.key)", "$(GOOGLE_APPLICATION_CREDENTIALS", "${HOME}", "$", "$$", ")", "(",
-	"\n", "\x00", "%24(AZURE_STORAGE_SAS_TOKEN)", "s3://", "gs://", "azblob://", "file:///", "bucket", "/", "/..", "?", "&", "endpoint=", "#", "@", ":", "x", "1.2", " ",
+	"$(AWS_SECRET_ACCESS_KEY)", "$$(AWS_SECRET_ACCESS_KEY)", "$$$(AZURE_STORAGE_KEY)", "$(tls.key)",
+	"$(GOOGLE_APPLICATION_CREDENTIALS", "${HOME}", "$", "$$", ")", "(",
+	"\n", "\x00", "%24(AZURE_STORAGE_SAS_TOKEN)", "s3://", "gs://", "azblob://", "file:///", "bucket", "/", "/..", "?",
+	"&", "endpoint=", "#", "@", ":", "x", "1.2", " ",
 }
 
 // AnyText is made of such fragments.

@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	"slices"
@@ -8,21 +8,22 @@ import (
 
 // ownContainers are the names of all that Quorate puts into pods.
 var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, containerOwn, ContainerSeed, ContainerTools,
+	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, ContainerTools,
 	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
 }
 
-func injected(container string) bool { return !slices.Contains(ownContainers, container) }
+// Injected reports whether a container was put into the pod by others.
+func Injected(container string) bool { return !slices.Contains(ownContainers, container) }
 
-// statuses are those of the pod's containers in the order in which they start.
-func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+// Statuses are those of the pod's containers in the order in which they start.
+func Statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// statusOf is what is told of the pod's container of this name; all empty for nothing.
-func statusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
+// StatusOf is what is told of the pod's container of this name; all empty for nothing.
+func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	if pod != nil {
-		for _, s := range statuses(pod) {
+		for _, s := range Statuses(pod) {
 			if s.Name == container {
 				return s
 			}
@@ -31,8 +32,8 @@ func statusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
-func purpose(pod *corev1.PodSpec) string {
+// Purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
+func Purpose(pod *corev1.PodSpec) string {
 	for i := range pod.Containers {
 		switch name := pod.Containers[i].Name; name {
 		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:

@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	"cmp"
@@ -14,13 +14,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Sources are where the images come from that run in pods.
-type Sources struct {
+// Images are where the images come from that run in pods.
+type Images struct {
 	// Image is the image of Quorate itself: its `prepare` runs in every member's pod before etcd.
 	Image string
 	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
 	ImagePullPolicy corev1.PullPolicy
-	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for [DefaultEtcdRepository].
+	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for
+	// [DefaultEtcdRepository].
 	EtcdRepository string
 	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
 	// that end with a slash. That of the installation always may be. Empty allows all.
@@ -30,8 +31,8 @@ type Sources struct {
 // DefaultEtcdRepository is where etcd's own project publishes its image.
 const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
 
-// image of etcd: the cluster's own repository goes before that of the installation.
-func (s Sources) image(spec *v1alpha1.EtcdClusterSpec, version string) string {
+// Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation.
+func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
 	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":v" + version
 }
 
@@ -44,20 +45,23 @@ var repositories = sync.OnceValue(func() *regexp.Regexp {
 // a digest.
 func IsRepository(text string) bool { return repositories().MatchString(text) }
 
-// validateImage says why no image may come from where the spec says. Whoever chooses the image
+// Validate says why no image may come from where the spec says. Whoever chooses the image
 // chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
 // store.
-func (s Sources) validateImage(spec *v1alpha1.EtcdClusterSpec) error {
+func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
 	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
 	switch {
 	case repository == "" || repository == ours:
 		return nil
 	case !IsRepository(repository):
-		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no digest")
-	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories, func(allowed string) bool { return holds(allowed, repository) }):
+		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no " +
+			"digest")
+	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories,
+		func(allowed string) bool { return holds(allowed, repository) }):
 		return nil
 	}
-	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows (--allowed-image-repositories): leave it out for %s, or use %s",
+	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows "+
+		"(--allowed-image-repositories): leave it out for %s, or use %s",
 		ours, strings.Join(s.AllowedRepositories, ", "))
 }
 

@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	"hash/fnv"
@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// with is a copy of labels or annotations with one more.
-func with(all map[string]string, key, value string) map[string]string {
+// With is a copy of labels or annotations with one more.
+func With(all map[string]string, key, value string) map[string]string {
 	all = maps.Clone(all)
 	if all == nil {
 		all = map[string]string{}
@@ -19,7 +19,8 @@ func with(all map[string]string, key, value string) map[string]string {
 	return all
 }
 
-func keep[V any](all map[string]V, keys ...string) map[string]V {
+// Only is a copy of labels or annotations with these keys alone, as far as they are there.
+func Only[V any](all map[string]V, keys ...string) map[string]V {
 	some := map[string]V{}
 	for _, k := range keys {
 		if value, set := all[k]; set {
@@ -29,8 +30,8 @@ func keep[V any](all map[string]V, keys ...string) map[string]V {
 	return some
 }
 
-// digest is a short hash of texts.
-func digest(texts ...string) string {
+// Digest is a short hash of texts.
+func Digest(texts ...string) string {
 	h := fnv.New64a()
 	for _, text := range texts {
 		_, _ = h.Write([]byte(text))
@@ -39,18 +40,18 @@ func digest(texts ...string) string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// shortened is a name of at most so many characters.
-func shortened(name string, most int) string {
+// Shortened is a name of at most so many characters.
+func Shortened(name string, most int) string {
 	if len(name) <= most {
 		return name
 	}
-	sum := digest(name)
+	sum := Digest(name)
 	return strings.TrimRight(name[:most-len(sum)-1], "-.") + "-" + sum
 }
 
-// canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
+// Canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
 // answer never differs from what is stored.
-func canonical(q resource.Quantity) resource.Quantity {
+func Canonical(q resource.Quantity) resource.Quantity {
 	whole, thousandths := q.Value(), *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
 	switch decimal := *resource.NewQuantity(whole, resource.DecimalSI); {
 	case decimal.Cmp(q) == 0 && whole%1024 == 0 && whole != 0:

@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	"cmp"
@@ -17,29 +17,31 @@ const (
 	MetricsPort = 2381
 )
 
-// MemberName names member n of a cluster: its pod, its claim, its etcd name. Numbers count up and are never reused (S9).
+// MemberName names member n of a cluster: its pod, its claim, its etcd name. Numbers count up and are never reused
+// (S9).
 func MemberName(cluster string, n int) string { return fmt.Sprintf("%s-%d", cluster, n) }
 
-// mostMembers bounds the numbers: far more than a cluster ever has. What is above is not ours, and can't make the next one overflow.
-const mostMembers = 1_000_000_000
+// MostMembers bounds the numbers: far more than a cluster ever has. What is above is not ours, and can't make the next
+// one overflow.
+const MostMembers = 1_000_000_000
 
-// ordinal is the number in a member's name; false for a name that is not a member's of this cluster.
-func ordinal(cluster, name string) (int, bool) {
+// Ordinal is the number in a member's name; false for a name that is not a member's of this cluster.
+func Ordinal(cluster, name string) (int, bool) {
 	digits, ok := strings.CutPrefix(name, cluster+"-")
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n >= mostMembers || strconv.Itoa(n) != digits {
+	if err != nil || n < 0 || n >= MostMembers || strconv.Itoa(n) != digits {
 		return 0, false
 	}
 	return n, true
 }
 
-// markIn reads a high-water mark; 0 for what is none.
-func markIn(s string) int {
+// ReadMark reads a high-water mark; 0 for what is none.
+func ReadMark(s string) int {
 	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > mostMembers {
+	if err != nil || n < 0 || n > MostMembers {
 		return 0
 	}
 	return n
@@ -57,62 +59,66 @@ func EpochName(cluster string, epoch int) string { return fmt.Sprintf("%s-epoch-
 // PeerURL of a member: a name that stays the same wherever the pod runs. It has no cluster domain, so that it works in
 // every Kubernetes cluster; the pods' search list completes it.
 func PeerURL(c *v1alpha1.EtcdCluster, member string) string {
-	return peerURLOf(c, member, encrypted(c))
+	return PeerURLOf(c, member, Encrypted(c))
 }
 
-func peerURLOf(c *v1alpha1.EtcdCluster, member string, byTLS bool) string {
+// PeerURLOf a member that speaks TLS with its peers, or does not.
+func PeerURLOf(c *v1alpha1.EtcdCluster, member string, byTLS bool) string {
 	scheme := "http"
 	if byTLS {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://%s:%d", scheme, host(c, member), PeerPort)
+	return fmt.Sprintf("%s://%s:%d", scheme, Host(c, member), PeerPort)
 }
 
 // ClientURL that a member advertises.
 func ClientURL(c *v1alpha1.EtcdCluster, member string) string {
-	return fmt.Sprintf("%s://%s:%d", scheme(c), host(c, member), ClientPort)
+	return fmt.Sprintf("%s://%s:%d", Scheme(c), Host(c, member), ClientPort)
 }
 
-// host is the name under which a member is reached.
-func host(c *v1alpha1.EtcdCluster, member string) string {
+// Host is the name under which a member is reached.
+func Host(c *v1alpha1.EtcdCluster, member string) string {
 	return member + "." + PeerService(c.Name) + "." + c.Namespace + ".svc"
 }
 
-// scheme that the members speak.
-func scheme(c *v1alpha1.EtcdCluster) string {
-	if encrypted(c) {
+// Scheme that the members speak.
+func Scheme(c *v1alpha1.EtcdCluster) string {
+	if Encrypted(c) {
 		return "https"
 	}
 	return "http"
 }
 
-// memberAt is the name of the member of this cluster that has one of these peer URLs; false for a stranger.
-func memberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
+// MemberAt is the name of the member of this cluster that has one of these peer URLs; false for a stranger.
+func MemberAt(c *v1alpha1.EtcdCluster, peerURLs []string) (string, bool) {
 	for _, raw := range peerURLs {
 		u, err := url.Parse(raw)
 		if err != nil {
 			continue
 		}
 		name, rest, _ := strings.Cut(u.Hostname(), ".")
-		if _, ok := ordinal(c.Name, name); ok && rest == PeerService(c.Name)+"."+c.Namespace+".svc" {
+		if _, ok := Ordinal(c.Name, name); ok && rest == PeerService(c.Name)+"."+c.Namespace+".svc" {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-// encrypted reports whether members speak TLS.
-func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
+// Encrypted reports whether members speak TLS.
+func Encrypted(c *v1alpha1.EtcdCluster) bool { return TLSMode(c) != v1alpha1.TLSDisabled }
 
-// mode of the cluster's TLS.
-func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
+// TLSMode of the cluster's TLS.
+func TLSMode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode {
+	return cmp.Or(c.Spec.TLS.Mode, v1alpha1.TLSAuto)
+}
 
-// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain text.
+// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain
+// text.
 func OperatorSecret(c *v1alpha1.EtcdCluster) string {
 	switch s := c.Spec.TLS.Secrets; {
-	case !encrypted(c):
+	case !Encrypted(c):
 		return ""
-	case mode(c) == v1alpha1.TLSSecrets && s != nil:
+	case TLSMode(c) == v1alpha1.TLSSecrets && s != nil:
 		return s.Operator
 	}
 	return c.Name + "-operator-tls"

@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	"strings"
@@ -6,15 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// literal has the containers of a new pod get every command, argument and variable as it is
+// Literal has the containers of a new pod get every command, argument and variable as it is
 // written. Without it a kubelet takes $(NAME) in them for the value of that variable, which may be
 // a secret, and what a spec says reaches them. It takes $$ for $ (the field args of Container in
 // k8s.io/api/core/v1/types.go; third_party/forked/golang/expansion in Kubernetes). So nothing that
 // we make refers to a variable by $(NAME).
 //
-// It is called where pods leave this package, once for each: in children for members and surveys,
-// in job for Jobs.
-func literal(pod *corev1.PodSpec) {
+// It is called where a decision is complete, once for each pod: for members and surveys in package hooks, for
+// Jobs in package snapshot.
+func Literal(pod *corev1.PodSpec) {
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
 			c := &list[i]
@@ -36,7 +36,8 @@ func doubled(words []string) []string {
 	return all
 }
 
-func restricted() *corev1.SecurityContext {
+// Restricted is what a container may do: nothing that it needs root for.
+func Restricted() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false),
 		ReadOnlyRootFilesystem:   new(true),
@@ -44,16 +45,16 @@ func restricted() *corev1.SecurityContext {
 	}
 }
 
-// userID is whom the programs in pods run as.
-const userID = 10001
+// UserID is whom the programs in pods run as.
+const UserID = 10001
 
-// podSecurity lets a pod read and write the members' volumes, as nobody who is root.
-func podSecurity() *corev1.PodSecurityContext {
+// PodSecurity lets a pod read and write the members' volumes, as nobody who is root.
+func PodSecurity() *corev1.PodSecurityContext {
 	return &corev1.PodSecurityContext{
 		RunAsNonRoot:        new(true),
-		RunAsUser:           new(int64(userID)),
-		RunAsGroup:          new(int64(userID)),
-		FSGroup:             new(int64(userID)),
+		RunAsUser:           new(int64(UserID)),
+		RunAsGroup:          new(int64(UserID)),
+		FSGroup:             new(int64(UserID)),
 		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
 		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
@@ -65,8 +66,8 @@ const (
 	volumeOperator = "operator"
 )
 
-// operatorFlags are those of quorate-snapshot by which it shows that certificate.
-func operatorFlags() []string {
+// OperatorFlags are those of quorate-snapshot by which it shows that certificate.
+func OperatorFlags() []string {
 	return []string{
 		"--ca=" + operatorDir + "/" + KeyTrust,
 		"--cert=" + operatorDir + "/" + KeyCertificate,
@@ -74,14 +75,16 @@ func operatorFlags() []string {
 	}
 }
 
-func operatorMount() corev1.VolumeMount {
+// OperatorMount is where a container finds [OperatorVolume].
+func OperatorMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}
 }
 
-// operatorVolume holds the certificate that Quorate shows to members.
-func operatorVolume(secret string) corev1.Volume {
+// OperatorVolume holds the certificate that Quorate shows to members.
+func OperatorVolume(secret string) corev1.Volume {
 	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 		SecretName: secret, DefaultMode: new(int32(0o440)),
-		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
+		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate},
+			{Key: KeyTrust, Path: KeyTrust}},
 	}}}
 }

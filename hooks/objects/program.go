@@ -1,4 +1,4 @@
-package hooks
+package objects
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -7,23 +7,25 @@ import (
 
 // Volumes of that program.
 const (
-	volumeTools   = "tools"
-	volumeScratch = "scratch"
+	volumeTools = "tools"
+	// VolumeScratch is the name of [ScratchVolume].
+	VolumeScratch = "scratch"
 )
 
-// snapshotProgram is the program in Quorate's image that comes near stores and etcd's own files. The image's entrypoint is the other one.
-const snapshotProgram = "/quorate-snapshot"
+// SnapshotProgram is the program in Quorate's image that comes near stores and etcd's own files. The image's entrypoint
+// is the other one.
+const SnapshotProgram = "/quorate-snapshot"
 
-// toolsContainer puts that program where the containers of other images can run it: toolsVolume and toolsMount are its
-// volumes. It is an init container.
-func toolsContainer(s Sources) corev1.Container {
+// ToolsContainer puts that program where the containers of other images can run it: [ToolsVolume] and [ToolsMount] are
+// its volumes. It is an init container.
+func ToolsContainer(s Images) corev1.Container {
 	return corev1.Container{
 		Name:            ContainerTools,
 		Image:           s.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
-		Command:         []string{snapshotProgram},
-		Args:            []string{"tool", "--to=" + toolsBinary},
-		SecurityContext: restricted(),
+		Command:         []string{SnapshotProgram},
+		Args:            []string{"tool", "--to=" + ToolsBinary},
+		SecurityContext: Restricted(),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 		}},
@@ -31,29 +33,32 @@ func toolsContainer(s Sources) corev1.Container {
 	}
 }
 
-// toolsBinary is that program in a container of another image.
-const toolsBinary = ToolsDir + snapshotProgram
+// ToolsBinary is that program in a container of another image.
+const ToolsBinary = ToolsDir + SnapshotProgram
 
-// toolsVolume holds the binary, and toolsMount is for the container that runs it.
-func toolsVolume() corev1.Volume {
+// ToolsVolume holds the binary.
+func ToolsVolume() corev1.Volume {
 	return corev1.Volume{Name: volumeTools, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
-func toolsMount() corev1.VolumeMount {
+// ToolsMount is for the container that runs the binary.
+func ToolsMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: volumeTools, MountPath: ToolsDir, ReadOnly: true}
 }
 
-// scratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.
-func scratchVolume(limit *resource.Quantity) corev1.Volume {
+// ScratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.
+func ScratchVolume(limit *resource.Quantity) corev1.Volume {
 	if limit != nil {
-		limit = new(canonical(*limit))
+		limit = new(Canonical(*limit))
 	}
-	return corev1.Volume{Name: volumeScratch, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}
+	return corev1.Volume{Name: VolumeScratch,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}
 }
 
-func scratchMount() corev1.VolumeMount {
-	return corev1.VolumeMount{Name: volumeScratch, MountPath: ScratchDir}
+// ScratchMount is where a container finds [ScratchVolume].
+func ScratchMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: VolumeScratch, MountPath: ScratchDir}
 }
 
-// temporary keeps temporary files where there is room for them: nothing else can be written to.
-func temporary(dir string) corev1.EnvVar { return corev1.EnvVar{Name: "TMPDIR", Value: dir} }
+// Temporary keeps temporary files where there is room for them: nothing else can be written to.
+func Temporary(dir string) corev1.EnvVar { return corev1.EnvVar{Name: "TMPDIR", Value: dir} }

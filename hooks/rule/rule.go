@@ -1,6 +1,6 @@
 // Package rule is how Quorate decides: by rules in an order, of which the first that applies says what to do. Clusters,
 // snapshots and schedules have a list each.
-package hooks
+package rule
 
 import "time"
 
@@ -21,8 +21,8 @@ type Rule[V any, A comparable] struct {
 	applies func(V) A
 }
 
-// NewRule is the rule of that name, which answers by this function.
-func NewRule[V any, A comparable](name, why string, applies func(V) A) Rule[V, A] {
+// New is the rule of that name, which answers by this function.
+func New[V any, A comparable](name, why string, applies func(V) A) Rule[V, A] {
 	return Rule[V, A]{name, why, applies}
 }
 

@@ -1,4 +1,4 @@
-package hooks
+package schedule
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
 // taken is a snapshot of the schedule, as far as it has come.
@@ -18,8 +19,8 @@ type taken struct {
 	// run is the time that its name says; unknown is true when it says none, and nobody knows what it is for.
 	run     time.Time
 	unknown bool
-	// at is when it was taken for: the time of its run. A run that is later than the creation of its snapshot was decided by a clock that
-	// was ahead: then it is when the API server created it.
+	// at is when it was taken for: the time of its run. A run that is later than the creation of its snapshot was
+	// decided by a clock that was ahead: then it is when the API server created it.
 	at time.Time
 }
 
@@ -52,7 +53,8 @@ func (s *taken) unfinished() bool {
 	switch s.Status.Phase {
 	case "", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		return s.alive()
-	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting:
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed,
+		v1alpha1.SnapshotDeleting:
 	}
 	return false
 }
@@ -82,13 +84,16 @@ func stillCurrent(all []*taken, of *taken) *taken {
 	was := of.unless()
 	return newestOf(all, func(s *taken) bool {
 		is := s.unless()
-		return s.skipped() && s.Spec.Cluster == of.Spec.Cluster && s.at.After(of.at) && was != nil && is != nil && *is == *was
+		return s.skipped() && s.Spec.Cluster == of.Spec.Cluster && s.at.After(of.at) && was != nil && is != nil &&
+			*is == *was
 	})
 }
 
-// unless is what the cluster was like when the snapshot was taken, or skipped; nil when its status does not tell all of it.
+// unless is what the cluster was like when the snapshot was taken, or skipped; nil when its status does not tell all of
+// it.
 func (s *taken) unless() *v1alpha1.Unless {
-	u := &v1alpha1.Unless{Revision: s.Status.Revision, ClusterID: s.Status.ClusterID, AuthRevision: s.Status.AuthRevision}
+	u := &v1alpha1.Unless{Revision: s.Status.Revision, ClusterID: s.Status.ClusterID,
+		AuthRevision: s.Status.AuthRevision}
 	if u.Revision == 0 || u.ClusterID == "" || u.AuthRevision == 0 {
 		return nil
 	}
@@ -97,20 +102,20 @@ func (s *taken) unless() *v1alpha1.Unless {
 
 // agenda is an observation put together.
 type agenda struct {
-	ScheduleObservation
-	table *timetable // nil when it can't be read
-	flaw  string     // what is wrong with it
-	all   []*taken   // the newest first
-	// active are those that are being taken, success the newest that succeeded, verified the newest that was restored on trial, and current
-	// the newest run that found success to be so still. nil for none.
+	Observation
+	timetable *timetable.Table // nil when it can't be read
+	flaw      string           // what is wrong with it
+	all       []*taken         // the newest first
+	// active are those that are being taken, success the newest that succeeded, verified the newest that was restored
+	// on trial, and current the newest run that found success to be so still. nil for none.
 	active                     []*taken
 	success, verified, current *taken
 	last                       time.Time // the last run that was answered with a snapshot
 	due                        time.Time // the run that is to be taken; zero for none
 }
 
-func newAgenda(o ScheduleObservation) *agenda {
-	a := &agenda{ScheduleObservation: o}
+func newAgenda(o Observation) *agenda {
+	a := &agenda{Observation: o}
 	for _, s := range o.Snapshots {
 		a.all = append(a.all, a.understood(s))
 	}
@@ -131,8 +136,9 @@ func newAgenda(o ScheduleObservation) *agenda {
 		a.current = stillCurrent(a.all, a.success)
 	}
 	a.read()
-	if a.table != nil {
-		a.due = a.table.latest(slices.MaxFunc([]time.Time{a.last, o.Schedule.CreationTimestamp.Time}, time.Time.Compare), o.Now)
+	if a.timetable != nil {
+		a.due = a.timetable.Latest(slices.MaxFunc([]time.Time{a.last, o.Schedule.CreationTimestamp.Time},
+			time.Time.Compare), o.Now)
 	}
 	return a
 }
@@ -159,28 +165,30 @@ func (a *agenda) read() {
 		a.flaw = fmt.Sprintf("spec.timeZone: there is no time zone %q", spec.TimeZone)
 		return
 	}
-	table, err := readTimetable(spec.Schedule, a.Zone)
+	table, err := timetable.Read(spec.Schedule, a.Zone)
 	switch {
 	case err != nil:
 		a.flaw = fmt.Sprintf("spec.schedule can't be read: %s", err)
-	case table.next(a.Now).IsZero():
+	case table.Next(a.Now).IsZero():
 		a.flaw = "spec.schedule names a time that never comes"
 	default:
-		a.table = table
+		a.timetable = table
 	}
 }
 
-// ahead reports whether a run was decided by a clock that was further ahead of ours than clocks may be. It answers for no run of ours: else
-// one wrong clock would stop all snapshots until the time that it had shown.
+// ahead reports whether a run was decided by a clock that was further ahead of ours than clocks may be. It answers for
+// no run of ours: else one wrong clock would stop all snapshots until the time that it had shown.
 func (a *agenda) ahead(run time.Time) bool { return run.After(a.Now.Add(skew)) }
 
-// knownStored reports whether the status has seen a snapshot stored that the list shows as unfinished: the list lags then.
+// knownStored reports whether the status has seen a snapshot stored that the list shows as unfinished: the list lags
+// then.
 func (a *agenda) knownStored(name string) bool {
 	s := &a.Schedule.Status
 	return s.LastSuccess != nil && s.LastSuccess.Name == name || s.LastVerified != nil && s.LastVerified.Name == name
 }
 
-// failure is the newest run that failed, or that could not be verified, while none has succeeded since, or found nothing to do; nil for none.
+// failure is the newest run that failed, or that could not be verified, while none has succeeded since, or found
+// nothing to do; nil for none.
 func (a *agenda) failure() *taken {
 	f := newestOf(a.all, (*taken).missed)
 	if f == nil || a.success != nil && a.success.at.After(f.at) || a.current != nil && a.current.at.After(f.at) {
@@ -189,9 +197,10 @@ func (a *agenda) failure() *taken {
 	return f
 }
 
-// dueAfter is the second run after the newest snapshot that counts. Where the template wants snapshots restored on trial, only those count.
+// dueAfter is the second run after the newest snapshot that counts. Where the template wants snapshots restored on
+// trial, only those count.
 func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
-	if a.table == nil || a.Schedule.Spec.Suspend {
+	if a.timetable == nil || a.Schedule.Spec.Suspend {
 		return time.Time{}
 	}
 	newest := s.LastVerified
@@ -202,7 +211,7 @@ func (a *agenda) dueAfter(s *v1alpha1.EtcdSnapshotScheduleStatus) time.Time {
 	if newest != nil {
 		since = slices.MaxFunc([]time.Time{since, newest.Time.Time}, time.Time.Compare)
 	}
-	return a.table.next(a.table.next(since))
+	return a.timetable.Next(a.timetable.Next(since))
 }
 
 // latest is until when the run that is due may begin; zero for always.
@@ -241,13 +250,13 @@ func (a *agenda) unfinished() string {
 	return ", for this is not finished: " + strings.Join(all, ", ")
 }
 
-// wake is how soon to be asked again: when the next run is due, and when the one that waits has waited for too long. Whatever else matters
-// is a change of a snapshot, and the snapshot tells.
+// wake is how soon to be asked again: when the next run is due, and when the one that waits has waited for too long.
+// Whatever else matters is a change of a snapshot, and the snapshot tells.
 func (a *agenda) wake() time.Duration {
-	if a.table == nil || a.Schedule.Spec.Suspend {
+	if a.timetable == nil || a.Schedule.Spec.Suspend {
 		return 0
 	}
-	until := a.table.next(a.Now).Sub(a.Now)
+	until := a.timetable.Next(a.Now).Sub(a.Now)
 	if latest := a.latest(); !latest.IsZero() && !a.Now.After(latest) {
 		until = min(until, latest.Sub(a.Now)+time.Second)
 	}

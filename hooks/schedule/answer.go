@@ -1,4 +1,4 @@
-package hooks
+package schedule
 
 import (
 	"reflect"
@@ -9,11 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // decide says which snapshots stay, and which is new.
-func (a *agenda) decide(d *ScheduleDecision) {
-	if a.table == nil || a.Schedule.Spec.Suspend {
+func (a *agenda) decide(d *Decision) {
+	if a.timetable == nil || a.Schedule.Spec.Suspend {
 		for _, s := range a.all {
 			d.Snapshots = append(d.Snapshots, s.EtcdSnapshot)
 		}
@@ -49,18 +52,19 @@ func (a *agenda) made() *v1alpha1.EtcdSnapshot {
 	return &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: a.dueName(), Namespace: a.Schedule.Namespace,
-			Labels: map[string]string{LabelCluster: spec.Cluster, LabelSchedule: a.Schedule.Name},
+			Labels: map[string]string{objects.LabelCluster: spec.Cluster, objects.LabelSchedule: a.Schedule.Name},
 		},
 		Spec: *spec,
 	}
 }
 
-// unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is what a new one would be; nil for
-// nothing.
+// unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is
+// what a new one would be; nil for nothing.
 func (a *agenda) unless() *v1alpha1.Unless {
 	s, want := a.success, &a.Schedule.Spec.Template
 	switch {
-	case s == nil, s.Spec.Cluster != want.Cluster, !reflect.DeepEqual(s.Spec.Store, want.Store), !reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
+	case s == nil, s.Spec.Cluster != want.Cluster, !reflect.DeepEqual(s.Spec.Store, want.Store),
+		!reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
 		return nil
 	case !s.verified() && (want.Verify == nil || *want.Verify):
 		return nil
@@ -68,7 +72,7 @@ func (a *agenda) unless() *v1alpha1.Unless {
 	return s.unless()
 }
 
-func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus {
+func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
 	s := v1alpha1.EtcdSnapshotScheduleStatus{
 		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Because), Message: d.Because.Message,
 		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified),
@@ -76,8 +80,8 @@ func (a *agenda) status(d *ScheduleDecision) v1alpha1.EtcdSnapshotScheduleStatus
 	if !a.last.IsZero() {
 		s.LastScheduled = metav1.NewTime(a.last)
 	}
-	if a.table != nil && !a.Schedule.Spec.Suspend {
-		s.Next = metav1.NewTime(a.table.next(a.Now))
+	if a.timetable != nil && !a.Schedule.Spec.Suspend {
+		s.Next = metav1.NewTime(a.timetable.Next(a.Now))
 	}
 	s.Active = a.activeNames()
 	if f := a.failure(); f != nil {
@@ -104,7 +108,7 @@ func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
 	return r
 }
 
-func (a *agenda) conditions(because Because) []metav1.Condition {
+func (a *agenda) conditions(because rule.Because) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&list, metav1.Condition{
@@ -118,6 +122,6 @@ func (a *agenda) conditions(because Because) []metav1.Condition {
 		return list
 	}
 	set(v1alpha1.Ready, metav1.ConditionTrue, because.Rule, because.Message)
-	set(v1alpha1.Stalled, metav1.ConditionFalse, notStalled, nothingWaits)
+	set(v1alpha1.Stalled, metav1.ConditionFalse, wording.NotStalled, wording.NothingWaits)
 	return list
 }

@@ -1,4 +1,4 @@
-package hooks
+package schedule
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestRetained(t *testing.T) {
@@ -22,7 +23,7 @@ func TestRetained(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		rules v1alpha1.Retention
-		also  func(o *ScheduleObservation)
+		also  func(o *Observation)
 		kept  string
 	}{
 		{"no rule keeps all", v1alpha1.Retention{}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
@@ -33,7 +34,7 @@ func TestRetained(t *testing.T) {
 		{"age, from the newest and not from now", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 24 * time.Hour}}, nil, "21-10 22-01 22-02"},
 		{"an age is not younger than itself", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 25 * time.Hour}}, nil, "21-10 22-01 22-02"},
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
-		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))}, func(o *ScheduleObservation) {
+		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))}, func(o *Observation) {
 			o.Zone, o.Schedule.Status.LastScheduled = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
 			o.Now = clock("01 06:00:20")
 			clear(o.Snapshots)
@@ -43,86 +44,86 @@ func TestRetained(t *testing.T) {
 			}
 		}, "01-05 01-06"},
 		{"daily: the newest of each", v1alpha1.Retention{Daily: new(int32(2))}, nil, "21-10 22-02"},
-		{"daily, and the same day of another year is another", v1alpha1.Retention{Daily: new(int32(9))}, func(o *ScheduleObservation) {
+		{"daily, and the same day of another year is another", v1alpha1.Retention{Daily: new(int32(9))}, func(o *Observation) {
 			run := clock("22 02:00").AddDate(-1, 0, 0)
 			s := snapshotOf(o.Schedule, run, run)
 			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
 			o.Snapshots[s.Name] = s
 		}, "orders-20251122-0200 20-23 21-10 22-02"},
-		{"monthly, and the same month of another year is another", v1alpha1.Retention{Monthly: new(int32(9))}, func(o *ScheduleObservation) {
+		{"monthly, and the same month of another year is another", v1alpha1.Retention{Monthly: new(int32(9))}, func(o *Observation) {
 			run := clock("22 02:00").AddDate(-1, 0, 0)
 			s := snapshotOf(o.Schedule, run, run)
 			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
 			o.Snapshots[s.Name] = s
 		}, "orders-20251122-0200 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
-			func(o *ScheduleObservation) { o.Zone = zoneOf(t, "America/New_York") }, "21-00 22-02"},
+			func(o *Observation) { o.Zone = zoneOf(t, "America/New_York") }, "21-00 22-02"},
 		{"weekly: Sunday belongs to the week before", v1alpha1.Retention{Weekly: new(int32(2))},
-			func(o *ScheduleObservation) { o.add("23 00:00", v1alpha1.SnapshotSucceeded) }, "22-02 23-00"},
+			func(o *Observation) { o.add("23 00:00", v1alpha1.SnapshotSucceeded) }, "22-02 23-00"},
 		{"monthly", v1alpha1.Retention{Monthly: new(int32(5))}, nil, "22-02"},
 		{"yearly", v1alpha1.Retention{Yearly: new(int32(5))}, nil, "22-02"},
 		{"what one rule keeps is kept", v1alpha1.Retention{Last: new(int32(1)), Daily: new(int32(3))}, nil, "20-23 21-10 22-02"},
-		{"the newest that was verified", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"the newest that was verified", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			for _, run := range []string{"20261121-1000", "20261122-0100", "20261122-0200"} {
 				o.Snapshots["orders-"+run].Status.VerifiedAt = metav1.Time{}
 			}
 		}, "21-00 22-02"},
-		{"one that is being deleted counts for nothing", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"one that is being deleted counts for nothing", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.Snapshots["orders-20261122-0200"].DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, "22-01 22-02"},
-		{"the last three that failed or were skipped", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"the last three that failed or were skipped", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			for run, phase := range map[string]v1alpha1.SnapshotPhase{
 				"20 10:00": v1alpha1.SnapshotFailed, "21 05:00": v1alpha1.SnapshotSkipped, "21 06:00": v1alpha1.SnapshotFailed, "21 07:00": v1alpha1.SnapshotSkipped,
 			} {
 				o.add(run, phase)
 			}
 		}, "21-05 21-06 21-07 22-02"},
-		{"none of them", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *ScheduleObservation) { o.add("21 05:00", v1alpha1.SnapshotFailed) }, "22-02"},
+		{"none of them", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *Observation) { o.add("21 05:00", v1alpha1.SnapshotFailed) }, "22-02"},
 		{"but the newest of all: it says which run was the last", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))},
-			func(o *ScheduleObservation) { o.add("22 03:00", v1alpha1.SnapshotFailed) }, "22-02 22-03"},
-		{"and the one that says that the newest is so still", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *ScheduleObservation) {
+			func(o *Observation) { o.add("22 03:00", v1alpha1.SnapshotFailed) }, "22-02 22-03"},
+		{"and the one that says that the newest is so still", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *Observation) {
 			o.Snapshots["orders-20261122-0200"].Status.Revision = 9
 			o.add("22 02:20", v1alpha1.SnapshotSkipped).Status.Revision = 9
 			o.add("22 02:40", v1alpha1.SnapshotSkipped).Status.Revision = 9
 			o.add("22 03:00", v1alpha1.SnapshotFailed)
 		}, "22-02 22-02:40 22-03"},
-		{"what is stored and not verified counts, but not as what succeeded or was verified", v1alpha1.Retention{Last: new(int32(2))}, func(o *ScheduleObservation) {
+		{"what is stored and not verified counts, but not as what succeeded or was verified", v1alpha1.Retention{Last: new(int32(2))}, func(o *Observation) {
 			for _, run := range []string{"20261122-0100", "20261122-0200"} {
 				s := o.Snapshots["orders-"+run]
 				s.Status.Phase, s.Status.VerifiedAt = v1alpha1.SnapshotStored, metav1.Time{}
 			}
 			o.Snapshots["orders-20261121-1000"].Status.VerifiedAt = metav1.Time{}
 		}, "21-00 21-10 22-01 22-02"},
-		{"what a cluster restores", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"what a cluster restores", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.Snapshots["orders-20261120-2300"].Status.UsedBy = []string{"orders"}
 		}, "20-23 22-02"},
-		{"what is not finished", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"what is not finished", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.add("20 10:00", v1alpha1.SnapshotRunning)
 			o.add("20 11:00", "")
 			o.add("20 12:00", "SomePhaseOfALaterVersion")
 		}, "20-10 20-11 20-12 22-02"},
-		{"what has a name that says no time", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"what has a name that says no time", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			s := o.add("20 10:00", v1alpha1.SnapshotSucceeded)
 			delete(o.Snapshots, s.Name)
 			s.Name = "by-hand"
 			o.Snapshots[s.Name] = s
 		}, "by-hand 22-02"},
-		{"what has a time for a name, and nothing before it", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"what has a time for a name, and nothing before it", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			s := o.add("20 10:00", v1alpha1.SnapshotSucceeded)
 			delete(o.Snapshots, s.Name)
 			s.Name = "20261120-1000"
 			o.Snapshots[s.Name] = s
 		}, "20261120-1000 22-02"},
-		{"one of midnight is of its day, though the clock of the API server is behind", v1alpha1.Retention{Daily: new(int32(3))}, func(o *ScheduleObservation) {
+		{"one of midnight is of its day, though the clock of the API server is behind", v1alpha1.Retention{Daily: new(int32(3))}, func(o *Observation) {
 			o.add("22 00:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 23:59:58"))
 			for _, run := range []string{"20261122-0100", "20261122-0200"} {
 				delete(o.Snapshots, "orders-"+run)
 			}
 		}, "20-23 21-10 22-00"},
-		{"what the status names, until it names another", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"what the status names, until it names another", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.Schedule.Status.LastVerified = &v1alpha1.SnapshotReference{Name: "orders-20261121-0000"}
 		}, "21-00 22-02"},
-		{"one by a clock that was ahead is not the newest", v1alpha1.Retention{Last: new(int32(1))}, func(o *ScheduleObservation) {
+		{"one by a clock that was ahead is not the newest", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.add("29 10:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 12:00"))
 		}, "22-02"},
 	} {
@@ -156,8 +157,8 @@ func TestRetained(t *testing.T) {
 // vault is a Kubernetes with one schedule in it, as Metacontroller shows and changes it.
 type vault struct {
 	testing.TB
-	o        ScheduleObservation // what is true, but for the time; Now is the clock of Quorate
-	true     time.Time           // the clock of the API server
+	o        Observation // what is true, but for the time; Now is the clock of Quorate
+	true     time.Time   // the clock of the API server
 	revision int64
 	uids     int
 	all      map[string]time.Time // every snapshot that was ever made, by name, and when
@@ -183,7 +184,7 @@ func (w *vault) pass(d time.Duration) {
 }
 
 // view is what Metacontroller's caches show now.
-func (w *vault) view() ScheduleObservation {
+func (w *vault) view() Observation {
 	o := w.o
 	o.Schedule = o.Schedule.DeepCopy()
 	o.Snapshots = maps.Clone(o.Snapshots) // decisions do not change snapshots: decided checks that, and so does the vault below
@@ -191,9 +192,9 @@ func (w *vault) view() ScheduleObservation {
 }
 
 // call asks for a decision about a view, and carries it out on what is true.
-func (w *vault) call(o ScheduleObservation) ScheduleDecision {
+func (w *vault) call(o Observation) Decision {
 	w.Helper()
-	d := DecideSchedule(o)
+	d := Decide(o)
 	w.rules[d.Because.Rule]++
 	stays := map[string]bool{}
 	for _, s := range d.Snapshots {
@@ -225,7 +226,7 @@ func (w *vault) call(o ScheduleObservation) ScheduleDecision {
 
 // judge checks a decision: by what it saw, and what it lets go by what is true. What it saw and is gone counts as well: a person may have
 // deleted it a moment ago, and until then it stood for others.
-func (w *vault) judge(o ScheduleObservation, d ScheduleDecision, stays map[string]bool) {
+func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 	w.Helper()
 	if wrong := wrongWith(o, d); wrong != "" {
 		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Because.Rule, d.Because.Message, changes(o, d))
@@ -261,7 +262,7 @@ func (w *vault) finish(phase v1alpha1.SnapshotPhase) {
 }
 
 // mustBeKept are the snapshots that the rules keep, with the reason: the rules of retention one snapshot at a time, in other words.
-func mustBeKept(o ScheduleObservation) map[string]string {
+func mustBeKept(o Observation) map[string]string {
 	must := map[string]string{}
 	r := &o.Schedule.Spec.Retention
 	spans := []struct {
@@ -472,7 +473,7 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		}
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
 	w.pass(0)
-	past := []ScheduleObservation{w.view()}
+	past := []Observation{w.view()}
 	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {
@@ -532,7 +533,7 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		deleted += len(w.all) - len(w.o.Snapshots)
 	}
-	for _, rule := range ScheduleRules {
+	for _, rule := range Rules {
 		if rules[rule.Name] == 0 && rule.Name != ruleUnreadable {
 			t.Errorf("the rule %s was never the one", rule.Name)
 		}
@@ -582,7 +583,7 @@ func FuzzScheduleSpec(f *testing.F) {
 // ---- deletion
 
 func TestFinalizeSchedule(t *testing.T) {
-	given := func(policy v1alpha1.DeletionPolicy) ScheduleObservation {
+	given := func(policy v1alpha1.DeletionPolicy) Observation {
 		o := everyHour()
 		o.Schedule.Spec.DeletionPolicy = policy
 		o.Schedule.DeletionTimestamp = &metav1.Time{Time: o.Now.Add(-time.Minute)}
@@ -592,39 +593,39 @@ func TestFinalizeSchedule(t *testing.T) {
 		return o
 	}
 	o := given(v1alpha1.DeletionDelete)
-	if left, finalized, _ := FinalizeSchedule(o); len(left) != 2 || !finalized || left[0].Annotations[AnnotationRetained] != "" || len(ToldSnapshot(left[0]).OwnerReferences) > 0 {
+	if left, finalized, _ := Finalize(o); len(left) != 2 || !finalized || left[0].Annotations[objects.AnnotationRetained] != "" || len(Told(left[0]).OwnerReferences) > 0 {
 		t.Errorf("Delete: they go with their owner, by Kubernetes: %v, %t", left, finalized)
 	}
 	for _, policy := range []v1alpha1.DeletionPolicy{"", v1alpha1.DeletionRetain} {
 		o := given(policy)
-		left, finalized, _ := FinalizeSchedule(o)
-		if len(left) != 2 || finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 1 || ToldSnapshot(left[1]).Annotations[AnnotationRetained] != "orders" {
+		left, finalized, _ := Finalize(o)
+		if len(left) != 2 || finalized || len(Told(left[0]).OwnerReferences) != 1 || Told(left[1]).Annotations[objects.AnnotationRetained] != "orders" {
 			t.Fatalf("Retain: the owner is to be told first: %v, %t", left, finalized)
 		}
-		if o.Snapshots[left[0].Name].Annotations[AnnotationRetained] != "" {
+		if o.Snapshots[left[0].Name].Annotations[objects.AnnotationRetained] != "" {
 			t.Error("what was given is changed")
 		}
 		for _, s := range left {
 			o.Snapshots[s.Name] = s
 		}
-		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 1 {
+		if left, finalized, _ = Finalize(o); finalized || len(Told(left[0]).OwnerReferences) != 1 {
 			t.Fatalf("Retain: without Metacontroller's note of the owner, it is told again: %v, %t", left, finalized)
 		}
 		for _, s := range left {
-			s.Annotations[AnnotationLastApplied] = "{}"
+			s.Annotations[objects.AnnotationLastApplied] = "{}"
 			o.Snapshots[s.Name] = s
 		}
-		if left, finalized, _ = FinalizeSchedule(o); finalized || len(ToldSnapshot(left[0]).OwnerReferences) != 0 || len(ToldSnapshot(left[1]).OwnerReferences) != 0 {
+		if left, finalized, _ = Finalize(o); finalized || len(Told(left[0]).OwnerReferences) != 0 || len(Told(left[1]).OwnerReferences) != 0 {
 			t.Fatalf("Retain: then the owner is told no more: %v, %t", left, finalized)
 		}
 		o.Snapshots["orders-20261122-0100"].DeletionTimestamp = &metav1.Time{Time: o.Now}
 		delete(o.Snapshots, "orders-20261122-0200") // it has no owner now
-		if left, finalized, _ = FinalizeSchedule(o); !finalized || len(left) != 1 {
+		if left, finalized, _ = Finalize(o); !finalized || len(left) != 1 {
 			t.Errorf("Retain: %v, %t", left, finalized)
 		}
 		for at, want := range map[time.Duration]time.Duration{0: shown, 2 * time.Second: 3 * time.Second, -2 * time.Second: 7 * time.Second, shown: 0, -time.Hour: 0} {
 			o.Now = o.Schedule.DeletionTimestamp.Add(at)
-			if _, finalized, again := FinalizeSchedule(o); finalized != (want == 0) || again != want {
+			if _, finalized, again := Finalize(o); finalized != (want == 0) || again != want {
 				t.Errorf("%s after the deletion: finalized %t, asked again after %s", at, finalized, again)
 			}
 		}
@@ -643,7 +644,7 @@ func TestTheExampleOfTheDocs(t *testing.T) {
 		o.Snapshots[s.Name] = s
 	}
 	o.Now = end.Add(time.Minute)
-	kept := DecideSchedule(o).Snapshots
+	kept := Decide(o).Snapshots
 	var older []string
 	for _, s := range kept {
 		run, _ := time.Parse("orders-20060102-1504", s.Name)

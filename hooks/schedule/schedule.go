@@ -1,4 +1,11 @@
-package hooks
+// Package schedule decides which snapshots of an EtcdSnapshotSchedule should exist, as a cluster is decided: from what
+// was observed, by rules in order.
+//
+// Which run was the last is read from the snapshots themselves: a snapshot is named after the time of its run, and the
+// newest one always stays. The status is asked as well, for a snapshot that a person has deleted. So a run that was
+// decided twice is made once, and neither a lost status nor a list of snapshots that lags makes one that was made
+// before, but under the same name (S14, S15).
+package schedule
 
 import (
 	"cmp"
@@ -8,44 +15,42 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// An EtcdSnapshotSchedule is decided as a cluster is: from what was observed, by rules in order.
-//
-// Which run was the last is read from the snapshots themselves: a snapshot is named after the time of its run, and the newest one always
-// stays. The status is asked as well, for a snapshot that a person has deleted. So a run that was decided twice is made once, and neither
-// a lost status nor a list of snapshots that lags makes one that was made before, but under the same name (S14, S15).
-
-// ScheduleObservation is all that a decision about an EtcdSnapshotSchedule may depend on.
-type ScheduleObservation struct {
+// Observation is all that a decision about an EtcdSnapshotSchedule may depend on.
+type Observation struct {
 	Schedule *v1alpha1.EtcdSnapshotSchedule
 	// Snapshots that it owns, by name.
 	Snapshots map[string]*v1alpha1.EtcdSnapshot
-	// Zone that spec.timeZone names; nil for a name that no zone has. To look it up is to read files, and not for a decision.
+	// Zone that spec.timeZone names; nil for a name that no zone has. To look it up is to read files, and not for a
+	// decision.
 	Zone *time.Location
 	Now  time.Time
 }
 
-// ScheduleDecision is the answer.
-type ScheduleDecision struct {
-	// Snapshots are complete: one that was observed and is not among them will be deleted. They are as they were observed; one without UID
-	// is new. Sorted by name.
+// Decision is the answer.
+type Decision struct {
+	// Snapshots are complete: one that was observed and is not among them will be deleted. They are as they were
+	// observed; one without UID is new. Sorted by name.
 	Snapshots []*v1alpha1.EtcdSnapshot
 	// Status replaces the schedule's status whole.
 	Status v1alpha1.EtcdSnapshotScheduleStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
-	// Due is when a newer snapshot should be there at the latest: the second run after the newest that counts, so that one run may fail.
-	// Zero while no snapshots are taken.
+	// Due is when a newer snapshot should be there at the latest: the second run after the newest that counts, so that
+	// one run may fail. Zero while no snapshots are taken.
 	Due time.Time
 	// Because is the rule that fired.
-	Because Because
+	Because rule.Because
 }
 
 const (
 	// skew is how far clocks may differ: ours, those of other replicas of Quorate, the API server's.
 	skew = 5 * time.Minute
-	// punctual is the least time until the next look at the clock: who asks again may count it a little faster than we do.
+	// punctual is the least time until the next look at the clock: who asks again may count it a little faster than we
+	// do.
 	punctual = 100 * time.Millisecond
 	// runFormat is the time of a run in the name of its snapshot, in UTC.
 	runFormat = "20060102-1504"
@@ -64,23 +69,27 @@ const (
 	ruleUnreadable = "Unreadable"
 )
 
-// ScheduleRules are all rules about schedules in order; the first that applies decides.
-var ScheduleRules = List[*agenda, string]{
-	NewRule(ruleHeld, "While spec.suspend is true no snapshot is taken and none is let go.", (*agenda).heldBack),
-	NewRule(ruleUnreadable, "A schedule or a time zone that can't be read changes nothing; the message says what to correct.", (*agenda).unreadable),
-	NewRule("Missed", "A run that could not begin within spec.startingDeadline is left out.", (*agenda).missed),
-	NewRule("Wait", "With concurrency Forbid a run waits until the snapshot before is finished.", (*agenda).wait),
-	NewRule(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
-	NewRule("Running", "A snapshot is being taken.", (*agenda).running),
-	NewRule("Failing", "The newest run failed, or is stored and could not be verified; the next one is by the schedule.", (*agenda).failing),
-	NewRule("Waiting", "Nothing is due.", (*agenda).waiting),
+// Rules are all rules about schedules in order; the first that applies decides.
+var Rules = rule.List[*agenda, string]{
+	rule.New(ruleHeld, "While spec.suspend is true no snapshot is taken and none is let go.", (*agenda).heldBack),
+	rule.New(ruleUnreadable,
+		"A schedule or a time zone that can't be read changes nothing; the message says what to correct.",
+		(*agenda).unreadable),
+	rule.New("Missed", "A run that could not begin within spec.startingDeadline is left out.", (*agenda).missed),
+	rule.New("Wait", "With concurrency Forbid a run waits until the snapshot before is finished.", (*agenda).wait),
+	rule.New(ruleTake, "The run that is due is taken; of several that were missed, the latest alone.", (*agenda).take),
+	rule.New("Running", "A snapshot is being taken.", (*agenda).running),
+	rule.New("Failing",
+		"The newest run failed, or is stored and could not be verified; the next one is by the schedule.",
+		(*agenda).failing),
+	rule.New("Waiting", "Nothing is due.", (*agenda).waiting),
 }
 
-// DecideSchedule says which snapshots of a schedule should exist. It is pure, and does not change what it is given.
-func DecideSchedule(o ScheduleObservation) ScheduleDecision {
+// Decide says which snapshots of a schedule should exist. It is pure, and does not change what it is given.
+func Decide(o Observation) Decision {
 	a := newAgenda(o)
-	at, message := ScheduleRules.First(a)
-	d := ScheduleDecision{Because: Because{Rule: ScheduleRules[at].Name, Message: message}}
+	at, message := Rules.First(a)
+	d := Decision{Because: rule.Because{Rule: Rules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Status = a.status(&d)
@@ -107,11 +116,13 @@ func (a *agenda) missed() string {
 	if a.due.IsZero() || a.latest().IsZero() || !a.Now.After(a.latest()) {
 		return ""
 	}
-	return fmt.Sprintf("%s was not taken: it could not begin within %s of its time (spec.startingDeadline)%s", a.dueName(), a.Schedule.Spec.StartingDeadline.Duration, a.unfinished())
+	return fmt.Sprintf("%s was not taken: it could not begin within %s of its time (spec.startingDeadline)%s",
+		a.dueName(), a.Schedule.Spec.StartingDeadline.Duration, a.unfinished())
 }
 
 func (a *agenda) wait() string {
-	if a.due.IsZero() || len(a.active) == 0 || cmp.Or(a.Schedule.Spec.Concurrency, v1alpha1.ConcurrencyForbid) != v1alpha1.ConcurrencyForbid {
+	if a.due.IsZero() || len(a.active) == 0 || cmp.Or(a.Schedule.Spec.Concurrency,
+		v1alpha1.ConcurrencyForbid) != v1alpha1.ConcurrencyForbid {
 		return ""
 	}
 	return fmt.Sprintf("%s waits%s", a.dueName(), a.unfinished())
@@ -144,7 +155,7 @@ func (a *agenda) failing() string {
 	if f.stored() {
 		became = "is Stored"
 	}
-	return fmt.Sprintf("%s %s%s; %s", f.Name, became, colon(f.Status.Message), best)
+	return fmt.Sprintf("%s %s%s; %s", f.Name, became, wording.Colon(f.Status.Message), best)
 }
 
 func (a *agenda) waiting() string {

@@ -1,4 +1,4 @@
-package hooks
+package schedule
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // clock is a time of November 2026 in UTC, such as "22 03:00".
@@ -29,8 +30,8 @@ func clock(text string) time.Time {
 }
 
 // everyHour is a schedule of every hour that was made on the first of November, without any snapshot yet.
-func everyHour() ScheduleObservation {
-	return ScheduleObservation{
+func everyHour() Observation {
+	return Observation{
 		Schedule: &v1alpha1.EtcdSnapshotSchedule{
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1, CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
@@ -45,7 +46,7 @@ func everyHour() ScheduleObservation {
 }
 
 // add a snapshot of a run, as far as it has come; verified if it succeeded.
-func (o *ScheduleObservation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
+func (o *Observation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
 	s := snapshotOf(o.Schedule, clock(run), clock(run).Add(time.Second))
 	finish(s, phase, clock(run).Unix(), clock(run).Add(10*time.Second))
 	o.Snapshots[s.Name] = s
@@ -75,7 +76,7 @@ func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int
 }
 
 // changes says what a decision makes and lets go, such as "+orders-20261122-0300 -orders-20261121-0300".
-func changes(o ScheduleObservation, d ScheduleDecision) string {
+func changes(o Observation, d Decision) string {
 	var all []string
 	stays := map[string]bool{}
 	for _, s := range d.Snapshots {
@@ -92,7 +93,7 @@ func changes(o ScheduleObservation, d ScheduleDecision) string {
 }
 
 func TestDecideSchedule(t *testing.T) {
-	type observation = *ScheduleObservation
+	type observation = *Observation
 	deadline := func(o observation, d time.Duration) { o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d} }
 	for _, c := range []struct {
 		what    string
@@ -210,30 +211,30 @@ func TestDecideSchedule(t *testing.T) {
 func TestUnless(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		given func(o *ScheduleObservation, last *v1alpha1.EtcdSnapshot)
+		given func(o *Observation, last *v1alpha1.EtcdSnapshot)
 		want  int64
 	}{
-		{"by default", func(*ScheduleObservation, *v1alpha1.EtcdSnapshot) {}, 7},
-		{"asked for", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(true) }, 7},
-		{"not wanted", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) }, 0},
-		{"the last is not verified", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
-		{"and need not be", func(o *ScheduleObservation, s *v1alpha1.EtcdSnapshot) {
+		{"by default", func(*Observation, *v1alpha1.EtcdSnapshot) {}, 7},
+		{"asked for", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(true) }, 7},
+		{"not wanted", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) }, 0},
+		{"the last is not verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
+		{"and need not be", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
 			s.Status.VerifiedAt, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
 		}, 7},
-		{"another cluster", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.Template.Cluster = "other" }, 0},
-		{"another bucket", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) {
+		{"another cluster", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.Template.Cluster = "other" }, 0},
+		{"another bucket", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
 			o.Schedule.Spec.Template.Store.URL = "s3://other"
 		}, 0},
-		{"encrypted from now on", func(o *ScheduleObservation, _ *v1alpha1.EtcdSnapshot) {
+		{"encrypted from now on", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
 			o.Schedule.Spec.Template.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1"}}
 		}, 0},
-		{"it is being deleted", func(o *ScheduleObservation, s *v1alpha1.EtcdSnapshot) {
+		{"it is being deleted", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
 			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, 0},
-		{"it failed", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
-		{"it could not be verified", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
-		{"it does not say of which etcd it is", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
-		{"nor with which users", func(_ *ScheduleObservation, s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }, 0},
+		{"it failed", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
+		{"it could not be verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
+		{"it does not say of which etcd it is", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
+		{"nor with which users", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }, 0},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
@@ -263,7 +264,7 @@ func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
 		t.Errorf("%+v", made.Spec)
 	}
-	if made.Namespace != "shop" || made.Labels[LabelCluster] != "orders" || made.Labels[LabelSchedule] != "orders" {
+	if made.Namespace != "shop" || made.Labels[objects.LabelCluster] != "orders" || made.Labels[objects.LabelSchedule] != "orders" {
 		t.Errorf("%+v", made.ObjectMeta)
 	}
 }
@@ -439,10 +440,10 @@ func TestAScheduleAtRestIsQuiet(t *testing.T) {
 }
 
 // decided decides, checks what is true of every decision, and that nothing of what was given has changed.
-func decided(t testing.TB, o ScheduleObservation) ScheduleDecision {
+func decided(t testing.TB, o Observation) Decision {
 	t.Helper()
 	before, _ := json.Marshal([]any{o.Schedule, o.Snapshots})
-	d := DecideSchedule(o)
+	d := Decide(o)
 	if after, _ := json.Marshal([]any{o.Schedule, o.Snapshots}); string(after) != string(before) {
 		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
 	}
@@ -453,7 +454,7 @@ func decided(t testing.TB, o ScheduleObservation) ScheduleDecision {
 }
 
 // wrongWith says which rule of safety a decision about a schedule breaks, in other words than the decision has; empty for none.
-func wrongWith(o ScheduleObservation, d ScheduleDecision) string {
+func wrongWith(o Observation, d Decision) string {
 	answered, fresh := map[string]bool{}, 0
 	for _, s := range d.Snapshots {
 		if answered[s.Name] {
@@ -492,7 +493,7 @@ func wrongWith(o ScheduleObservation, d ScheduleDecision) string {
 }
 
 // mustStay is why a snapshot can't be let go, whatever the rules of retention say; empty when they decide.
-func mustStay(o ScheduleObservation, s *v1alpha1.EtcdSnapshot) string {
+func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 	if o.Schedule.Spec.Suspend || o.Zone == nil {
 		return "nothing is while it is suspended, or can't be read"
 	}

@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"fmt"
@@ -11,55 +11,64 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-func snapshotRetained(v *snapshotView) *snapshotVerdict {
+func retained(v *view) *verdict {
 	switch {
-	case v.Snapshot.Annotations[AnnotationAbandon] == "true":
-		return &snapshotVerdict{message: "what is stored is left where it is: the annotation " + AnnotationAbandon + " asks for that", jobs: v.all(), finalized: true, stays: true}
+	case v.Snapshot.Annotations[objects.AnnotationAbandon] == "true":
+		return &verdict{message: "what is stored is left where it is: the annotation " +
+			"" + objects.AnnotationAbandon + " asks for that", jobs: v.all(), finalized: true, stays: true}
 	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
-		return &snapshotVerdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
+		return &verdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
 	}
 	return nil
 }
 
-func snapshotNothing(v *snapshotView) *snapshotVerdict {
-	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validateSnapshot(&v.Snapshot.Spec) == nil {
+func nothing(v *view) *verdict {
+	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
 		return nil
 	}
-	return &snapshotVerdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
+	return &verdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
 }
 
-func snapshotInUse(v *snapshotView) *snapshotVerdict {
+func inUse(v *view) *verdict {
 	users := v.users()
-	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
+	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
+		v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
 	if len(users) == 0 || !stored || len(v.discarding) > 0 {
 		return nil
 	}
-	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "), AnnotationAbandon)
-	return &snapshotVerdict{message: message, jobs: v.all(), stays: true, tells: true}
+	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is "+
+		"done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "),
+		objects.AnnotationAbandon)
+	return &verdict{message: message, jobs: v.all(), stays: true, tells: true}
 }
 
-// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes, goes too, and another one
-// follows.
-func snapshotStopping(v *snapshotView) *snapshotVerdict {
+// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes,
+// goes too, and another one follows.
+func stopping(v *view) *verdict {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("the Job that takes the snapshot is stopped first", nil, Patience)
+			return v.deleting("the Job that takes the snapshot is stopped first", nil, rule.Patience)
 		}
 		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
-			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil, Patience)
+			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil,
+				rule.Patience)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
-		if pod := v.Pods[name]; purpose(&pod.Spec) == ContainerSnapshot && v.oursByName(pod) && !v.gone(pod) {
-			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil, Patience)
+		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
+			!v.gone(pod) {
+			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil,
+				rule.Patience)
 		}
 	}
 	return nil
 }
 
-func snapshotDiscarded(v *snapshotView) *snapshotVerdict {
+func discarded(v *view) *verdict {
 	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
@@ -68,7 +77,7 @@ func snapshotDiscarded(v *snapshotView) *snapshotVerdict {
 	return said
 }
 
-func snapshotLetGo(v *snapshotView) *snapshotVerdict {
+func letGo(v *view) *verdict {
 	job, message := lastJob(v.discarding), ""
 	switch {
 	case job == nil:
@@ -91,7 +100,7 @@ func snapshotLetGo(v *snapshotView) *snapshotVerdict {
 	return said
 }
 
-func snapshotUndiscarded(v *snapshotView) *snapshotVerdict {
+func undiscarded(v *view) *verdict {
 	job := lastJob(v.discarding)
 	if job == nil {
 		return nil
@@ -103,8 +112,9 @@ func snapshotUndiscarded(v *snapshotView) *snapshotVerdict {
 	n := jobNumber(job)
 	again := how.LastTransitionTime.Add(min(shortestRetry<<min(n-1, 8), longestRetry))
 	if left := again.Sub(v.Now); left > 0 {
-		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation %s=true leaves it",
-			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), AnnotationAbandon)
+		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation "+
+			"%s=true leaves it",
+			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
 		said := v.deleting(message, v.discarding, left)
 		said.progress = v.Snapshot.Status.Progress
 		return said
@@ -112,7 +122,7 @@ func snapshotUndiscarded(v *snapshotView) *snapshotVerdict {
 	return v.discards(v.discardJob(n + 1))
 }
 
-func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
+func discarding(v *view) *verdict {
 	job := lastJob(v.discarding)
 	if job == nil {
 		return nil
@@ -123,16 +133,16 @@ func snapshotDiscarding(v *snapshotView) *snapshotVerdict {
 	return said
 }
 
-func snapshotDiscard(v *snapshotView) *snapshotVerdict { return v.discards(v.discardJob(1)) }
+func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
-func (v *snapshotView) discards(job *batchv1.Job) *snapshotVerdict {
-	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, Patience)
+func (v *view) discards(job *batchv1.Job) *verdict {
+	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.Patience)
 	said.progress = isMade(job)
 	return said
 }
 
 // deleting is a verdict on the way to the end.
-func (v *snapshotView) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *snapshotVerdict {
-	return &snapshotVerdict{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
+func (v *view) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *verdict {
+	return &verdict{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
 }

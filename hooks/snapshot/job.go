@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"cmp"
@@ -17,13 +17,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 const (
 	// etcd and etcdutl are where etcd's images have them.
 	etcdBinary, etcdutlBinary = "/usr/local/bin/etcd", "/usr/local/bin/etcdutl"
-	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is known to be stored, and
-	// the deadline is shorter then: its pod may lack the very Secret without which the snapshot failed.
+	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is
+	// known to be stored, and the deadline is shorter then: its pod may lack the very Secret without which the snapshot
+	// failed.
 	discardRetries      = 2
 	discardDeadline     = 10 * time.Minute
 	discardDeadlineVain = 90 * time.Second
@@ -31,9 +34,9 @@ const (
 	lookDeadline = 90 * time.Second
 )
 
-// SnapshotKey is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no other snapshot
-// has it: a Job that is repeated finds what the one before it has done.
-func SnapshotKey(s *v1alpha1.EtcdSnapshot) string {
+// Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
+// other snapshot has it: a Job that is repeated finds what the one before it has done.
+func Key(s *v1alpha1.EtcdSnapshot) string {
 	key := path.Join(s.Namespace, s.Spec.Cluster, s.Name+"-"+shortUID(s)+".db")
 	if compression(s) == v1alpha1.CompressZstd {
 		key += ".zst"
@@ -56,7 +59,7 @@ func shortUID(s *v1alpha1.EtcdSnapshot) string {
 // jobName is that of the nth Job for a purpose. A Job's name is a label of its pods: it has 63 characters at most.
 func jobName(s *v1alpha1.EtcdSnapshot, purpose string, n int) string {
 	end := fmt.Sprintf("-%s-%s-%d", shortUID(s), purpose, n)
-	return strings.ReplaceAll(shortened(s.Name, 63-len(end)), ".", "-") + end
+	return strings.ReplaceAll(objects.Shortened(s.Name, 63-len(end)), ".", "-") + end
 }
 
 // jobNumber is n in the name of a Job; 1 for a name that is not ours.
@@ -69,9 +72,9 @@ func jobNumber(job *batchv1.Job) int {
 }
 
 // oursByName reports whether a pod is of a Job of this very snapshot, be that Job gone.
-func (v *snapshotView) oursByName(pod *corev1.Pod) bool {
+func (v *view) oursByName(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	prefix := strings.TrimSuffix(jobName(v.Snapshot, ContainerSnapshot, 1), "1")
+	prefix := strings.TrimSuffix(jobName(v.Snapshot, objects.ContainerSnapshot, 1), "1")
 	return owner != nil && strings.HasPrefix(owner.Name, prefix)
 }
 
@@ -79,92 +82,94 @@ func (v *snapshotView) oursByName(pod *corev1.Pod) bool {
 func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
 	var list []string
 	for _, m := range c.Status.Members {
-		if _, ours := ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
-			list = append(list, ClientURL(c, m.Name))
+		if _, ours := objects.Ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+			list = append(list, objects.ClientURL(c, m.Name))
 		}
 	}
 	return list
 }
 
 // takingJob is the nth Job that takes the snapshot. The cluster is there.
-func (v *snapshotView) takingJob(n int) *batchv1.Job {
+func (v *view) takingJob(n int) *batchv1.Job {
 	s, c := v.Snapshot, v.cluster
-	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
-		Name:            ContainerSnapshot,
-		Image:           v.Images.image(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
+		Name:            objects.ContainerSnapshot,
+		Image:           v.Images.Etcd(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
 		ImagePullPolicy: c.Spec.Image.PullPolicy,
-		Command:         append([]string{toolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
-		Env:             []corev1.EnvVar{temporary(ScratchDir)},
-		VolumeMounts:    append([]corev1.VolumeMount{toolsMount(), scratchMount()}, store.Mounts...),
+		Command:         append([]string{objects.ToolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
+		Env:             []corev1.EnvVar{objects.Temporary(objects.ScratchDir)},
+		VolumeMounts:    append([]corev1.VolumeMount{objects.ToolsMount(), objects.ScratchMount()}, store.Mounts...),
 		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
 	}
-	pod := v.jobPod(main, store, []corev1.Volume{toolsVolume(), scratchVolume(s.Spec.Job.ScratchSize)})
-	pod.Spec.InitContainers = []corev1.Container{toolsContainer(v.Images)}
+	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
+	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images)}
 	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
-	if secret := OperatorSecret(c); secret != "" {
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, operatorMount())
-		pod.Spec.Volumes = append(pod.Spec.Volumes, operatorVolume(secret))
+	if secret := objects.OperatorSecret(c); secret != "" {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.OperatorMount())
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.OperatorVolume(secret))
 	}
 	retries := int32(3)
 	if r := s.Spec.Job.Retries; r != nil {
 		retries = *r
 	}
-	return v.job(jobName(s, ContainerSnapshot, n), retries, v.deadline(), pod)
+	return v.job(jobName(s, objects.ContainerSnapshot, n), retries, v.deadline(), pod)
 }
 
 // snapshotArgs are the flags of quorate-snapshot snapshot.
-func (v *snapshotView) snapshotArgs(store []string) []string {
+func (v *view) snapshotArgs(store []string) []string {
 	s, c := v.Snapshot, v.cluster
 	var args []string
 	for _, endpoint := range clientEndpoints(c) {
 		args = append(args, "--endpoint="+endpoint)
 	}
-	if encrypted(c) {
-		args = append(args, operatorFlags()...)
+	if objects.Encrypted(c) {
+		args = append(args, objects.OperatorFlags()...)
 	}
 	args = append(args, store...)
-	args = append(args, "--key="+SnapshotKey(s), "--compression="+strings.ToLower(string(compression(s))))
+	args = append(args, "--key="+Key(s), "--compression="+strings.ToLower(string(compression(s))))
 	if e := s.Spec.Encryption; e != nil {
 		for _, recipient := range e.Recipients {
 			args = append(args, "--recipient="+recipient)
 		}
 	}
-	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary, "--etcdutl="+etcdutlBinary, "--scratch="+ScratchDir)
+	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary,
+		"--etcdutl="+etcdutlBinary, "--scratch="+objects.ScratchDir)
 	if u := s.Spec.Unless; u != nil {
-		args = append(args, fmt.Sprintf("--unless-revision=%d", u.Revision), "--unless-cluster="+u.ClusterID, fmt.Sprintf("--unless-auth-revision=%d", u.AuthRevision))
+		args = append(args, fmt.Sprintf("--unless-revision=%d", u.Revision), "--unless-cluster="+u.ClusterID,
+			fmt.Sprintf("--unless-auth-revision=%d", u.AuthRevision))
 	}
 	return args
 }
 
 // discardJob is the nth Job that deletes what is stored.
-func (v *snapshotView) discardJob(n int) *batchv1.Job {
+func (v *view) discardJob(n int) *batchv1.Job {
 	deadline := discardDeadline
 	if v.Snapshot.Status.URI == "" {
 		deadline = discardDeadlineVain
 	}
-	return v.storeJob(ContainerDiscard, n, deadline)
+	return v.storeJob(objects.ContainerDiscard, n, deadline)
 }
 
 // lookJob is the next one that looks what is stored.
-func (v *snapshotView) lookJob() *batchv1.Job {
+func (v *view) lookJob() *batchv1.Job {
 	n := 1
 	if last := lastJob(v.looking); last != nil {
 		n = jobNumber(last) + 1
 	}
-	return v.storeJob(ContainerLook, n, lookDeadline)
+	return v.storeJob(objects.ContainerLook, n, lookDeadline)
 }
 
 // storeJob is the nth Job for a purpose that has to do with the store alone. It needs no cluster: that may be gone.
-func (v *snapshotView) storeJob(purpose string, n int, deadline time.Duration) *batchv1.Job {
+func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.Job {
 	s := v.Snapshot
-	store := accessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
 	main := corev1.Container{
 		Name:            purpose,
 		Image:           v.Images.Image,
 		ImagePullPolicy: v.Images.ImagePullPolicy,
-		Command:         []string{snapshotProgram},
-		Args:            append(append([]string{purpose}, store.Args...), "--key="+SnapshotKey(s)),
+		Command:         []string{objects.SnapshotProgram},
+		Args:            append(append([]string{purpose}, store.Args...), "--key="+Key(s)),
 		VolumeMounts:    store.Mounts,
 		Resources:       jobResources(s.Spec.Job.Resources, 0),
 	}
@@ -172,9 +177,9 @@ func (v *snapshotView) storeJob(purpose string, n int, deadline time.Duration) *
 }
 
 // jobPod is a pod with this one container and what it needs for its store.
-func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes []corev1.Volume) corev1.PodTemplateSpec {
+func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []corev1.Volume) corev1.PodTemplateSpec {
 	s := v.Snapshot
-	main.SecurityContext = restricted()
+	main.SecurityContext = objects.Restricted()
 	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	main.Env = append(main.Env, store.Env...)
 	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
@@ -191,7 +196,7 @@ func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes 
 			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
-			SecurityContext:              podSecurity(),
+			SecurityContext:              objects.PodSecurity(),
 			NodeSelector:                 s.Spec.Job.NodeSelector,
 			Tolerations:                  s.Spec.Job.Tolerations,
 			Containers:                   []corev1.Container{main},
@@ -201,18 +206,19 @@ func (v *snapshotView) jobPod(main corev1.Container, store storeAccess, volumes 
 }
 
 // jobLabels are on Jobs and their pods. LabelCluster is not: by that the members are found.
-func (v *snapshotView) jobLabels() map[string]string {
+func (v *view) jobLabels() map[string]string {
 	return map[string]string{
-		LabelSnapshot:                  labelValue(v.Snapshot.Name),
+		objects.LabelSnapshot:          labelValue(v.Snapshot.Name),
 		"app.kubernetes.io/name":       "etcd-snapshot",
 		"app.kubernetes.io/instance":   v.Snapshot.Spec.Cluster,
 		"app.kubernetes.io/managed-by": "quorate",
 	}
 }
 
-// trialMemory is what an etcd on trial may take beyond what is the same for all, in bytes. Its index of all keys grows with their number: a
-// quarter of the database is enough where a key and its value have 250 bytes, and more than enough where they have more.
-func (v *snapshotView) trialMemory() int64 {
+// trialMemory is what an etcd on trial may take beyond what is the same for all, in bytes. Its index of all keys grows
+// with their number: a quarter of the database is enough where a key and its value have 250 bytes, and more than enough
+// where they have more.
+func (v *view) trialMemory() int64 {
 	if !verifies(v.Snapshot) {
 		return 0
 	}
@@ -225,7 +231,8 @@ func (v *snapshotView) trialMemory() int64 {
 	return largest >> 22 << 20
 }
 
-// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data, except for a trial.
+// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data,
+// except for a trial.
 const JobMemory = 256 << 20
 
 // jobResources are those of the spec with defaults; more is memory in bytes.
@@ -233,7 +240,7 @@ func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequ
 	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]*resource.Quantity) corev1.ResourceList {
 		all := corev1.ResourceList{}
 		for name, q := range list {
-			all[name] = canonical(q)
+			all[name] = objects.Canonical(q)
 		}
 		for name, fallback := range defaults {
 			if _, there := all[name]; !there {
@@ -243,8 +250,11 @@ func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequ
 		return all
 	}
 	parsed := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
-	limits := set(r.Limits, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(JobMemory+more, resource.BinarySI)})
-	requests := set(r.Requests, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: parsed("100m"), corev1.ResourceMemory: parsed("64Mi")})
+	limits := set(r.Limits,
+		map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(JobMemory+more,
+			resource.BinarySI)})
+	requests := set(r.Requests, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: parsed("100m"),
+		corev1.ResourceMemory: parsed("64Mi")})
 	for name, limit := range limits {
 		if request, asked := requests[name]; asked && limit.Cmp(request) < 0 {
 			requests[name] = limit
@@ -253,10 +263,10 @@ func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequ
 	return corev1.ResourceRequirements{Requests: requests, Limits: limits, Claims: r.Claims}
 }
 
-// job makes pods until one ends well, so many times more than once. A pod that Kubernetes itself takes away (a drain, a preemption) does not
-// count, and two never run at once.
-func (v *snapshotView) job(name string, retries int32, deadline time.Duration, pod corev1.PodTemplateSpec) *batchv1.Job {
-	literal(&pod.Spec)
+// job makes pods until one ends well, so many times more than once. A pod that Kubernetes itself takes away (a drain, a
+// preemption) does not count, and two never run at once.
+func (v *view) job(name string, retries int32, deadline time.Duration, pod corev1.PodTemplateSpec) *batchv1.Job {
+	objects.Literal(&pod.Spec)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: v.jobLabels()},
 		Spec: batchv1.JobSpec{
@@ -264,21 +274,23 @@ func (v *snapshotView) job(name string, retries int32, deadline time.Duration, p
 			ActiveDeadlineSeconds: new(int64(deadline / time.Second)),
 			PodReplacementPolicy:  new(batchv1.Failed),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
-				Action:          batchv1.PodFailurePolicyActionIgnore,
-				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+				Action: batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
+					Status: corev1.ConditionTrue}},
 			}}},
 			Template: pod,
 		},
 	}
 }
 
-// validateSnapshot says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
+// validate says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
 // which it is stored.
-func validateSnapshot(s *v1alpha1.EtcdSnapshotSpec) error {
+func validate(s *v1alpha1.EtcdSnapshotSpec) error {
 	if !clusterNames().MatchString(s.Cluster) {
-		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', beginning with a letter")
+		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', " +
+			"beginning with a letter")
 	}
-	return validateStore("spec.store", &s.Store)
+	return stores.Validate("spec.store", &s.Store)
 }
 
 var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })

@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"math/rand/v2"
@@ -16,7 +16,7 @@ func TestTheIssuesOwnURLInAJob(t *testing.T) {
 	const url = "s3://b/$(tls.key)"
 	o := aSnapshot()
 	o.Snapshot.Spec.Store = v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}
-	v := newSnapshotView(o)
+	v := newView(o)
 	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 		assert.Empty(t, kubelettest.Leaks(job))
 		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url="+url, "its program is told what is written")
@@ -50,14 +50,14 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository, &cluster.Status.Version, &cluster.Status.Members[0].Name)
 		o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{recipient}}
 		perhaps(&o.Snapshot.Spec.Cluster)
-		v := newSnapshotView(o)
+		v := newView(o)
 		v.cluster = cluster // though it had this name
 		for _, pod := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 			assert.Empty(t, kubelettest.Leaks(pod))
 			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--store-url="+string(store.URL))
-			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--key="+SnapshotKey(o.Snapshot))
+			assert.Contains(t, kubelettest.Line(&pod.Containers[0]), "--key="+Key(o.Snapshot))
 		}
-		if err := VerifySnapshot(o, DecideSnapshot(o)); err != nil {
+		if err := Verify(o, Decide(o)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"slices"
@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // aSnapshot that may begin.
-func aSnapshot() SnapshotObservation {
+func aSnapshot() Observation {
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
-	return SnapshotObservation{
+	return Observation{
 		Snapshot: &v1alpha1.EtcdSnapshot{
 			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910", CreationTimestamp: metav1.NewTime(now)},
 			Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
@@ -34,33 +35,33 @@ func aSnapshot() SnapshotObservation {
 				Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}, {Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
 			},
 		}},
-		Now: now, Images: Sources{Image: "quorate:v1"},
+		Now: now, Images: objects.Images{Image: "quorate:v1"},
 	}
 }
 
 // theJob that a decision makes.
-func theJob(t *testing.T, o SnapshotObservation) *batchv1.Job {
+func theJob(t *testing.T, o Observation) *batchv1.Job {
 	t.Helper()
-	d := DecideSnapshot(o)
+	d := Decide(o)
 	require.Len(t, d.Jobs, 1, d.Because)
 	return d.Jobs[0]
 }
 
 func TestSnapshotKeys(t *testing.T) {
 	s := aSnapshot().Snapshot
-	assert.Equal(t, "shop/orders/nightly-12c500ed.db.zst", SnapshotKey(s))
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.zst", Key(s))
 	s.Spec.Compression = v1alpha1.CompressNone
-	assert.Equal(t, "shop/orders/nightly-12c500ed.db", SnapshotKey(s))
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db", Key(s))
 	s.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
-	assert.Equal(t, "shop/orders/nightly-12c500ed.db.age", SnapshotKey(s))
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.age", Key(s))
 	s.UID = "1"
-	assert.Equal(t, "shop/orders/nightly-1.db.age", SnapshotKey(s), "whatever a UID looks like")
+	assert.Equal(t, "shop/orders/nightly-1.db.age", Key(s), "whatever a UID looks like")
 }
 
 func TestJobNamesFit(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42), strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
-		for _, purpose := range []string{ContainerSnapshot, ContainerDiscard} {
+		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
 			s := aSnapshot().Snapshot
 			s.Name = name
 			job := jobName(s, purpose, 12)
@@ -69,7 +70,7 @@ func TestJobNamesFit(t *testing.T) {
 			assert.False(t, seen[job], "%s is there twice", job)
 			seen[job] = true
 			assert.Equal(t, 12, jobNumber(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job}}))
-			assert.Equal(t, SnapshotPods(name).MatchLabels[LabelSnapshot], labelValue(name))
+			assert.Equal(t, Pods(name).MatchLabels[objects.LabelSnapshot], labelValue(name))
 		}
 	}
 }
@@ -98,7 +99,7 @@ func TestTakingJob(t *testing.T) {
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
-	assert.NotContains(t, pod.Labels, LabelCluster, "it is no member: Services, budgets and policies find those by this label")
+	assert.NotContains(t, pod.Labels, objects.LabelCluster, "it is no member: Services, budgets and policies find those by this label")
 	assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
 	var volumes []string
 	for _, v := range pod.Spec.Volumes {
@@ -113,7 +114,7 @@ func TestTakingJob(t *testing.T) {
 }
 
 func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
-	main := newSnapshotView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
+	main := newView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
 	assert.Equal(t, "quorate:v1", main.Image)
 	assert.Equal(t, []string{"/quorate-snapshot"}, main.Command)
 	assert.Equal(t, "discard", main.Args[0])
@@ -172,7 +173,7 @@ func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
 	o.Snapshot.Generation = 2
 	o.Snapshot.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, ObservedGeneration: 1,
 		Conditions: []metav1.Condition{{Type: v1alpha1.Complete, Status: metav1.ConditionTrue, ObservedGeneration: 1}}}
-	s := DecideSnapshot(o).Status
+	s := Decide(o).Status
 	assert.EqualValues(t, 2, s.ObservedGeneration)
 	assert.EqualValues(t, 2, s.Conditions[0].ObservedGeneration)
 }
@@ -187,7 +188,7 @@ func TestLookJob(t *testing.T) {
 	main := job.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, "nightly-12c500ed-look-1", job.Name)
 	assert.Equal(t, "quorate:v1", main.Image)
-	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt", "--key=" + SnapshotKey(o.Snapshot)}, main.Args)
+	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt", "--key=" + Key(o.Snapshot)}, main.Args)
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.Equal(t, int64(90), *job.Spec.ActiveDeadlineSeconds)
 }
@@ -261,9 +262,9 @@ func TestWhoUsesASnapshot(t *testing.T) {
 			o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly.db.zst"
 			o.Snapshot.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 			c.change(o.Clusters["orders"])
-			assert.Equal(t, c.uses, len(DecideSnapshot(o).Status.UsedBy) > 0)
+			assert.Equal(t, c.uses, len(Decide(o).Status.UsedBy) > 0)
 			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
-			d := DecideSnapshot(o)
+			d := Decide(o)
 			assert.Equal(t, c.uses, d.Because.Rule == "InUse", d.Because)
 			assert.False(t, d.Finalized)
 			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
@@ -275,22 +276,22 @@ func TestWhoUsesASnapshot(t *testing.T) {
 func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
 	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotStored, "s3://backups/nightly"
-	assert.False(t, restorable(s))
-	assert.Contains(t, unrestorable(s), `kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
+	assert.False(t, Restorable(s))
+	assert.Contains(t, Unrestorable(s), `kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
 	s.Spec.Verify = new(false)
-	assert.True(t, restorable(s))
+	assert.True(t, Restorable(s))
 	s.Status.Phase = v1alpha1.SnapshotSucceeded
-	assert.True(t, restorable(s))
+	assert.True(t, Restorable(s))
 	s.Status.URI = ""
-	assert.False(t, restorable(s))
+	assert.False(t, Restorable(s))
 	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
 		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
-		assert.False(t, restorable(s), phase)
+		assert.False(t, Restorable(s), phase)
 	}
 }
 
 // late makes a Job that the decision asks for end at its deadline, with its pods gone.
-func late(o *SnapshotObservation, d SnapshotDecision) {
+func late(o *Observation, d Decision) {
 	o.Jobs = map[string]*batchv1.Job{}
 	for _, job := range d.Jobs {
 		if !over(job) {
@@ -309,7 +310,7 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := aSnapshot()
-			d := DecideSnapshot(o)
+			d := Decide(o)
 			job := d.Jobs[0]
 			job.UID = "job"
 			o.Jobs = map[string]*batchv1.Job{job.Name: job}
@@ -317,14 +318,14 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "pod", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}}, Spec: job.Spec.Template.Spec,
 				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}},
 			}}
-			d = DecideSnapshot(o)
+			d = Decide(o)
 			o.Pods = nil
 			late(&o, d)
 			words := "it was not done within 1h; the last that was known: no node takes pod pod: " + why
 			words = words[:min(len(words), mostWords)]
 			says := func(rule string) {
 				t.Helper()
-				d = DecideSnapshot(o)
+				d = Decide(o)
 				require.Equal(t, rule, d.Because.Rule)
 				assert.Truef(t, strings.HasPrefix(d.Because.Message, words), "%s: %s", rule, d.Because.Message)
 				o.Snapshot.Status, o.Jobs = d.Status, map[string]*batchv1.Job{}
@@ -349,12 +350,12 @@ func TestADeletionThatFailsSaysTheSame(t *testing.T) {
 	o := aSnapshot()
 	o.Snapshot.Spec.DeletionPolicy, o.Snapshot.DeletionTimestamp = v1alpha1.DeletionDelete, &metav1.Time{Time: o.Now}
 	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
-	late(&o, DecideSnapshot(o))
-	first := DecideSnapshot(o)
+	late(&o, Decide(o))
+	first := Decide(o)
 	require.Equal(t, "Undiscarded", first.Because.Rule)
 	for range 3 {
-		o.Snapshot.Status = DecideSnapshot(o).Status
-		assert.Equal(t, first.Because, DecideSnapshot(o).Because)
+		o.Snapshot.Status = Decide(o).Status
+		assert.Equal(t, first.Because, Decide(o).Because)
 		assert.Equal(t, first.Status, o.Snapshot.Status)
 	}
 }

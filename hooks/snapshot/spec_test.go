@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		o := aSnapshot()
 		change(&o.Snapshot.Spec)
 		o.Clusters[o.Snapshot.Spec.Cluster] = o.Clusters["orders"]
-		d := DecideSnapshot(o)
+		d := Decide(o)
 		assert.Equal(t, "Unsupported", d.Because.Rule)
 		assert.Empty(t, d.Jobs)
 		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
@@ -28,7 +28,7 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		assert.NotContains(t, d.Status.Message, "tls.key")
 
 		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp, v1alpha1.DeletionDelete
-		d = DecideSnapshot(o)
+		d = Decide(o)
 		assert.True(t, d.Finalized)
 		assert.Empty(t, d.Jobs)
 	}

@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"cmp"
@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // mostWords is the longest message in a status, in bytes.
@@ -23,7 +26,7 @@ const mostWords = 1000
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
-func (v *snapshotView) status(said *snapshotVerdict) v1alpha1.EtcdSnapshotStatus {
+func (v *view) status(said *verdict) v1alpha1.EtcdSnapshotStatus {
 	s := *v.Snapshot.Status.DeepCopy()
 	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
 	if said.tells {
@@ -53,7 +56,7 @@ func clipped(message string) string {
 }
 
 // fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
-func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
+func fill(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
 	whole := func(t time.Time) metav1.Time {
 		if t.IsZero() {
 			return metav1.Time{}
@@ -73,8 +76,8 @@ func fill(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
 	}
 }
 
-// legible is a size rounded up to a whole number of units, at least ten of them, so that a table shows 21Mi and not 20971552. The record of
-// the artifact has it exactly.
+// legible is a size rounded up to a whole number of units, at least ten of them, so that a table shows 21Mi and not
+// 20971552. The record of the artifact has it exactly.
 func legible(n int64) *resource.Quantity {
 	unit := int64(1)
 	for n/unit >= 10<<10 {
@@ -83,9 +86,10 @@ func legible(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
 }
 
-func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *SnapshotReport) {
+func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
 	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message), ObservedGeneration: v.Snapshot.Generation,
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message),
+			ObservedGeneration: v.Snapshot.Generation,
 			LastTransitionTime: metav1.NewTime(v.Now.Truncate(time.Second))}
 		if is {
 			c.Status = metav1.ConditionTrue
@@ -101,18 +105,19 @@ func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *Snapshot
 	if is(v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning) {
 		set(v1alpha1.Reconciling, true, string(s.Phase), s.Message)
 	} else {
-		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
+		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
 	}
 	if is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored) {
 		set(v1alpha1.Stalled, true, string(s.Phase), s.Message)
 	} else {
-		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
+		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
 	}
 	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
 	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
 	switch {
 	case !s.VerifiedAt.IsZero():
-		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s", count(int(s.Keys), "key"), s.Revision, compared(r)))
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s",
+			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
 	case is(v1alpha1.SnapshotStored):
 		set(v1alpha1.Verified, false, "NotVerified", s.Message)
 	case !verifies(v.Snapshot):
@@ -123,7 +128,7 @@ func (v *snapshotView) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *Snapshot
 }
 
 // compared says with what a snapshot was compared.
-func compared(r *SnapshotReport) string {
+func compared(r *reports.Snapshot) string {
 	words := ", compared with no other member: none could say"
 	switch {
 	case r == nil:
@@ -143,14 +148,14 @@ func compared(r *SnapshotReport) string {
 
 // terminated is how a container ended; nil while it has not.
 func terminated(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
-	return statusOf(pod, container).State.Terminated
+	return objects.StatusOf(pod, container).State.Terminated
 }
 
 // lastWords say why a pod failed; empty when it did not.
 func lastWords(pod *corev1.Pod) string {
 	for _, by := range []bool{false, true} { // an injected container has the last word only where ours say nothing
-		for _, s := range statuses(pod) {
-			if t := s.State.Terminated; t != nil && t.ExitCode != 0 && injected(s.Name) == by {
+		for _, s := range objects.Statuses(pod) {
+			if t := s.State.Terminated; t != nil && t.ExitCode != 0 && objects.Injected(s.Name) == by {
 				return containerWords(s.Name, t, pod)
 			}
 		}
@@ -162,7 +167,7 @@ func lastWords(pod *corev1.Pod) string {
 }
 
 func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1.Pod) string {
-	if report, err := readReport[SnapshotReport](t.Message); err == nil && report.Error != "" {
+	if report, err := reports.Read[reports.Snapshot](t.Message); err == nil && report.Error != "" {
 		return report.Error
 	}
 	switch message := lastLine(t.Message); {
@@ -182,7 +187,7 @@ func podWords(pod *corev1.Pod) string {
 	if m := strings.TrimSpace(pod.Status.Message); m != "" {
 		words += ": " + m
 	}
-	if strings.Contains(words, `"`+volumeScratch+`"`) {
+	if strings.Contains(words, `"`+objects.VolumeScratch+`"`) {
 		words += "; raise spec.job.scratchSize"
 	}
 	return words
@@ -195,7 +200,7 @@ func lastLine(log string) string {
 }
 
 // whyFailed says why a Job failed.
-func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
+func (v *view) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
 	words := ""
 	for _, pod := range v.podsOf(job) {
 		words = cmp.Or(lastWords(pod), words)
@@ -217,9 +222,9 @@ func (v *snapshotView) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) st
 	return cmp.Or(words, strings.TrimSpace(how.Reason+": "+how.Message))
 }
 
-// progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already; what was known of it
-// stays.
-func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+// progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already;
+// what was known of it stays.
+func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
 	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
 		return old.Phase, old.Progress, 0
 	}
@@ -244,12 +249,13 @@ func (v *snapshotView) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase,
 	return phase, message, resync
 }
 
-func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
-	for _, s := range statuses(pod) {
+func (v *view) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	for _, s := range objects.Statuses(pod) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name, w.Reason+colon(kubeletsWords(w.Message))), 0
+			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name,
+				w.Reason+wording.Colon(wording.Kubelet(w.Message))), 0
 		}
-		if s.Name == purpose(&pod.Spec) && s.State.Running != nil {
+		if s.Name == objects.Purpose(&pod.Spec) && s.State.Running != nil {
 			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is at work", pod.Name), 0
 		}
 	}
@@ -261,7 +267,8 @@ func (v *snapshotView) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhas
 	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
 		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s starts", pod.Name), left
 	}
-	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s says what is missing", pod.Name, mounts(pod), pod.Name), 0
+	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s "+
+		"says what is missing", pod.Name, mounts(pod), pod.Name), 0
 }
 
 // mounts names what a pod can't start without.
@@ -282,12 +289,14 @@ func mounts(pod *corev1.Pod) string {
 }
 
 // whatIsStored says what a snapshot holds.
-func whatIsStored(r *SnapshotReport) string {
+func whatIsStored(r *reports.Snapshot) string {
 	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
 	if r.VerifiedAt.IsZero() {
-		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision, stored)
+		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision,
+			stored)
 	}
-	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, count(int(r.Keys), "key"), stored)
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, wording.Count(int(r.Keys), "key"),
+		stored)
 	if r.Warning != "" {
 		message += "; WARNING: " + r.Warning
 	}

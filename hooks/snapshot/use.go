@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"cmp"
@@ -15,19 +15,20 @@ import (
 
 // Who restores a snapshot: what is stored is not deleted under a restore that reads it, or is about to.
 
-// restorable reports whether a snapshot may be restored by its name. One that is stored and was not verified is, once a person has set
-// spec.verify to false.
-func restorable(s *v1alpha1.EtcdSnapshot) bool {
+// Restorable reports whether a snapshot may be restored by its name. One that is stored and was not verified is, once a
+// person has set spec.verify to false.
+func Restorable(s *v1alpha1.EtcdSnapshot) bool {
 	if s.Status.URI == "" {
 		return false
 	}
 	return s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored && !verifies(s)
 }
 
-// unrestorable says why it may not.
-func unrestorable(s *v1alpha1.EtcdSnapshot) string {
+// Unrestorable says why it may not.
+func Unrestorable(s *v1alpha1.EtcdSnapshot) string {
 	if s.Status.Phase == v1alpha1.SnapshotStored {
-		return fmt.Sprintf("EtcdSnapshot %s is Stored, and not verified; to restore it as it is: kubectl patch -n %s etcdsnapshot/%s --type=merge -p '{\"spec\":{\"verify\":false}}'", s.Name, s.Namespace, s.Name)
+		return fmt.Sprintf("EtcdSnapshot %s is Stored, and not verified; to restore it as it is: kubectl patch -n "+
+			"%s etcdsnapshot/%s --type=merge -p '{\"spec\":{\"verify\":false}}'", s.Name, s.Namespace, s.Name)
 	}
 	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, cmp.Or(s.Status.Phase, v1alpha1.SnapshotPending))
 }
@@ -36,7 +37,7 @@ func unrestorable(s *v1alpha1.EtcdSnapshot) string {
 func verifies(s *v1alpha1.EtcdSnapshot) bool { return s.Spec.Verify == nil || *s.Spec.Verify }
 
 // users are the EtcdClusters that restore the snapshot, or are about to.
-func (v *snapshotView) users() []string {
+func (v *view) users() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(v.Clusters)) {
 		if uses(v.Clusters[name], v.Snapshot) {
@@ -46,14 +47,18 @@ func (v *snapshotView) users() []string {
 	return all
 }
 
-// uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and has not been answered.
+// uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and
+// has not been answered.
 func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
 	names := func(from *v1alpha1.SnapshotSource) bool { return from != nil && from.Name == s.Name }
 	r, b := c.Spec.Restore, c.Spec.Bootstrap
 	switch {
 	case c.DeletionTimestamp != nil:
 		return false
-	case s.Status.URI != "" && slices.ContainsFunc(c.Status.Restoring, func(url string) bool { return sameArtifact(url, s.Status.URI) }):
+	case s.Status.URI != "" && slices.ContainsFunc(c.Status.Restoring, func(url string) bool {
+		return sameArtifact(url,
+			s.Status.URI)
+	}):
 		return true
 	case r != nil && names(r.Snapshot):
 		return !answered(c)
@@ -69,7 +74,8 @@ func answered(c *v1alpha1.EtcdCluster) bool {
 		return true
 	}
 	is := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue || is.Reason == v1alpha1.AnsweredBefore)
+	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue ||
+		is.Reason == v1alpha1.AnsweredBefore)
 }
 
 // sameArtifact compares URLs without their queries, which say how a store is reached.

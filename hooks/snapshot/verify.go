@@ -1,14 +1,18 @@
-package hooks
+package snapshot
 
-import "errors"
+import (
+	"errors"
 
-// VerifySnapshot checks a decision against the safety rules, said a second time: what new Jobs are told. The error names every rule that
-// is broken.
-func VerifySnapshot(o SnapshotObservation, d SnapshotDecision) error {
+	"github.com/quorate-dev/quorate/hooks/safety"
+)
+
+// Verify checks a decision against the safety rules, said a second time: what new Jobs are told. The error names every
+// rule that is broken.
+func Verify(o Observation, d Decision) error {
 	var broken []error
 	for _, job := range d.Jobs {
 		if o.Jobs[job.Name] == nil {
-			broken = append(broken, CheckContainers(o.Images, "Job "+job.Name, &job.Spec.Template.Spec)...)
+			broken = append(broken, safety.CheckContainers(o.Images, "Job "+job.Name, &job.Spec.Template.Spec)...)
 		}
 	}
 	return errors.Join(broken...)

@@ -1,4 +1,4 @@
-package hooks
+package snapshot
 
 import (
 	"cmp"
@@ -10,34 +10,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// SnapshotPods select the pods of a snapshot's Jobs. They depend on the name alone: Metacontroller 1.5.20 keeps the answer of the hook
-// customize by the parent's name and generation, for all namespaces together. (4.17.2 keeps it by UID and generation.)
-func SnapshotPods(name string) metav1.LabelSelector {
-	return metav1.LabelSelector{MatchLabels: map[string]string{LabelSnapshot: labelValue(name)}}
+// Pods select the pods of a snapshot's Jobs. They depend on the name alone: Metacontroller 1.5.20 keeps the answer of
+// the hook customize by the parent's name and generation, for all namespaces together. (4.17.2 keeps it by UID and
+// generation.)
+func Pods(name string) metav1.LabelSelector {
+	return metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelSnapshot: labelValue(name)}}
 }
 
 // labelValue is the name where it fits into a label, else a beginning of it that is told apart by a hash. The word job.
-func labelValue(name string) string { return shortened(name, 63) }
+func labelValue(name string) string { return objects.Shortened(name, 63) }
 
-// snapshotView is an observation put together.
-type snapshotView struct {
-	SnapshotObservation
+// view is an observation put together.
+type view struct {
+	Observation
 	cluster *v1alpha1.EtcdCluster
-	// taking, looking and discarding are the Jobs that take the snapshot, that look what is stored, and that delete it, the newest last.
+	// taking, looking and discarding are the Jobs that take the snapshot, that look what is stored, and that delete it,
+	// the newest last.
 	taking, looking, discarding []*batchv1.Job
 }
 
-func newSnapshotView(o SnapshotObservation) *snapshotView {
-	v := &snapshotView{SnapshotObservation: o, cluster: o.Clusters[o.Snapshot.Spec.Cluster]}
+func newView(o Observation) *view {
+	v := &view{Observation: o, cluster: o.Clusters[o.Snapshot.Spec.Cluster]}
 	for _, job := range o.Jobs {
-		switch purpose(&job.Spec.Template.Spec) {
-		case ContainerSnapshot:
+		switch objects.Purpose(&job.Spec.Template.Spec) {
+		case objects.ContainerSnapshot:
 			v.taking = append(v.taking, job)
-		case ContainerLook:
+		case objects.ContainerLook:
 			v.looking = append(v.looking, job)
-		case ContainerDiscard:
+		case objects.ContainerDiscard:
 			v.discarding = append(v.discarding, job)
 		}
 	}
@@ -51,7 +55,7 @@ func newSnapshotView(o SnapshotObservation) *snapshotView {
 }
 
 // all are the Jobs as they are.
-func (v *snapshotView) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
+func (v *view) all() []*batchv1.Job { return slices.Concat(v.discarding, v.looking, v.taking) }
 
 func lastJob(jobs []*batchv1.Job) *batchv1.Job {
 	if len(jobs) == 0 {
@@ -75,7 +79,7 @@ func over(job *batchv1.Job) bool {
 }
 
 // podsOf are the pods of a Job, the newest last.
-func (v *snapshotView) podsOf(job *batchv1.Job) []*corev1.Pod {
+func (v *view) podsOf(job *batchv1.Job) []*corev1.Pod {
 	var list []*corev1.Pod
 	for _, pod := range v.Pods {
 		if owner := metav1.GetControllerOf(pod); owner != nil && owner.UID == job.UID {
@@ -89,12 +93,12 @@ func (v *snapshotView) podsOf(job *batchv1.Job) []*corev1.Pod {
 }
 
 // reportOf is what a pod has reported of the snapshot; nil while it has not.
-func reportOf(pod *corev1.Pod) *SnapshotReport {
-	t := terminated(pod, purpose(&pod.Spec))
+func reportOf(pod *corev1.Pod) *reports.Snapshot {
+	t := terminated(pod, objects.Purpose(&pod.Spec))
 	if t == nil {
 		return nil
 	}
-	report, err := readReport[SnapshotReport](t.Message)
+	report, err := reports.Read[reports.Snapshot](t.Message)
 	if err != nil || report.Error == "" && t.ExitCode != 0 {
 		return nil
 	}
@@ -102,9 +106,12 @@ func reportOf(pod *corev1.Pod) *SnapshotReport {
 }
 
 // report is the newest of those that pods have left and that will do; nil for none.
-func (v *snapshotView) report(does func(*SnapshotReport) bool) *SnapshotReport {
+func (v *view) report(does func(*reports.Snapshot) bool) *reports.Snapshot {
 	jobs := slices.Concat(v.taking, v.looking)
-	slices.SortStableFunc(jobs, func(a, b *batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(jobs, func(a,
+		b *batchv1.Job) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	for _, job := range slices.Backward(jobs) {
 		for _, pod := range slices.Backward(v.podsOf(job)) {
 			if report := reportOf(pod); report != nil && does(report) {
@@ -116,8 +123,8 @@ func (v *snapshotView) report(does func(*SnapshotReport) bool) *SnapshotReport {
 }
 
 // told is what was last told to be stored, verified or not, or not to be; nil while nobody has.
-func (v *snapshotView) told() *SnapshotReport {
-	return v.report(func(r *SnapshotReport) bool { return r.URI != "" || r.Absent })
+func (v *view) told() *reports.Snapshot {
+	return v.report(func(r *reports.Snapshot) bool { return r.URI != "" || r.Absent })
 }
 
 // endedAt is when a Job that is over ended.
@@ -131,14 +138,14 @@ func endedAt(job *batchv1.Job) time.Time {
 }
 
 // gone reports whether a pod does nothing more.
-func (v *snapshotView) gone(pod *corev1.Pod) bool {
+func (v *view) gone(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil && v.Now.Sub(pod.DeletionTimestamp.Time) > lostAfter
 }
 
-// heard reports whether a Job that failed has told all that it did: its last pod has left a report, and none was taken away at the deadline before
-// it was seen.
-func (v *snapshotView) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
+// heard reports whether a Job that failed has told all that it did: its last pod has left a report, and none was taken
+// away at the deadline before it was seen.
+func (v *view) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 	pods := v.podsOf(job)
 	if len(pods) == 0 || reportOf(pods[len(pods)-1]) == nil {
 		return false
@@ -147,7 +154,7 @@ func (v *snapshotView) heard(job *batchv1.Job, how *batchv1.JobCondition) bool {
 }
 
 // look is the Job that has looked what is stored since the last one that took the snapshot was over; nil for none.
-func (v *snapshotView) look() *batchv1.Job {
+func (v *view) look() *batchv1.Job {
 	look, job := lastJob(v.looking), lastJob(v.taking)
 	if look == nil || job != nil && look.CreationTimestamp.Time.Before(endedAt(job)) {
 		return nil
@@ -156,7 +163,7 @@ func (v *snapshotView) look() *batchv1.Job {
 }
 
 // hasLooked reports whether a Job has told what is stored.
-func (v *snapshotView) hasLooked(look *batchv1.Job) bool {
+func (v *view) hasLooked(look *batchv1.Job) bool {
 	return slices.ContainsFunc(v.podsOf(look), func(pod *corev1.Pod) bool {
 		report := reportOf(pod)
 		return report != nil && report.Error == ""

@@ -1,20 +1,22 @@
-package hooks
+// Package stores says how a pod comes to a store of snapshots, and what its URL may be: for the Job of a snapshot, and
+// for members that restore one.
+package stores
 
 import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
-
-// How a pod comes to a store of snapshots: for the Job of a snapshot, and for members that restore one.
 
 // Where a container finds what it needs for that.
 const (
-	// StoreDir is where the claim of a store with the URL file:///folder is mounted: its folder is StoreDir/folder.
-	StoreDir = "/var/run/quorate-store"
-	// storeTrustDir holds the authority of the store, storeKeyDir Google's credentials.json, IdentityDir the identities of age.
-	storeTrustDir = "/etc/quorate-store/ca"
-	storeKeyDir   = "/etc/quorate-store/credentials"
+	// Dir is where the claim of a store with the URL file:///folder is mounted: its folder is Dir/folder.
+	Dir = "/var/run/quorate-store"
+	// trustDir holds the authority of the store, keyDir Google's credentials.json, IdentityDir the identities of
+	// age.
+	trustDir = "/etc/quorate-store/ca"
+	keyDir   = "/etc/quorate-store/credentials"
 	// IdentityDir holds the file IdentityKey.
 	IdentityDir = "/etc/quorate-store/identity"
 	// IdentityKey is the key of a Secret with identities of age.
@@ -33,10 +35,10 @@ const (
 	volumeIdentity   = "identity"
 )
 
-// storeAccess is what a pod and its container must have to reach a store. What is secret is named
+// Access is what a pod and its container must have to reach a store. What is secret is named
 // in it, and never in it: of a Secret the container gets the keys that it has use for, and no
 // other.
-type storeAccess struct {
+type Access struct {
 	Env     []corev1.EnvVar
 	Mounts  []corev1.VolumeMount
 	Volumes []corev1.Volume
@@ -46,33 +48,35 @@ type storeAccess struct {
 	Labels map[string]string
 }
 
-// accessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads gets a claim read-only.
-func accessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) storeAccess {
-	a := storeAccess{Args: []string{"--store-url=" + string(store.URL)}}
+// AccessTo is what a pod needs for this store; serviceAccount is that of the pod, empty for none. Whoever only reads
+// gets a claim read-only.
+func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access {
+	a := Access{Args: []string{"--store-url=" + string(store.URL)}}
 	if store.ClaimName != "" {
-		a.Args = append(a.Args, "--store-dir="+StoreDir)
-		a.mount(volumeStore, StoreDir, readOnly, corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.ClaimName, ReadOnly: readOnly},
+		a.Args = append(a.Args, "--store-dir="+Dir)
+		a.mount(volumeStore, Dir, readOnly, corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.ClaimName,
+				ReadOnly: readOnly},
 		})
 	}
 	if store.CASecret != "" {
-		a.Args = append(a.Args, "--store-ca="+storeTrustDir+"/"+KeyTrust)
-		a.mount(volumeStoreTrust, storeTrustDir, true, oneKey(store.CASecret, KeyTrust))
+		a.Args = append(a.Args, "--store-ca="+trustDir+"/"+objects.KeyTrust)
+		a.mount(volumeStoreTrust, trustDir, true, oneKey(store.CASecret, objects.KeyTrust))
 	}
-	url, err := ParseStoreURL(string(store.URL))
+	url, err := ParseURL(string(store.URL))
 	if err != nil {
 		return a // refused long before; its program refuses it again
 	}
 	switch secret := store.CredentialsSecret; {
 	case secret == "":
-		// Azure's webhook gives an identity to pods with this label only. Those of Amazon and Google go by the service account alone.
-		// All bring a token of their own kind: that of the Kubernetes API is never mounted.
-		if serviceAccount != "" && url.Scheme == StoreAzure {
+		// Azure's webhook gives an identity to pods with this label only. Those of Amazon and Google go by the service
+		// account alone. All bring a token of their own kind: that of the Kubernetes API is never mounted.
+		if serviceAccount != "" && url.Scheme == Azure {
 			a.Labels = map[string]string{"azure.workload.identity/use": "true"}
 		}
-	case url.Scheme == StoreGoogle:
-		a.Env = append(a.Env, corev1.EnvVar{Name: googleVariable, Value: storeKeyDir + "/" + googleKey})
-		a.mount(volumeStoreKey, storeKeyDir, true, oneKey(secret, googleKey))
+	case url.Scheme == Google:
+		a.Env = append(a.Env, corev1.EnvVar{Name: googleVariable, Value: keyDir + "/" + googleKey})
+		a.mount(volumeStoreKey, keyDir, true, oneKey(secret, googleKey))
 	default:
 		for _, c := range credentials(url) {
 			a.Env = append(a.Env, c.variable(secret))
@@ -91,13 +95,13 @@ func (c credential) variable(secret string) corev1.EnvVar {
 	return corev1.EnvVar{Name: c.key, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: from}}
 }
 
-// identify gives the container the identities of age that decrypt, by the flag --identity.
-func (a *storeAccess) identify(secret string) {
+// Identify gives the container the identities of age that decrypt, by the flag --identity.
+func (a *Access) Identify(secret string) {
 	a.Args = append(a.Args, "--identity="+IdentityDir+"/"+IdentityKey)
 	a.mount(volumeIdentity, IdentityDir, true, oneKey(secret, IdentityKey))
 }
 
-func (a *storeAccess) mount(name, path string, readOnly bool, source corev1.VolumeSource) {
+func (a *Access) mount(name, path string, readOnly bool, source corev1.VolumeSource) {
 	a.Volumes = append(a.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 	a.Mounts = append(a.Mounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: readOnly})
 }

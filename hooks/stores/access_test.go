@@ -1,4 +1,4 @@
-package hooks
+package stores
 
 import (
 	"slices"
@@ -55,7 +55,7 @@ var storeAccesses = map[string]struct {
 func TestAccess(t *testing.T) {
 	for name, test := range storeAccesses {
 		t.Run(name, func(t *testing.T) {
-			a := accessTo(test.store, test.serviceAccount, false)
+			a := AccessTo(test.store, test.serviceAccount, false)
 			if got := strings.Join(a.Args, " "); got != test.args {
 				t.Errorf("args %s, want %s", got, test.args)
 			}
@@ -96,8 +96,8 @@ func secretsNamed(env []corev1.EnvVar) string {
 }
 
 func TestWhoOnlyReadsGetsTheClaimReadOnly(t *testing.T) {
-	a := accessTo(v1alpha1.Store{URL: "file:///x", ClaimName: "backups"}, "", true)
-	a.identify("secret")
+	a := AccessTo(v1alpha1.Store{URL: "file:///x", ClaimName: "backups"}, "", true)
+	a.Identify("secret")
 	if !a.Mounts[0].ReadOnly || !a.Volumes[0].PersistentVolumeClaim.ReadOnly {
 		t.Errorf("the claim can be written: %+v", a)
 	}

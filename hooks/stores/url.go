@@ -1,4 +1,4 @@
-package hooks
+package stores
 
 import (
 	"errors"
@@ -12,16 +12,16 @@ import (
 
 // Schemes of stores.
 const (
-	StoreS3     = "s3"
-	StoreGoogle = "gs"
-	StoreAzure  = "azblob"
-	StoreClaim  = "file"
+	S3     = "s3"
+	Google = "gs"
+	Azure  = "azblob"
+	Claim  = "file"
 )
 
-// StoreURL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and
+// URL is the URL of a folder in a store, or of an artifact in one. It holds no secret, and
 // nothing by which a request would go to whom a secret is not meant for.
-type StoreURL struct {
-	// Scheme is one of StoreS3 and its like.
+type URL struct {
+	// Scheme is one of S3 and its like.
 	Scheme string
 	// Bucket, or container; empty on a claim.
 	Bucket string
@@ -52,30 +52,33 @@ var grammar = sync.OnceValue(func() (g struct {
 	}
 	g.place = regexp.MustCompile(`^((?:s3|gs|azblob)://[0-9A-Za-z][-._0-9A-Za-z]*|file://)((?:/` + segment + `)*)(/?)$`)
 	g.parameters = map[string]*regexp.Regexp{
-		StoreS3: some(
-			`region=[-0-9A-Za-z]{1,64}`, `endpoint=`+address, `(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)`,
+		S3: some(
+			`region=[-0-9A-Za-z]{1,64}`, `endpoint=`+address,
+			`(use_path_style|disable_https|dualstack|fips|accelerate)=(true|false)`,
 			`ssetype=(AES256|aws`+colon+`kms(`+colon+`dsse)?)`, `kmskeyid=([-_0-9A-Za-z]|`+colon+`|`+slash+`)+`,
 			`(request_checksum_calculation|response_checksum_validation)=when_(supported|required)`),
-		StoreAzure: some(`storage_account=[0-9a-z]{3,24}`, `domain=blob[.]core[.](windows[.]net|chinacloudapi[.]cn|usgovcloudapi[.]net)`),
+		Azure: some(`storage_account=[0-9a-z]{3,24}`,
+			`domain=blob[.]core[.](windows[.]net|chinacloudapi[.]cn|usgovcloudapi[.]net)`),
 	}
 	return g
 })
 
-// storeURLWords is what somebody is told who wrote another URL. What they wrote is not repeated.
-const storeURLWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
+// urlWords is what somebody is told who wrote another URL. What they wrote is not repeated.
+const urlWords = "it must look like s3://bucket/folder, gs://bucket/folder, azblob://container/folder or " +
+	"file:///folder, of letters, digits and -._=+@~:, alone, and no name in it ends in two dots"
 
-// ParseStoreURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
+// ParseURL takes the URL of a store, or of an artifact, apart. The error says what is wrong
 // and repeats nothing of the URL: that may hold what somebody should not have written there.
-func ParseStoreURL(text string) (StoreURL, error) {
+func ParseURL(text string) (URL, error) {
 	place, parameters, given := strings.Cut(text, "?")
 	parts := grammar().place.FindStringSubmatch(place)
 	if parts == nil || len(text) > 1024 || parts[1] == "file://" && parts[2] == "" && parts[3] == "" {
-		return StoreURL{}, errors.New(storeURLWords)
+		return URL{}, errors.New(urlWords)
 	}
-	u := StoreURL{Path: strings.TrimPrefix(parts[2], "/"), Parameters: parameters}
+	u := URL{Path: strings.TrimPrefix(parts[2], "/"), Parameters: parameters}
 	u.Scheme, u.Bucket, _ = strings.Cut(parts[1], "://")
 	if known := grammar().parameters[u.Scheme]; given && (known == nil || !known.MatchString(parameters)) {
-		return StoreURL{}, errors.New(parameterWords[u.Scheme])
+		return URL{}, errors.New(parameterWords[u.Scheme])
 	}
 	return u, nil
 }
@@ -84,8 +87,8 @@ func ParseStoreURL(text string) (StoreURL, error) {
 const RecordSuffix = ".json"
 
 // ParseArtifactURL takes the URL of an artifact apart.
-func ParseArtifactURL(text string) (StoreURL, error) {
-	u, err := ParseStoreURL(text)
+func ParseArtifactURL(text string) (URL, error) {
+	u, err := ParseURL(text)
 	if err == nil && (u.Path == "" || strings.HasSuffix(u.Path, RecordSuffix)) {
 		err = errors.New(artifactWords)
 	}
@@ -93,20 +96,24 @@ func ParseArtifactURL(text string) (StoreURL, error) {
 }
 
 // artifactWords is what is said of a URL of something else in a store.
-const artifactWords = "it names no artifact: that has a name in the bucket or on the claim, and this does not end in .json, as that of its record does"
+const artifactWords = "it names no artifact: that has a name in the bucket or on the claim, and this does not end " +
+	"in .json, as that of its record does"
 
 // parameterWords say which parameters a store takes.
 var parameterWords = map[string]string{
-	StoreS3: "of parameters it takes region, endpoint (http:// or https://, a host, and a port), use_path_style, disable_https, dualstack, fips, accelerate (true or false), " +
-		"ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or when_required), and no others",
-	StoreAzure:  "of parameters it takes storage_account and domain, which is blob.core.windows.net, blob.core.chinacloudapi.cn or blob.core.usgovcloudapi.net, and no others",
-	StoreGoogle: "it takes no parameters",
-	StoreClaim:  "it takes no parameters",
+	S3: "of parameters it takes region, endpoint (http:// or https://, a host, and a port), use_path_style, " +
+		"disable_https, dualstack, fips, accelerate (true or false), " +
+		"ssetype, kmskeyid, request_checksum_calculation and response_checksum_validation (when_supported or " +
+		"when_required), and no others",
+	Azure: "of parameters it takes storage_account and domain, which is blob.core.windows.net, " +
+		"blob.core.chinacloudapi.cn or blob.core.usgovcloudapi.net, and no others",
+	Google: "it takes no parameters",
+	Claim:  "it takes no parameters",
 }
 
 // Parameter is the value of a parameter as it is written, with %3A for a colon, say; empty for
 // none. Of several the first counts.
-func (u StoreURL) Parameter(name string) string {
+func (u URL) Parameter(name string) string {
 	for pair := range strings.SplitSeq(u.Parameters, "&") {
 		if key, value, _ := strings.Cut(pair, "="); key == name {
 			return value
@@ -116,13 +123,13 @@ func (u StoreURL) Parameter(name string) string {
 }
 
 // Join is the URL of what has this name in the folder, with the folder's parameters.
-func (u StoreURL) Join(name string) StoreURL {
+func (u URL) Join(name string) URL {
 	u.Path = strings.Trim(u.Path+"/"+name, "/")
 	return u
 }
 
 // Split is the folder of an artifact, and its name.
-func (u StoreURL) Split() (folder StoreURL, name string) {
+func (u URL) Split() (folder URL, name string) {
 	slash := strings.LastIndexByte(u.Path, '/')
 	folder, name = u, u.Path[slash+1:]
 	folder.Path = u.Path[:max(slash, 0)]
@@ -130,7 +137,7 @@ func (u StoreURL) Split() (folder StoreURL, name string) {
 }
 
 // String is the URL. It is for the status and for programs; messages have Words.
-func (u StoreURL) String() string {
+func (u URL) String() string {
 	text := u.Scheme + "://" + u.Bucket
 	if u.Path != "" || u.Bucket == "" {
 		text += "/" + u.Path
@@ -143,16 +150,16 @@ func (u StoreURL) String() string {
 
 // Words say where something is, for messages, and no more than that: "in s3://bucket", or "on the
 // claim".
-func (u StoreURL) Words() string {
-	if u.Scheme == StoreClaim {
+func (u URL) Words() string {
+	if u.Scheme == Claim {
 		return "on the claim"
 	}
 	return "in " + u.Scheme + "://" + u.Bucket
 }
 
-// storeWords are those of a URL, whatever it is.
-func storeWords(url string) string {
-	u, err := ParseStoreURL(url)
+// Words are those of a URL, whatever it is.
+func Words(url string) string {
+	u, err := ParseURL(url)
 	if err != nil {
 		return "at a URL that can't be used"
 	}
@@ -169,13 +176,14 @@ type credential struct {
 
 // credentials are all keys of a Secret that a container gets, by the scheme of the store. Google's
 // is a file: googleKey.
-func credentials(u StoreURL) []credential {
+func credentials(u URL) []credential {
 	switch u.Scheme {
-	case StoreS3:
+	case S3:
 		return []credential{{"AWS_ACCESS_KEY_ID", false}, {"AWS_SECRET_ACCESS_KEY", false}, {"AWS_SESSION_TOKEN", true}}
-	case StoreAzure:
+	case Azure:
 		return []credential{
-			{"AZURE_STORAGE_ACCOUNT", u.Parameter("storage_account") != ""}, {"AZURE_STORAGE_KEY", true}, {"AZURE_STORAGE_SAS_TOKEN", true},
+			{"AZURE_STORAGE_ACCOUNT", u.Parameter("storage_account") != ""}, {"AZURE_STORAGE_KEY", true},
+			{"AZURE_STORAGE_SAS_TOKEN", true},
 			{"AZURE_TENANT_ID", true}, {"AZURE_CLIENT_ID", true}, {"AZURE_CLIENT_SECRET", true},
 		}
 	}
@@ -185,28 +193,29 @@ func credentials(u StoreURL) []credential {
 // CredentialVariables are the names of all variables by which containers get credentials of stores.
 func CredentialVariables() []string {
 	var all []string
-	for _, scheme := range []string{StoreS3, StoreAzure} {
-		for _, c := range credentials(StoreURL{Scheme: scheme}) {
+	for _, scheme := range []string{S3, Azure} {
+		for _, c := range credentials(URL{Scheme: scheme}) {
 			all = append(all, c.key)
 		}
 	}
 	return append(all, googleVariable)
 }
 
-// validateStore says what is wrong with a store. The API server refuses it, too.
-func validateStore(field string, s *v1alpha1.Store) error {
-	u, err := ParseStoreURL(string(s.URL))
+// Validate says what is wrong with a store. The API server refuses it, too.
+func Validate(field string, s *v1alpha1.Store) error {
+	u, err := ParseURL(string(s.URL))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s.url is not one that can be used: %w", field, err)
-	case (u.Scheme == StoreClaim) != (s.ClaimName != ""):
-		return fmt.Errorf("%s: the URL file:///folder and claimName belong together: the folder is on that claim", field)
+	case (u.Scheme == Claim) != (s.ClaimName != ""):
+		return fmt.Errorf("%s: the URL file:///folder and claimName belong together: the folder is on that claim",
+			field)
 	}
 	return nil
 }
 
-// validateSource says what is wrong with a snapshot that a spec names.
-func validateSource(field string, s *v1alpha1.SnapshotSource) error {
+// ValidateSource says what is wrong with a snapshot that a spec names.
+func ValidateSource(field string, s *v1alpha1.SnapshotSource) error {
 	if s == nil {
 		return nil
 	}
@@ -216,7 +225,7 @@ func validateSource(field string, s *v1alpha1.SnapshotSource) error {
 		}
 	}
 	if s.Store != nil {
-		return validateStore(field+".store", s.Store)
+		return Validate(field+".store", s.Store)
 	}
 	return nil
 }

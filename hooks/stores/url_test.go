@@ -1,4 +1,4 @@
-package hooks
+package stores
 
 import (
 	"encoding/json"
@@ -28,10 +28,10 @@ func TestStoreURLs(t *testing.T) {
 		require.Error(t, err, folder)
 	}
 	for _, good := range slices.Concat(urls.Good, urls.Folders) {
-		u, err := ParseStoreURL(good)
+		u, err := ParseURL(good)
 		require.NoError(t, err, good)
 		assert.Equal(t, strings.TrimSuffix(strings.Replace(good, "/?", "?", 1), "/"), strings.TrimSuffix(u.String(), "/"), good)
-		again, err := ParseStoreURL(u.String())
+		again, err := ParseURL(u.String())
 		require.NoError(t, err, good)
 		assert.Equal(t, u, again)
 		folder, name := u.Join("shop/demo.db.zst").Split()
@@ -39,20 +39,20 @@ func TestStoreURLs(t *testing.T) {
 		assert.Equal(t, u.Join("shop"), folder)
 	}
 	for _, bad := range urls.Bad {
-		_, err := ParseStoreURL(bad)
+		_, err := ParseURL(bad)
 		require.Error(t, err, bad)
 		for _, word := range []string{"secret", "$", "evil", "passwd", "KEY"} {
 			assert.NotContains(t, err.Error(), word, "nothing of the URL is repeated")
 		}
 	}
-	u, err := ParseStoreURL("s3://b/folder?region=one&endpoint=http://x&region=two")
+	u, err := ParseURL("s3://b/folder?region=one&endpoint=http://x&region=two")
 	require.NoError(t, err)
 	assert.Equal(t, "one", u.Parameter("region"))
 	assert.Equal(t, "http://x", u.Parameter("endpoint"))
 	assert.Empty(t, u.Parameter("fips"))
 	assert.Equal(t, "in s3://b", u.Words())
-	assert.Equal(t, "on the claim", storeWords("file:///a/b"))
-	assert.Equal(t, "at a URL that can't be used", storeWords("s3://b/$(tls.key)"))
+	assert.Equal(t, "on the claim", Words("file:///a/b"))
+	assert.Equal(t, "at a URL that can't be used", Words("s3://b/$(tls.key)"))
 }
 
 // apiRules are the expressions of CEL's matches(self) in the markers before a declaration of the API, by what they are of: "self" or a field. One
@@ -119,7 +119,7 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 		if r.IntN(2) == 0 {
 			text += "?" + some(query, 6)
 		}
-		u, err := ParseStoreURL(text)
+		u, err := ParseURL(text)
 		require.Equal(t, admits(ofStore, text), err == nil, "%q: %v", text, err)
 		_, noArtifact := ParseArtifactURL(text)
 		require.Equal(t, admits(ofStore, text) && admits(ofArtifact, text), noArtifact == nil, "%q: %v", text, noArtifact)
@@ -128,7 +128,7 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 		}
 		taken++
 		require.True(t, admits(ofStore, u.String()), "%q is written %q", text, u)
-		again, err := ParseStoreURL(u.String())
+		again, err := ParseURL(u.String())
 		require.NoError(t, err, text)
 		require.Equal(t, u, again)
 		if noArtifact == nil {

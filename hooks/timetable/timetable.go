@@ -1,4 +1,5 @@
-package hooks
+// Package timetable reads when something is to run: five fields of cron, by the clocks of a zone.
+package timetable
 
 import (
 	"errors"
@@ -8,14 +9,17 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// timetable is when something is to run: five fields of cron, read by the clocks of a zone.
-type timetable struct {
+// Parse reads the fields by the clock of whoever asks.
+func Parse(text string) (cron.Schedule, error) { return fields.Parse(text) }
+
+// Table is when something is to run: five fields of cron, read by the clocks of a zone.
+type Table struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
 }
 
-// readTimetable reads the fields. A zone is named beside them and not within.
-func readTimetable(text string, zone *time.Location) (*timetable, error) {
+// Read reads the fields. A zone is named beside them and not within.
+func Read(text string, zone *time.Location) (*Table, error) {
 	if strings.Contains(text, "=") {
 		return nil, errors.New("a time zone belongs in spec.timeZone")
 	}
@@ -27,23 +31,25 @@ func readTimetable(text string, zone *time.Location) (*timetable, error) {
 	if !ok {
 		return nil, errors.New("it must have five fields")
 	}
-	return &timetable{spec, zone}, nil
+	return &Table{spec, zone}, nil
 }
 
-// everyHour reports whether the hours do not matter. Such a timetable goes by the time that passes and not by what clocks say.
-func (t *timetable) everyHour() bool {
+// everyHour reports whether the hours do not matter. Such a timetable goes by the time that passes and not by what
+// clocks say.
+func (t *Table) everyHour() bool {
 	const all = 1<<24 - 1
 	return t.fields.Hour&all == all
 }
 
-// next is the first run after a moment; zero for none in the next five years.
+// Next is the first run after a moment; zero for none in the next five years.
 //
-// Where clocks are put forward, a run in the time that they leave out is at the moment when they are: a backup of every night is
-// missed in none. Where they are put back, a run in the time that comes twice is in the first of both. A timetable of every hour
-// needs neither: it misses nothing by an hour that there is not, and would lack one where there are two.
+// Where clocks are put forward, a run in the time that they leave out is at the moment when they are: a backup of every
+// night is missed in none. Where they are put back, a run in the time that comes twice is in the first of both. A
+// timetable of every hour needs neither: it misses nothing by an hour that there is not, and would lack one where there
+// are two.
 //
 // Between two such moments a zone is a fixed distance from UTC, and there the fields are read.
-func (t *timetable) next(after time.Time) time.Time {
+func (t *Table) Next(after time.Time) time.Time {
 	for at, from := after.In(t.zone), after; ; {
 		start, end := at.ZoneBounds()
 		_, offset := at.Zone()
@@ -66,7 +72,7 @@ func (t *timetable) next(after time.Time) time.Time {
 }
 
 // leftOut reports whether a run is in the time that clocks leave out when they are put forward.
-func (t *timetable) leftOut(moment time.Time, before int, forward time.Duration) bool {
+func (t *Table) leftOut(moment time.Time, before int, forward time.Duration) bool {
 	if forward <= 0 {
 		return false
 	}
@@ -74,11 +80,11 @@ func (t *timetable) leftOut(moment time.Time, before int, forward time.Duration)
 	return !next.IsZero() && next.Before(moment.Add(forward))
 }
 
-// latest is the last run after one moment and not after another; zero for none. It halves the time between, so that a year of runs
-// every minute takes some thirty looks.
-func (t *timetable) latest(after, until time.Time) time.Time {
+// Latest is the last run after one moment and not after another; zero for none. It halves the time between, so that a
+// year of runs every minute takes some thirty looks.
+func (t *Table) Latest(after, until time.Time) time.Time {
 	due := func(after time.Time) bool {
-		run := t.next(after)
+		run := t.Next(after)
 		return !run.IsZero() && !run.After(until)
 	}
 	if !due(after) {
@@ -92,7 +98,7 @@ func (t *timetable) latest(after, until time.Time) time.Time {
 			high = middle
 		}
 	}
-	return t.next(low)
+	return t.Next(low)
 }
 
 // fields of a schedule: minute, hour, day of the month, month, day of the week.

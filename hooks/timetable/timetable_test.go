@@ -1,4 +1,4 @@
-package hooks
+package timetable
 
 import (
 	"testing"
@@ -15,9 +15,9 @@ func zone(t testing.TB, name string) *time.Location {
 	return z
 }
 
-func timetableOf(t testing.TB, text, in string) *timetable {
+func timetableOf(t testing.TB, text, in string) *Table {
 	t.Helper()
-	table, err := readTimetable(text, zone(t, in))
+	table, err := Read(text, zone(t, in))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,10 @@ func TestClocksArePutForwardAndBack(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if at = table.next(at); !at.Equal(wanted) {
+				if at = table.Next(at); !at.Equal(wanted) {
 					t.Fatalf("the next run is %s, not %s", at.In(table.zone).Format(time.RFC3339), want)
 				}
-				if latest := table.latest(first, at); !latest.Equal(at) {
+				if latest := table.Latest(first, at); !latest.Equal(at) {
 					t.Errorf("the latest until %s is %s", want, latest)
 				}
 			}
@@ -85,7 +85,7 @@ func TestAYearHasItsRuns(t *testing.T) {
 			at := time.Date(2026, 1, 1, 0, 0, 0, 0, table.zone).Add(-time.Second)
 			end := time.Date(2027, 1, 1, 0, 0, 0, 0, table.zone)
 			n := 0
-			for at = table.next(at); at.Before(end); at = table.next(at) {
+			for at = table.Next(at); at.Before(end); at = table.Next(at) {
 				n++
 			}
 			if n != want {
@@ -98,21 +98,21 @@ func TestAYearHasItsRuns(t *testing.T) {
 func TestLatestOfAYearOfMinutes(t *testing.T) {
 	table := timetableOf(t, "* * * * *", "Europe/Berlin")
 	now := time.Date(2026, 11, 22, 3, 0, 30, 0, time.UTC)
-	if got, want := table.latest(now.AddDate(-3, 0, 0), now), now.Truncate(time.Minute); !got.Equal(want) {
+	if got, want := table.Latest(now.AddDate(-3, 0, 0), now), now.Truncate(time.Minute); !got.Equal(want) {
 		t.Errorf("%s, not %s", got, want)
 	}
-	if got := table.latest(now.Truncate(time.Minute), now); !got.IsZero() {
+	if got := table.Latest(now.Truncate(time.Minute), now); !got.IsZero() {
 		t.Errorf("a run that was taken is due again: %s", got)
 	}
 }
 
 func TestTimetablesThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{"", "61 * * * *", "* * * *", "* * * * * *", "@hourly", "@every 1s", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=UTC 0 3 * * *", "a b c d e"} {
-		if _, err := readTimetable(text, time.UTC); err == nil {
+		if _, err := Read(text, time.UTC); err == nil {
 			t.Errorf("%q is read", text)
 		}
 	}
-	if never := timetableOf(t, "0 0 30 2 *", "Europe/Berlin").next(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)); !never.IsZero() {
+	if never := timetableOf(t, "0 0 30 2 *", "Europe/Berlin").Next(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)); !never.IsZero() {
 		t.Errorf("the 30th of February is %s", never)
 	}
 }

@@ -1,4 +1,6 @@
-package hooks
+// Package wording has the pieces that messages share, and the words of the scheduler and the kubelet as far as they are
+// said again.
+package wording
 
 import (
 	"fmt"
@@ -7,15 +9,16 @@ import (
 	"sync"
 )
 
-func count(n int, noun string) string {
+// Count is so many of a noun, such as "1 key" and "2 keys".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// colon appends a reason, if there is one.
-func colon(reason string) string {
+// Colon appends a reason, if there is one.
+func Colon(reason string) string {
 	if reason == "" {
 		return ""
 	}
@@ -29,8 +32,8 @@ const (
 	longestRead = 4096
 )
 
-// schedulersWords are why no node takes a pod. What preemption could do about it is left out.
-func schedulersWords(message string) string {
+// Scheduler are why no node takes a pod. What preemption could do about it is left out.
+func Scheduler(message string) string {
 	message, _, _ = strings.Cut(message, " preemption: ")
 	message, _, _ = strings.Cut(message, " no new claims to deallocate")
 	words := []rune(strings.TrimRight(plain(message[:min(len(message), longestRead)]), ". ,"))
@@ -40,9 +43,9 @@ func schedulersWords(message string) string {
 	return string(words)
 }
 
-// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and in newer releases what
+// Kubelet are why it can't make a container. Between two tries it says that it waits, and in newer releases what
 // the last one said: so the words stay. The cause is at the end.
-func kubeletsWords(message string) string {
+func Kubelet(message string) string {
 	if len(message) > longestRead {
 		_, message, _ = strings.Cut(message[len(message)-longestRead:], " ") // no URL without its beginning
 	}
@@ -81,8 +84,10 @@ func plain(message string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
 }
 
-// What the conditions Reconciling and Stalled say while they are False.
+// Reason and message of the conditions Reconciling and Stalled while they are False.
 const (
-	notReconciling, nothingUnderWay = "NotReconciling", "nothing is under way"
-	notStalled, nothingWaits        = "NotStalled", "nothing waits for a person"
+	NotReconciling  = "NotReconciling"
+	NothingUnderWay = "nothing is under way"
+	NotStalled      = "NotStalled"
+	NothingWaits    = "nothing waits for a person"
 )

@@ -1,4 +1,4 @@
-package hooks
+package wording
 
 import (
 	"strings"
@@ -20,10 +20,10 @@ func TestKubeletsWords(t *testing.T) {
 		"denied, request 01234567-89ab-cdef-0123-456789abcdef":            "denied, request ...",
 		`couldn't find key x in Secret shop/y`:                            `couldn't find key x in Secret shop/y`,
 	} {
-		assert.Equal(t, want, kubeletsWords(message), message)
+		assert.Equal(t, want, Kubelet(message), message)
 	}
-	assert.Equal(t, "..."+strings.Repeat("é", longestQuote), kubeletsWords("x "+strings.Repeat("é", 1000)))
-	assert.Equal(t, "no", kubeletsWords("https://robot:"+strings.Repeat("secret", 1000)+"@registry no"), "half of a URL may be half of a secret")
+	assert.Equal(t, "..."+strings.Repeat("é", longestQuote), Kubelet("x "+strings.Repeat("é", 1000)))
+	assert.Equal(t, "no", Kubelet("https://robot:"+strings.Repeat("secret", 1000)+"@registry no"), "half of a URL may be half of a secret")
 }
 
 func TestSchedulersWords(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSchedulersWords(t *testing.T) {
 		"0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.":                          "0/1 nodes are available: 1 Insufficient cpu",
 		"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.": "0/1 nodes are available: 1 Insufficient cpu",
 	} {
-		assert.Equal(t, want, schedulersWords(message))
+		assert.Equal(t, want, Scheduler(message))
 	}
-	assert.Equal(t, strings.Repeat("a", longestQuote)+"...", schedulersWords(strings.Repeat("a", 10000)))
+	assert.Equal(t, strings.Repeat("a", longestQuote)+"...", Scheduler(strings.Repeat("a", 10000)))
 }

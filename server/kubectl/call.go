@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 )
 
@@ -84,7 +85,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 // addSnapshots puts in the EtcdSnapshots that the hook is shown: those of the cluster, and those that its spec names.
 func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
 	body.Related[snapshotGroup] = map[string]json.RawMessage{}
-	which := [][]string{{"-l", hooks.LabelCluster + "=" + c.Name}}
+	which := [][]string{{"-l", objects.LabelCluster + "=" + c.Name}}
 	for _, name := range hooks.SnapshotsNamed(c.EtcdCluster) {
 		which = append(which, []string{"--field-selector=metadata.name=" + name})
 	}
@@ -202,7 +203,7 @@ func (b *call) objects() map[string]map[string]any {
 func (b *call) image() string {
 	for _, pod := range b.pods() {
 		for _, c := range pod.Spec.InitContainers {
-			if c.Name == hooks.ContainerPrepare {
+			if c.Name == objects.ContainerPrepare {
 				return c.Image
 			}
 		}
@@ -214,7 +215,7 @@ func (b *call) image() string {
 func (b *call) etcdRepository() string {
 	for _, pod := range b.pods() {
 		for _, c := range pod.Spec.Containers {
-			if colon := strings.LastIndex(c.Image, ":v"); c.Name == hooks.ContainerEtcd && colon > 0 {
+			if colon := strings.LastIndex(c.Image, ":v"); c.Name == objects.ContainerEtcd && colon > 0 {
 				return c.Image[:colon]
 			}
 		}

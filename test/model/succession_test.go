@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -235,7 +236,7 @@ func (s *succession) identity() identity {
 	fmt.Fprintln(&b, n.of(served(w)))
 	for _, pod := range w.Pods() {
 		n.pod(&b, pod)
-		if since, err := time.Parse(time.RFC3339, pod.Annotations[hooks.AnnotationSpared]); err == nil {
+		if since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationSpared]); err == nil {
 			fmt.Fprintln(&b, "spared", w.Now.Sub(since) >= hooks.CallsEnd)
 		}
 		proc, runs := w.Procs[pod.UID]
@@ -251,9 +252,9 @@ func (s *succession) identity() identity {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		fmt.Fprintln(&b, w.Etcd.Clusters[id].Leader, w.Etcd.Clusters[id].Members)
 	}
-	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}]; record != nil {
+	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
 		said := record.GetAnnotations()
-		fmt.Fprintln(&b, said[hooks.AnnotationNextMember], len(said[hooks.AnnotationStartsOn]), n.words(said[hooks.AnnotationRenewing]))
+		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.words(said[objects.AnnotationRenewing]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -281,7 +282,7 @@ func served(w *world.World) string {
 		o.Children.Secrets[secret.Name] = secret
 	}
 	for _, pod := range hooks.Decide(o).Children.Pods {
-		return pod.Annotations[hooks.AnnotationServes]
+		return pod.Annotations[objects.AnnotationServes]
 	}
 	return ""
 }
@@ -317,7 +318,7 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 
 func (n numbers) pod(b *strings.Builder, p *corev1.Pod) {
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
-		p.Annotations[hooks.AnnotationStart], p.Annotations[hooks.AnnotationRestarted], p.Labels[hooks.LabelRole], n.of(p.Annotations[hooks.AnnotationServes]))
+		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole], n.of(p.Annotations[objects.AnnotationServes]))
 }
 
 // ---- the search

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 )
 
@@ -53,7 +54,7 @@ func serve(ctx context.Context, args []string) error {
 	metrics := server.NewMetrics("profiled", "")
 	s := server.New(server.Options{
 		Etcd: &etcdops.Etcd{Observer: metrics.EtcdCall}, Callers: who, Metrics: metrics, Log: log, DrainDelay: drain,
-		Settings: hooks.Settings{Sources: hooks.Sources{Image: image}, Namespace: namespace},
+		Settings: hooks.Settings{Images: objects.Images{Image: image}, Namespace: namespace},
 	})
 	hooksAt, err := net.Listen("tcp", listen)
 	if err != nil {
