@@ -61,7 +61,7 @@ func (s *authStore) apply(change AuthChange) error {
 	case Grant:
 		return s.grant(c)
 	case Revoke:
-		kept := filter(s.roles[c.Role], func(p Permit) bool { return p.Keys != c.Keys })
+		kept := slices.DeleteFunc(slices.Clone(s.roles[c.Role]), func(p Permit) bool { return p.Keys == c.Keys })
 		if len(kept) == len(s.roles[c.Role]) {
 			return errors.New("permission is not granted to the role")
 		}
@@ -72,7 +72,7 @@ func (s *authStore) apply(change AuthChange) error {
 		}
 		delete(s.roles, c.Role)
 		for _, u := range s.users {
-			u.roles = filter(u.roles, func(r string) bool { return r != c.Role })
+			u.roles = slices.DeleteFunc(slices.Clone(u.roles), func(r string) bool { return r == c.Role })
 		}
 	case EnableAuth:
 		if root := s.users[Root]; root == nil || !slices.Contains(root.roles, Root) {
@@ -141,7 +141,7 @@ func (s *authStore) applyToUser(change AuthChange) error {
 		if !slices.Contains(u.roles, c.Role) || s.enabled && c.User == Root && c.Role == Root {
 			return errors.New("role is not granted to the user")
 		}
-		u.roles = filter(u.roles, func(r string) bool { return r != c.Role })
+		u.roles = slices.DeleteFunc(slices.Clone(u.roles), func(r string) bool { return r == c.Role })
 		return err
 	case DeleteUser:
 		if c.User == Root && s.enabled {
@@ -219,7 +219,7 @@ var (
 )
 
 func some(r *rand.Rand, from []string) []string {
-	return filter(from, func(string) bool { return r.IntN(2) == 0 })
+	return slices.DeleteFunc(slices.Clone(from), func(string) bool { return r.IntN(2) != 0 })
 }
 
 func randomWant(r *rand.Rand, generation string) AuthWant {

@@ -73,7 +73,7 @@ func (v *view) authWanted() (AuthWant, error) {
 		if u.Password == nil {
 			continue
 		}
-		err := u.Password.missing(v.anySecret(u.Password.Secret))
+		err := missingPassword(u.Password, v.anySecret(u.Password.Secret))
 		if err != nil && u.Password.Secret == PasswordSecret(v.Cluster.Name, u.Name) {
 			err = errPasswordNotYet
 		}
@@ -89,6 +89,21 @@ var errPasswordNotYet = errors.New("a generated password is not there yet")
 
 // errNoSecret: a Secret that the spec names is not there, and may be on its way.
 var errNoSecret = errors.New("there is no Secret")
+
+// missingPassword says why there is no password that will do; nil when there is.
+func missingPassword(p *PasswordFrom, s *Secret) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret, p.Key)
+	case !s.has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
+		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
+	case !s.has(p.Key):
+		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
+	case s.Unfit[p.Key] != "":
+		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
+	}
+	return nil
+}
 
 // anySecret is an observed Secret, the cluster's own or one that the spec names.
 func (v *view) anySecret(name string) *Secret {
@@ -204,3 +219,14 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	}
 	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles), "role")), true
 }
+
+// Authorize makes etcd's users and roles what is wanted, by what [PlanAuth] says. It may be carried out twice, or twice at
+// the same time.
+type Authorize struct{ Want AuthWant }
+
+func (Authorize) String() string { return "apply users and roles" }
+
+// Verb implements Step.
+func (Authorize) Verb() string { return "authorize" }
+
+func (Authorize) step() {}

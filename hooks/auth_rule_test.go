@@ -171,3 +171,10 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 	assert.NotContains(t, o.Children.Secrets, "demo-user.ops")
 	assert.Contains(t, o.Children.Secrets, "demo-user.root")
 }
+
+func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
+	from := &PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecret"}
+	assert.EqualError(t, missingPassword(from, nil), `spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
+	assert.EqualError(t, missingPassword(from, &Secret{}), `spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
+	assert.NoError(t, missingPassword(from, &Secret{Keys: []string{"password"}}))
+}

@@ -160,13 +160,6 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
-	from := passwordSource("demo", 0, someAuth().Users[0])
-	assert.EqualError(t, from.missing(nil), `spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
-	assert.EqualError(t, from.missing(&Secret{}), `spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
-	assert.NoError(t, from.missing(&Secret{Keys: []string{"password"}}))
-}
-
 func TestPasswordsThatCannotBeUsed(t *testing.T) {
 	assert.Equal(t, "is empty", PasswordFlaw(""))
 	assert.Equal(t, "has 73 bytes; etcd takes 72 at most", PasswordFlaw(strings.Repeat("x", 73)))

@@ -103,9 +103,9 @@ func password(secret, version string) *hooks.PasswordFrom {
 	return &hooks.PasswordFrom{Secret: secret, Key: "password", Version: version}
 }
 
-func wantOf(roles []hooks.RoleWant, users ...hooks.UserWant) hooks.AuthWant {
+func wantOf(roles []hooks.RoleWant, others ...hooks.UserWant) hooks.AuthWant {
 	root := hooks.UserWant{Name: "root", Roles: []string{"root"}, Password: password("root", "1"), Applied: "1"}
-	return hooks.AuthWant{Enabled: true, Roles: roles, Users: append([]hooks.UserWant{root}, users...)}
+	return hooks.AuthWant{Enabled: true, Roles: roles, Users: append([]hooks.UserWant{root}, others...)}
 }
 
 func role(name string, permits ...hooks.Permit) hooks.RoleWant {
@@ -451,13 +451,13 @@ func twins(t *testing.T, s *secured) {
 	m := s.look(t)
 	for i := range 6 {
 		var roles []hooks.RoleWant
-		users := []hooks.UserWant{{Name: "app", Roles: []string{"app"}, Applied: hooks.NoPassword}}
+		others := []hooks.UserWant{{Name: "app", Roles: []string{"app"}, Applied: hooks.NoPassword}}
 		for j := range 5 {
 			name := fmt.Sprintf("r%d", j)
 			roles = append(roles, role(name, permit([]v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}[(i+j)%3], fmt.Sprint("/", (i+j)%4), "0")))
-			users = append(users, hooks.UserWant{Name: name, Roles: []string{name}})
+			others = append(others, hooks.UserWant{Name: name, Roles: []string{name}})
 		}
-		want := wantOf(append(roles, everythingOn("app")), users...)
+		want := wantOf(append(roles, everythingOn("app")), others...)
 		want.Prune = i%2 == 0
 		var wg sync.WaitGroup
 		var errs [2]error
@@ -585,16 +585,16 @@ func TestManyUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, (*etcdproc.Authority).JWT)
 		var roles []hooks.RoleWant
-		var users []hooks.UserWant
+		var others []hooks.UserWant
 		for i := range 64 {
 			r := role(fmt.Sprintf("r%d", i))
 			for j := range 4 {
 				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j), fmt.Sprintf("/%d/%d0", i, j)))
 			}
 			roles = append(roles, r)
-			users = append(users, hooks.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
+			others = append(others, hooks.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
 		}
-		want := wantOf(roles, users...)
+		want := wantOf(roles, others...)
 		began := time.Now()
 		calls := s.applyAll(t, want)
 		t.Logf("%s: 64 users, 64 roles, 256 permissions from nothing in %s, %d calls", version, time.Since(began).Round(time.Millisecond), calls)
