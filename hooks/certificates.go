@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed by an
@@ -120,7 +121,7 @@ func secrets(v *view) []*DesiredSecret {
 			}
 		}
 	}
-	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose Secrets are wanted is not known
+	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose Secrets are wanted is not known
 		for name, old := range v.Children.Secrets {
 			if !slices.ContainsFunc(list, func(s *DesiredSecret) bool { return s.Name == name }) {
 				list = append(list, keptSecret(v.Cluster, old))

@@ -32,7 +32,7 @@
 //	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
 //	issuance.go     certificates that come from cert-manager or from others, and whether running members take them;
 //	                issuer.go who may sign them
-//	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
+//	auth_rule.go    when users and roles in etcd are brought to what is declared
 //	disruption.go   voters that may be down because of us; choice.go which of them is restarted
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
@@ -69,6 +69,7 @@
 //	reports         what the programs in pods report
 //	snapshot        what becomes of an EtcdSnapshot
 //	schedule        which snapshots an EtcdSnapshotSchedule has; timetable when a run is due
+//	users           users and roles as declared, and the plan to get there
 //	wording         pieces of messages, and the words of the scheduler and the kubelet
 //	safety          what the oracle says of the containers of every new pod
 //	kubelettest     for tests: what a kubelet makes of a container

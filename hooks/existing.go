@@ -15,6 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
@@ -329,5 +330,5 @@ func Leaving(o Observation) bool {
 // Keys of the Secret of spec.bootstrap.existing.auth.
 const (
 	KeyUsername = corev1.BasicAuthUsernameKey
-	KeyPassword = passwordKey
+	KeyPassword = users.PasswordKey
 )

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of its own, in the
@@ -67,7 +68,7 @@ func certificates(v *view) []*CertManagerCertificate {
 	for _, l := range v.leaves {
 		list = append(list, v.certificate(l))
 	}
-	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose are wanted is not known
+	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose are wanted is not known
 		for _, old := range keptAll(v.Cluster, v.Children.Certificates) {
 			if !slices.ContainsFunc(list, func(c *CertManagerCertificate) bool { return c.Name == old.Name }) {
 				list = append(list, old)

@@ -25,6 +25,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // The groups of children in Metacontroller's requests, "Kind.version" or "Kind.group/version".
@@ -64,7 +65,7 @@ type request struct {
 // password is what is under a key of a Secret. The error says what is wrong with it and not what it is.
 func (r *request) password(secret, key string) (string, error) {
 	data := r.data(secret)
-	if flaw := hooks.PasswordFlaw(string(data[key])); flaw != "" {
+	if flaw := users.PasswordFlaw(string(data[key])); flaw != "" {
 		return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
 	}
 	return string(data[key]), nil

@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"cmp"
@@ -10,8 +10,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// Keys are those that a permission is for, as etcd writes it: a single key with an empty End, all from Key up to and without
-// End, or all from Key on with the End "\x00" (the comment above isOpenEnded in etcd's auth/range_perm_cache.go).
+// Keys are those that a permission is for, as etcd writes it: a single key with an empty End, all from Key up to and
+// without End, or all from Key on with the End "\x00" (the comment above isOpenEnded in etcd's
+// auth/range_perm_cache.go).
 type Keys struct{ Key, End string }
 
 // noEnd is the End of a range without one.
@@ -38,8 +39,8 @@ type Permit struct {
 	Access v1alpha1.Access
 }
 
-// prefixed are all keys that begin with the prefix; every key with the empty one. After a prefix of nothing but 0xff no key
-// comes, so that its range has no end (getPrefix in etcd's client/v3/op.go).
+// prefixed are all keys that begin with the prefix; every key with the empty one. After a prefix of nothing but 0xff no
+// key comes, so that its range has no end (getPrefix in etcd's client/v3/op.go).
 func prefixed(prefix string) Keys {
 	if prefix == "" {
 		return Keys{Key: "\x00", End: noEnd}
@@ -76,7 +77,8 @@ const (
 	writes
 )
 
-var accesses = map[access]v1alpha1.Access{reads: v1alpha1.Read, writes: v1alpha1.Write, reads | writes: v1alpha1.ReadWrite}
+var accesses = map[access]v1alpha1.Access{reads: v1alpha1.Read, writes: v1alpha1.Write,
+	reads | writes: v1alpha1.ReadWrite}
 
 func accessOf(a v1alpha1.Access) access {
 	switch a {

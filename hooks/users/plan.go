@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// AuthHave is what etcd's users and roles are.
-type AuthHave struct {
+// Have is what etcd's users and roles are.
+type Have struct {
 	// Enabled is whether etcd asks everybody who they are.
 	Enabled bool
-	// Roles by name. What they permit is needed for those only that are wanted. A range may be listed more than once, with
-	// different accesses; they add up.
+	// Roles by name. What they permit is needed for those only that are wanted. A range may be listed more than once,
+	// with different accesses; they add up.
 	Roles map[string][]Permit
 	// Users by name. What they have is needed for those only that are wanted.
 	Users map[string]UserHave
@@ -23,8 +23,8 @@ type UserHave struct {
 	Password PasswordState
 }
 
-// PasswordState is what etcd tells about a user's password. It does so only to somebody who tries to log in, and only while it
-// asks everybody who they are (Authenticate in etcd's auth/store.go; UserGet tells nothing).
+// PasswordState is what etcd tells about a user's password. It does so only to somebody who tries to log in, and only
+// while it asks everybody who they are (Authenticate in etcd's auth/store.go; UserGet tells nothing).
 type PasswordState int
 
 const (
@@ -38,9 +38,9 @@ const (
 	PasswordNone
 )
 
-// AuthChange is one change to etcd's users and roles, which is one call to etcd and one entry of its log. The set is closed.
-// Its words never hold a password.
-type AuthChange interface {
+// Change is one change to etcd's users and roles, which is one call to etcd and one entry of its log. The set is
+// closed. Its words never hold a password.
+type Change interface {
 	fmt.Stringer
 	authChange()
 }
@@ -120,17 +120,18 @@ func (DeleteUser) authChange()     {}
 func (EnableAuth) authChange()     {}
 func (DisableAuth) authChange()    {}
 
-// PlanAuth is the difference between what etcd's users and roles are and what they should be, in the order in which it is to be
-// applied; empty when there is none.
+// Plan is the difference between what etcd's users and roles are and what they should be, in the order in which it is
+// to be applied; empty when there is none.
 //
-// First everything is granted, then everything else is revoked: until the last grant, a user has at least what it had, and from
-// then on at least what it should have. So nobody is ever without a permission that they have before and after. There is one
-// exception: a user that was made without a password and should have one must be deleted and made anew, since etcd cannot give
-// it one (UserChangePassword in etcd's auth/store.go drops the password of such a user without a word).
+// First everything is granted, then everything else is revoked: until the last grant, a user has at least what it had,
+// and from then on at least what it should have. So nobody is ever without a permission that they have before and
+// after. There is one exception: a user that was made without a password and should have one must be deleted and made
+// anew, since etcd cannot give it one (UserChangePassword in etcd's auth/store.go drops the password of such a user
+// without a word).
 //
 // Auth is enabled last, with everything in place, and disabled first. Root's own role is never taken from it.
-func PlanAuth(want AuthWant, have AuthHave) []AuthChange {
-	p := newAuthPlan(want, have)
+func Plan(want Want, have Have) []Change {
+	p := newPlan(want, have)
 	if have.Enabled && !want.Enabled {
 		p.add(DisableAuth{})
 	}
@@ -156,12 +157,12 @@ func PlanAuth(want AuthWant, have AuthHave) []AuthChange {
 	return p.changes
 }
 
-// authPlan is a plan while it is made: the changes so far, and what they have made of the roles.
-type authPlan struct {
-	want    AuthWant
-	have    AuthHave
+// plan is a plan while it is made: the changes so far, and what they have made of the roles.
+type plan struct {
+	want    Want
+	have    Have
 	roles   map[string]*rolePlan
-	changes []AuthChange
+	changes []Change
 }
 
 // rolePlan is what a role permits after the changes so far.
@@ -172,8 +173,8 @@ type rolePlan struct {
 	beginnings map[string]int
 }
 
-func newAuthPlan(want AuthWant, have AuthHave) *authPlan {
-	p := &authPlan{want: want, have: have, roles: map[string]*rolePlan{}}
+func newPlan(want Want, have Have) *plan {
+	p := &plan{want: want, have: have, roles: map[string]*rolePlan{}}
 	for _, r := range want.Roles {
 		role := &rolePlan{permits: map[Keys]access{}, beginnings: map[string]int{}}
 		for _, permit := range have.Roles[r.Name] {
@@ -185,9 +186,9 @@ func newAuthPlan(want AuthWant, have AuthHave) *authPlan {
 	return p
 }
 
-func (p *authPlan) add(changes ...AuthChange) { p.changes = append(p.changes, changes...) }
+func (p *plan) add(changes ...Change) { p.changes = append(p.changes, changes...) }
 
-func (p *authPlan) grant(role string, k Keys, a access) {
+func (p *plan) grant(role string, k Keys, a access) {
 	p.add(Grant{Role: role, Permit: Permit{Keys: k, Access: accesses[a]}})
 	r := p.roles[role]
 	if _, ok := r.permits[k]; !ok {
@@ -197,7 +198,7 @@ func (p *authPlan) grant(role string, k Keys, a access) {
 }
 
 // widen makes the role, and lets it permit at least what is wanted.
-func (p *authPlan) widen(r RoleWant) {
+func (p *plan) widen(r RoleWant) {
 	if _, ok := p.have.Roles[r.Name]; !ok {
 		p.add(AddRole{r.Name})
 	}
@@ -210,11 +211,12 @@ func (p *authPlan) widen(r RoleWant) {
 
 // narrow lets the role permit no more than what is wanted, once it permits at least that.
 //
-// etcd overwrites the access to a range in one entry of its log, but only when it finds the range: it looks at the first permission
-// alone that begins with the range's key, and beside another one it adds a second access to the range, so that both
-// count (RoleGrantPermission in etcd's auth/store.go, the same in 3.5, 3.6 and 3.7). RoleRevokePermission then takes both. So a
-// range that shares its beginning with another is revoked and granted anew, while other ranges stand in for it.
-func (p *authPlan) narrow(r RoleWant) {
+// etcd overwrites the access to a range in one entry of its log, but only when it finds the range: it looks at the
+// first permission alone that begins with the range's key, and beside another one it adds a second access to the range,
+// so that both count (RoleGrantPermission in etcd's auth/store.go, the same in 3.5, 3.6 and 3.7). RoleRevokePermission
+// then takes both. So a range that shares its beginning with another is revoked and granted anew, while other ranges
+// stand in for it.
+func (p *plan) narrow(r RoleWant) {
 	role := p.roles[r.Name]
 	wanted := map[Keys]access{}
 	for _, permit := range r.Permits {
@@ -240,9 +242,9 @@ func (p *authPlan) narrow(r RoleWant) {
 	}
 }
 
-// standIns are ranges that together are the same keys and none of which is wanted by itself. A single key has one other form; a
-// range is cut in two, behind as many zero bytes as it takes. There are none for a few ranges that nobody declares, such as
-// one of two keys of which each begins another range.
+// standIns are ranges that together are the same keys and none of which is wanted by itself. A single key has one other
+// form; a range is cut in two, behind as many zero bytes as it takes. There are none for a few ranges that nobody
+// declares, such as one of two keys of which each begins another range.
 func standIns(k Keys, wanted map[Keys]access) []Keys {
 	if k.End == "" {
 		return []Keys{{Key: k.Key, End: k.Key + "\x00"}}
@@ -260,7 +262,7 @@ func standIns(k Keys, wanted map[Keys]access) []Keys {
 }
 
 // user makes the user, or sees to its password, and grants it its roles.
-func (p *authPlan) user(u UserWant) {
+func (p *plan) user(u UserWant) {
 	has, exists := p.have.Users[u.Name]
 	switch {
 	case !exists:
@@ -278,10 +280,10 @@ func (p *authPlan) user(u UserWant) {
 	}
 }
 
-// mustBeMadeAnew reports whether a password or none can be had only by deleting the user. While auth is off etcd does not tell
-// whether a user has a password, and nobody misses a user for a moment. Root can't be deleted while auth is on; it then stays
-// without a password.
-func (p *authPlan) mustBeMadeAnew(u UserWant, has UserHave) bool {
+// mustBeMadeAnew reports whether a password or none can be had only by deleting the user. While auth is off etcd does
+// not tell whether a user has a password, and nobody misses a user for a moment. Root can't be deleted while auth is
+// on; it then stays without a password.
+func (p *plan) mustBeMadeAnew(u UserWant, has UserHave) bool {
 	if !p.have.Enabled {
 		return !u.Settled()
 	}
@@ -296,7 +298,7 @@ func mayChange(u UserWant, has UserHave) bool {
 	return u.Password == nil || has.Password != PasswordRight
 }
 
-func (p *authPlan) revokeRoles(u UserWant) {
+func (p *plan) revokeRoles(u UserWant) {
 	if u.Name == Root {
 		return
 	}
@@ -307,12 +309,12 @@ func (p *authPlan) revokeRoles(u UserWant) {
 	}
 }
 
-func (p *authPlan) madeAnew(u UserWant) bool {
-	return slices.Contains(p.changes, AuthChange(DeleteUser{u.Name}))
+func (p *plan) madeAnew(u UserWant) bool {
+	return slices.Contains(p.changes, Change(DeleteUser{u.Name}))
 }
 
 // delete deletes what is ours and wanted no more, and with prune whatever else is not wanted.
-func (p *authPlan) delete() {
+func (p *plan) delete() {
 	goes := func(name string, former []string, wanted bool) bool {
 		return name != Root && !wanted && (p.want.Prune || slices.Contains(former, name))
 	}

@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"errors"
@@ -51,7 +51,7 @@ func (p byKey) Less(i, j int) bool { return p[i].Key < p[j].Key }
 func (p byKey) Swap(i, j int)      { p[i], p[j] = p[j], p[i] }
 
 // apply does what etcd does, and refuses what etcd refuses.
-func (s *authStore) apply(change AuthChange) error {
+func (s *authStore) apply(change Change) error {
 	switch c := change.(type) {
 	case AddRole:
 		if _, ok := s.roles[c.Role]; ok {
@@ -106,7 +106,7 @@ func (s *authStore) grant(c Grant) error {
 	return nil
 }
 
-func (s *authStore) applyToUser(change AuthChange) error {
+func (s *authStore) applyToUser(change Change) error {
 	version := func(p *PasswordFrom) string {
 		if p == nil {
 			return "nobody's"
@@ -157,9 +157,9 @@ func (s *authStore) applyToUser(change AuthChange) error {
 }
 
 // read is what etcdops tells of the store.
-func (s *authStore) read(w AuthWant) AuthHave {
+func (s *authStore) read(w Want) Have {
 	c := s.clone()
-	h := AuthHave{Enabled: c.enabled, Roles: c.roles, Users: map[string]UserHave{}}
+	h := Have{Enabled: c.enabled, Roles: c.roles, Users: map[string]UserHave{}}
 	for name, u := range c.users {
 		has := UserHave{Roles: u.roles}
 		i := slices.IndexFunc(w.Users, func(u UserWant) bool { return u.Name == name })
@@ -222,8 +222,8 @@ func some(r *rand.Rand, from []string) []string {
 	return slices.DeleteFunc(slices.Clone(from), func(string) bool { return r.IntN(2) != 0 })
 }
 
-func randomWant(r *rand.Rand, generation string) AuthWant {
-	w := AuthWant{Enabled: r.IntN(4) > 0, Prune: r.IntN(3) == 0}
+func randomWant(r *rand.Rand, generation string) Want {
+	w := Want{Enabled: r.IntN(4) > 0, Prune: r.IntN(3) == 0}
 	for _, name := range some(r, someRoles) {
 		sum := map[Keys]access{}
 		for range r.IntN(5) {
@@ -271,7 +271,7 @@ func randomStore(r *rand.Rand) *authStore {
 }
 
 // remember is what a status would know: of users that have the wanted password, sometimes, and which names are ours.
-func remember(r *rand.Rand, w *AuthWant, s *authStore, known bool) {
+func remember(r *rand.Rand, w *Want, s *authStore, known bool) {
 	for i := range w.Users {
 		if u := s.users[w.Users[i].Name]; u != nil && known {
 			w.Users[i].Applied = map[bool]string{true: NoPassword, false: u.password}[u.noPassword || u.password == "nobody's"]
@@ -290,7 +290,7 @@ func remember(r *rand.Rand, w *AuthWant, s *authStore, known bool) {
 }
 
 // asWanted compares the store with what is wanted.
-func asWanted(t *testing.T, w AuthWant, before, after *authStore) {
+func asWanted(t *testing.T, w Want, before, after *authStore) {
 	t.Helper()
 	require.Equal(t, w.Enabled, after.enabled)
 	for _, r := range w.Roles {
@@ -342,7 +342,7 @@ func TestPlansNeverTakeWhatStays(t *testing.T) {
 			remember(r, &w, s, known)
 			known = true
 			before, after := s.clone(), s.clone()
-			plan := PlanAuth(w, s.read(w))
+			plan := Plan(w, s.read(w))
 			context := fmt.Sprintf("seed %d, generation %d:\n%s", seed, generation, lines(plan))
 			for _, c := range plan {
 				require.NoError(t, after.apply(c), "%s\n%s", c, context)
@@ -356,22 +356,22 @@ func TestPlansNeverTakeWhatStays(t *testing.T) {
 				require.NoError(t, s.apply(c))
 				nobodyLacks(t, before, s, after, plan, fmt.Sprintf("after %d, %s; %s", i, c, context))
 			}
-			require.Empty(t, PlanAuth(settledNow(w), s.read(settledNow(w))), context)
+			require.Empty(t, Plan(settledNow(w), s.read(settledNow(w))), context)
 		}
 	}
 }
 
 // finishes: what is wanted is reached from a plan that was cut off, of which nothing was recorded.
-func finishes(t *testing.T, w AuthWant, s *authStore, context string) {
+func finishes(t *testing.T, w Want, s *authStore, context string) {
 	t.Helper()
 	before := s.clone()
-	for _, c := range PlanAuth(w, s.read(w)) {
+	for _, c := range Plan(w, s.read(w)) {
 		require.NoError(t, s.apply(c), "%s\n%s", c, context)
 	}
 	asWanted(t, w, before, s)
 }
 
-func settledNow(w AuthWant) AuthWant {
+func settledNow(w Want) Want {
 	w.Users = slices.Clone(w.Users)
 	for i := range w.Users {
 		w.Users[i].Applied = w.Users[i].Version()
@@ -379,10 +379,10 @@ func settledNow(w AuthWant) AuthWant {
 	return w
 }
 
-func nobodyLacks(t *testing.T, before, now, after *authStore, plan []AuthChange, context string) {
+func nobodyLacks(t *testing.T, before, now, after *authStore, plan []Change, context string) {
 	t.Helper()
 	for name := range before.users {
-		if after.users[name] == nil || slices.Contains(plan, AuthChange(DeleteUser{name})) {
+		if after.users[name] == nil || slices.Contains(plan, Change(DeleteUser{name})) {
 			continue
 		}
 		for _, key := range probes {
@@ -395,7 +395,7 @@ func nobodyLacks(t *testing.T, before, now, after *authStore, plan []AuthChange,
 	}
 }
 
-func lines(plan []AuthChange) string {
+func lines(plan []Change) string {
 	var all []string
 	for _, c := range plan {
 		all = append(all, c.String())
@@ -403,21 +403,21 @@ func lines(plan []AuthChange) string {
 	return strings.Join(all, "\n")
 }
 
-func wantOf(roles []RoleWant, users ...UserWant) AuthWant {
+func wantOf(roles []RoleWant, users ...UserWant) Want {
 	root := UserWant{Name: Root, Roles: []string{Root}, Password: &PasswordFrom{Secret: "demo-user-root", Version: "1"}}
-	return AuthWant{Enabled: true, Roles: roles, Users: append([]UserWant{root}, users...)}
+	return Want{Enabled: true, Roles: roles, Users: append([]UserWant{root}, users...)}
 }
 
 func TestTheOrderOfAPlan(t *testing.T) {
 	app := RoleWant{"app", []Permit{{prefixed("/app/"), v1alpha1.ReadWrite}}}
-	withRoot := func(role []Permit, users map[string]UserHave) AuthHave {
+	withRoot := func(role []Permit, users map[string]UserHave) Have {
 		users[Root] = UserHave{Roles: []string{Root}, Password: PasswordRight}
-		return AuthHave{Enabled: true, Roles: map[string][]Permit{Root: nil, "app": role}, Users: users}
+		return Have{Enabled: true, Roles: map[string][]Permit{Root: nil, "app": role}, Users: users}
 	}
 	password := &PasswordFrom{Secret: "demo-user-a", Version: "7"}
 	tests := map[string]struct {
-		want AuthWant
-		have AuthHave
+		want Want
+		have Have
 		plan string
 	}{
 		"from nothing: auth last": {
@@ -477,14 +477,14 @@ change the password of user c to one that nobody knows`,
 			have: withRoot(app.Permits, map[string]UserHave{"visitor": {Roles: []string{"app"}}}),
 		},
 		"prune, and never root": {
-			want: func() AuthWant { w := wantOf(nil); w.Prune = true; return w }(),
+			want: func() Want { w := wantOf(nil); w.Prune = true; return w }(),
 			have: withRoot(app.Permits, map[string]UserHave{"visitor": {Roles: []string{"app"}}}),
 			plan: `
 delete user visitor
 delete role app`,
 		},
 		"ours and declared no more": {
-			want: func() AuthWant {
+			want: func() Want {
 				w := wantOf(nil)
 				w.FormerRoles, w.FormerUsers = []string{"app", "gone"}, []string{"a"}
 				return w
@@ -495,7 +495,7 @@ delete user a
 delete role app`,
 		},
 		"auth goes first": {
-			want: func() AuthWant { w := wantOf([]RoleWant{app}); w.Enabled = false; return w }(),
+			want: func() Want { w := wantOf([]RoleWant{app}); w.Enabled = false; return w }(),
 			have: withRoot(nil, map[string]UserHave{}),
 			plan: `
 disable auth
@@ -504,7 +504,7 @@ grant role app ReadWrite on keys with the prefix "/app/"`,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, strings.TrimSpace(test.plan), lines(PlanAuth(test.want, test.have)))
+			assert.Equal(t, strings.TrimSpace(test.plan), lines(Plan(test.want, test.have)))
 		})
 	}
 }

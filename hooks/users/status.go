@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"cmp"
@@ -7,9 +7,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// authRecorded reports whether the status names everything that is wanted as ours. Names are recorded before they are made, so that
-// nothing that we made is ever left behind as a stranger's.
-func authRecorded(old *v1alpha1.AuthStatus, w AuthWant) bool {
+// Recorded reports whether the status names everything that is wanted as ours. Names are recorded before they are made,
+// so that nothing that we made is ever left behind as a stranger's.
+func Recorded(old *v1alpha1.AuthStatus, w Want) bool {
 	if old == nil {
 		return false
 	}
@@ -26,8 +26,8 @@ func authRecorded(old *v1alpha1.AuthStatus, w AuthWant) bool {
 	return true
 }
 
-// authDone is the status once etcd is as wanted.
-func authDone(w AuthWant) *v1alpha1.AuthStatus {
+// Done is the status once etcd is as wanted.
+func Done(w Want) *v1alpha1.AuthStatus {
 	s := &v1alpha1.AuthStatus{Enabled: w.Enabled, Applied: w.Hash()}
 	for _, r := range w.Roles {
 		s.Roles = append(s.Roles, r.Name)
@@ -38,10 +38,10 @@ func authDone(w AuthWant) *v1alpha1.AuthStatus {
 	return s
 }
 
-// authPending is the status before etcd is as wanted: what is ours and what will be, with the passwords that were given
+// Pending is the status before etcd is as wanted: what is ours and what will be, with the passwords that were given
 // meanwhile, by user. Applied is empty, so that it is tried again.
-func authPending(old *v1alpha1.AuthStatus, w AuthWant, passwords map[string]string) *v1alpha1.AuthStatus {
-	s := authDone(w)
+func Pending(old *v1alpha1.AuthStatus, w Want, passwords map[string]string) *v1alpha1.AuthStatus {
+	s := Done(w)
 	s.Applied = ""
 	for i := range s.Users {
 		s.Users[i].PasswordVersion = cmp.Or(passwords[s.Users[i].Name], w.Users[i].Applied)

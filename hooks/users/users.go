@@ -1,4 +1,5 @@
-package hooks
+// Package users is etcd's users and roles as they are declared, and the plan to get there.
+package users
 
 import (
 	"encoding/json"
@@ -13,8 +14,8 @@ import (
 // Root is the name of etcd's own user and role that may do everything (rootUser and rootRole in etcd's auth/store.go).
 const Root = "root"
 
-// AuthWant is what etcd's users and roles should be. It holds no password, only where each is.
-type AuthWant struct {
+// Want is what etcd's users and roles should be. It holds no password, only where each is.
+type Want struct {
 	// Enabled is whether etcd asks everybody who they are.
 	Enabled bool
 	// Prune deletes users and roles that are neither wanted nor ours.
@@ -39,7 +40,8 @@ type UserWant struct {
 	Roles []string
 	// Password is nil for a user with a certificate only.
 	Password *PasswordFrom
-	// Applied is the version of the password that the user was last given by us; empty for none, or when we have forgotten.
+	// Applied is the version of the password that the user was last given by us; empty for none, or when we have
+	// forgotten.
 	Applied string `json:"-"`
 }
 
@@ -54,12 +56,12 @@ func (u UserWant) Version() string {
 // Settled reports whether the user was given this very password before.
 func (u UserWant) Settled() bool { return u.Applied != "" && u.Applied == u.Version() }
 
-// authWant puts together what etcd's users and roles should be. Version says which version of a Secret was seen.
-func authWant(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, version func(secret string) string) AuthWant {
+// Wanted puts together what etcd's users and roles should be. Version says which version of a Secret was seen.
+func Wanted(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, version func(secret string) string) Want {
 	if old == nil {
 		old = &v1alpha1.AuthStatus{}
 	}
-	w := AuthWant{Enabled: s.Enabled, Prune: s.Prune}
+	w := Want{Enabled: s.Enabled, Prune: s.Prune}
 	for _, r := range s.Roles {
 		w.Roles = append(w.Roles, RoleWant{Name: r.Name, Permits: permits(r.Permissions)})
 	}
@@ -79,7 +81,7 @@ func authWant(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, ve
 		w.Users = append(w.Users, user(u.Name, u.Roles, passwordSource(cluster, i, u)))
 	}
 	slices.SortFunc(w.Users, func(a, b UserWant) int { return strings.Compare(a.Name, b.Name) })
-	w.Users = slices.Insert(w.Users, 0, user(Root, []string{Root}, rootPasswordSource(cluster, s)))
+	w.Users = slices.Insert(w.Users, 0, user(Root, []string{Root}, RootPasswordSource(cluster, s)))
 
 	for _, name := range old.Roles {
 		if name != Root && !w.hasRole(name) {
@@ -94,16 +96,16 @@ func authWant(cluster string, s *v1alpha1.AuthSpec, old *v1alpha1.AuthStatus, ve
 	return w
 }
 
-func (w AuthWant) hasRole(name string) bool {
+func (w Want) hasRole(name string) bool {
 	return slices.ContainsFunc(w.Roles, func(r RoleWant) bool { return r.Name == name })
 }
 
-func (w AuthWant) hasUser(name string) bool {
+func (w Want) hasUser(name string) bool {
 	return slices.ContainsFunc(w.Users, func(u UserWant) bool { return u.Name == name })
 }
 
 // Hash changes when something else is wanted, a new version of a password among it.
-func (w AuthWant) Hash() string {
+func (w Want) Hash() string {
 	raw, err := json.Marshal(w)
 	if err != nil { // plain data always encodes
 		return "unknown"
@@ -113,18 +115,18 @@ func (w AuthWant) Hash() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// AuthUnfinished is the error of an Authorize that stopped on its way: what it had done by then is done.
-type AuthUnfinished struct {
+// Unfinished is the error of an Authorize that stopped on its way: what it had done by then is done.
+type Unfinished struct {
 	// Passwords are the versions of the passwords that users were given, or were found to have, by user.
 	Passwords map[string]string
 	// Err is why it stopped.
 	Err error
 }
 
-func (e *AuthUnfinished) Error() string { return e.Err.Error() }
+func (e *Unfinished) Error() string { return e.Err.Error() }
 
 // Unwrap is why it stopped.
-func (e *AuthUnfinished) Unwrap() error { return e.Err }
+func (e *Unfinished) Unwrap() error { return e.Err }
 
 // ---- the status
 

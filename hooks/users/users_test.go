@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"strings"
@@ -34,8 +34,8 @@ func TestWhatIsWanted(t *testing.T) {
 		Roles: []string{"all", "before"},
 		Users: []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-old"}, {Name: "agent", PasswordVersion: NoPassword}, {Name: "gone"}},
 	}
-	w := authWant("demo", someAuth(), old, versions)
-	assert.Equal(t, AuthWant{
+	w := Wanted("demo", someAuth(), old, versions)
+	assert.Equal(t, Want{
 		Enabled: true,
 		Roles: []RoleWant{
 			{"all", []Permit{{Keys{"\x00", "\x00"}, v1alpha1.Read}}},
@@ -58,11 +58,11 @@ func TestTheHashIsOfWhatIsWanted(t *testing.T) {
 	hash := func(change func(*v1alpha1.AuthSpec), old *v1alpha1.AuthStatus, version func(string) string) string {
 		s := someAuth()
 		change(s)
-		return authWant("demo", s, old, version).Hash()
+		return Wanted("demo", s, old, version).Hash()
 	}
 	same := func(*v1alpha1.AuthSpec) {}
 	is := hash(same, nil, versions)
-	assert.Equal(t, is, hash(same, authDone(authWant("demo", someAuth(), nil, versions)), versions), "what was done does not count")
+	assert.Equal(t, is, hash(same, Done(Wanted("demo", someAuth(), nil, versions)), versions), "what was done does not count")
 	assert.Equal(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Users[0], s.Users[1] = s.Users[1], s.Users[0] }, nil, versions), "nor does the order")
 	assert.NotEqual(t, is, hash(same, nil, func(string) string { return "rotated" }))
 	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Enabled = false }, nil, versions))
@@ -94,38 +94,38 @@ func TestKeysOfAPermission(t *testing.T) {
 }
 
 func TestStatusOfUsersAndRoles(t *testing.T) {
-	w := authWant("demo", someAuth(), nil, versions)
-	assert.False(t, authRecorded(nil, w))
+	w := Wanted("demo", someAuth(), nil, versions)
+	assert.False(t, Recorded(nil, w))
 
-	before := authPending(nil, w, nil)
+	before := Pending(nil, w, nil)
 	assert.Equal(t, &v1alpha1.AuthStatus{
 		Roles: []string{"all", "writer"},
 		Users: []v1alpha1.UserStatus{{Name: "root"}, {Name: "agent"}, {Name: "batch"}, {Name: "web"}},
 	}, before)
-	assert.True(t, authRecorded(before, w), "names are recorded before they are made")
+	assert.True(t, Recorded(before, w), "names are recorded before they are made")
 
-	cut := authPending(before, authWant("demo", someAuth(), before, versions), map[string]string{"batch": "v-demo-user.batch"})
+	cut := Pending(before, Wanted("demo", someAuth(), before, versions), map[string]string{"batch": "v-demo-user.batch"})
 	assert.Empty(t, cut.Applied, "it is tried again")
-	w = authWant("demo", someAuth(), cut, versions)
+	w = Wanted("demo", someAuth(), cut, versions)
 	assert.True(t, w.Users[2].Settled(), "and goes on where it stopped")
 	assert.False(t, w.Users[3].Settled())
 
-	done := authDone(w)
+	done := Done(w)
 	assert.Equal(t, w.Hash(), done.Applied)
 	assert.True(t, done.Enabled)
-	for _, u := range authWant("demo", someAuth(), done, versions).Users {
+	for _, u := range Wanted("demo", someAuth(), done, versions).Users {
 		assert.True(t, u.Settled(), u.Name)
 	}
 
 	less := someAuth()
 	less.Roles, less.Users = nil, nil
-	w = authWant("demo", less, done, versions)
+	w = Wanted("demo", less, done, versions)
 	assert.Equal(t, []string{"all", "writer"}, w.FormerRoles)
 	assert.Equal(t, []string{"agent", "batch", "web"}, w.FormerUsers)
-	pending := authPending(done, w, nil)
+	pending := Pending(done, w, nil)
 	assert.Equal(t, done.Roles, pending.Roles, "ours until they are deleted")
 	assert.Len(t, pending.Users, 4)
-	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user.root"}}, authDone(w).Users)
+	assert.Equal(t, []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-demo-user.root"}}, Done(w).Users)
 }
 
 func TestWhatIsWrongNamesTheField(t *testing.T) {
@@ -153,9 +153,9 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := someAuth()
-			require.NoError(t, validateAuth(s))
+			require.NoError(t, Validate(s))
 			test.change(s)
-			assert.EqualError(t, validateAuth(s), test.says)
+			assert.EqualError(t, Validate(s), test.says)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package hooks
+package users
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-var authName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-const authNameWords = "is not 1 to 40 lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+const namesWords = "is not 1 to 40 lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
 
-// validateAuth says what is wrong with a declaration that can't be applied, and names the field. The API server refuses all
+// Validate says what is wrong with a declaration that can't be applied, and names the field. The API server refuses all
 // of it (CEL rules); this is for a Kubernetes without them.
-func validateAuth(s *v1alpha1.AuthSpec) error {
+func Validate(s *v1alpha1.AuthSpec) error {
 	roles := map[string]bool{}
 	for i, r := range s.Roles {
 		field := fmt.Sprintf("spec.auth.roles[%d]", i)
@@ -33,11 +33,13 @@ func validateAuth(s *v1alpha1.AuthSpec) error {
 			return err
 		}
 		if u.Certificate && u.PasswordSecret != nil {
-			return fmt.Errorf("%s: a user with certificate: true has no password; remove passwordSecret or certificate", field)
+			return fmt.Errorf("%s: a user with certificate: true has no password; remove passwordSecret or certificate",
+				field)
 		}
 		for j, r := range u.Roles {
 			if !roles[r] {
-				return fmt.Errorf("%s.roles[%d]: there is no role %q in spec.auth.roles; declare it there, or correct the name", field, j, r)
+				return fmt.Errorf("%s.roles[%d]: there is no role %q in spec.auth.roles; declare it there, or "+
+					"correct the name", field, j, r)
 			}
 		}
 	}
@@ -52,8 +54,8 @@ func validateName(field, name string, seen map[string]bool) error {
 	switch {
 	case name == Root:
 		return fmt.Errorf("%s.name: root is etcd's own; choose another name", field)
-	case len(name) > 40 || !authName.MatchString(name):
-		return fmt.Errorf("%s.name %q %s", field, name, authNameWords)
+	case len(name) > 40 || !names.MatchString(name):
+		return fmt.Errorf("%s.name %q %s", field, name, namesWords)
 	case seen[name]:
 		return fmt.Errorf("%s.name %q is declared twice", field, name)
 	}
@@ -77,7 +79,8 @@ func validatePermission(p v1alpha1.Permission) string {
 	case p.Range != nil && p.Range.From == "":
 		return ".range.from is empty; use prefix \"\" for all keys"
 	case p.Range != nil && p.Range.To != "" && p.Range.To <= p.Range.From:
-		return fmt.Sprintf(".range is empty: to %q must come after from %q; remove to for everything from there on", p.Range.To, p.Range.From)
+		return fmt.Sprintf(".range is empty: to %q must come after from %q; remove to for everything from there on",
+			p.Range.To, p.Range.From)
 	}
 	return ""
 }

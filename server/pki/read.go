@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Read is what decisions may know of a Secret.
@@ -49,7 +50,7 @@ func readData(data map[string][]byte) *hooks.Secret {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
 		}
-		if flaw := hooks.PasswordFlaw(string(value)); flaw != "" {
+		if flaw := users.PasswordFlaw(string(value)); flaw != "" {
 			read.Unfit[key] = flaw
 		}
 	}
