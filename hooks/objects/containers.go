@@ -8,7 +8,7 @@ import (
 
 // ownContainers are the names of all that Quorate puts into pods.
 var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, ContainerTools,
+	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, containerTools,
 	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
 }
 

@@ -150,11 +150,11 @@ const (
 	ContainerPrepare = "prepare"
 	// ContainerOwn is the init container that makes a directory on the node the member's.
 	ContainerOwn = "own"
-	// ContainerTools is the init container that puts quorate-snapshot where one of another image can run it, in
-	// ToolsDir.
-	ContainerTools = "tools"
-	// ToolsDir holds the program.
-	ToolsDir = "/var/run/quorate-tools"
+	// containerTools is the init container that puts quorate-snapshot where one of another image can run it, in
+	// toolsDir.
+	containerTools = "tools"
+	// toolsDir holds the program.
+	toolsDir = "/var/run/quorate-tools"
 	// ScratchDir is a pod's room for files that are needed once.
 	ScratchDir = "/var/run/quorate-scratch"
 	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.

@@ -20,7 +20,7 @@ const SnapshotProgram = "/quorate-snapshot"
 // its volumes. It is an init container.
 func ToolsContainer(s Images) corev1.Container {
 	return corev1.Container{
-		Name:            ContainerTools,
+		Name:            containerTools,
 		Image:           s.Image,
 		ImagePullPolicy: s.ImagePullPolicy,
 		Command:         []string{SnapshotProgram},
@@ -29,12 +29,12 @@ func ToolsContainer(s Images) corev1.Container {
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 		}},
-		VolumeMounts: []corev1.VolumeMount{{Name: volumeTools, MountPath: ToolsDir}},
+		VolumeMounts: []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},
 	}
 }
 
 // ToolsBinary is that program in a container of another image.
-const ToolsBinary = ToolsDir + SnapshotProgram
+const ToolsBinary = toolsDir + SnapshotProgram
 
 // ToolsVolume holds the binary.
 func ToolsVolume() corev1.Volume {
@@ -43,7 +43,7 @@ func ToolsVolume() corev1.Volume {
 
 // ToolsMount is for the container that runs the binary.
 func ToolsMount() corev1.VolumeMount {
-	return corev1.VolumeMount{Name: volumeTools, MountPath: ToolsDir, ReadOnly: true}
+	return corev1.VolumeMount{Name: volumeTools, MountPath: toolsDir, ReadOnly: true}
 }
 
 // ScratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.

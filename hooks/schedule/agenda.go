@@ -222,7 +222,7 @@ func (a *agenda) latest() time.Time {
 	return a.due.Add(a.Schedule.Spec.StartingDeadline.Duration)
 }
 
-func (a *agenda) dueName() string { return SnapshotName(a.Schedule.Name, a.due) }
+func (a *agenda) dueName() string { return snapshotName(a.Schedule.Name, a.due) }
 
 func (a *agenda) activeNames() []string {
 	var all []string

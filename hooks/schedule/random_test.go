@@ -94,7 +94,7 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		deleted += len(w.all) - len(w.o.Snapshots)
 	}
-	for _, rule := range Rules {
+	for _, rule := range allRules {
 		if rules[rule.Name] == 0 && rule.Name != ruleUnreadable {
 			t.Errorf("the rule %s was never the one", rule.Name)
 		}

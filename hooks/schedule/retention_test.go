@@ -192,7 +192,7 @@ func TestThreeYears(t *testing.T) {
 			if n := len(w.o.Snapshots); n < 45 || n > 55 {
 				t.Errorf("%d are kept", n)
 			}
-			first := SnapshotName("orders", time.Date(2024, 12, 31, 23, 0, 0, 0, w.o.Zone))
+			first := snapshotName("orders", time.Date(2024, 12, 31, 23, 0, 0, 0, w.o.Zone))
 			if w.o.Snapshots[first] == nil {
 				t.Errorf("the last of 2024 is not kept: %s", slices.Sorted(maps.Keys(w.o.Snapshots)))
 			}

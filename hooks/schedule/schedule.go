@@ -56,8 +56,8 @@ const (
 	runFormat = "20060102-1504"
 )
 
-// SnapshotName is the name of the snapshot that a schedule takes for the run at a time.
-func SnapshotName(schedule string, run time.Time) string {
+// snapshotName is the name of the snapshot that a schedule takes for the run at a time.
+func snapshotName(schedule string, run time.Time) string {
 	return schedule + "-" + run.UTC().Format(runFormat)
 }
 
@@ -69,8 +69,8 @@ const (
 	ruleUnreadable = "Unreadable"
 )
 
-// Rules are all rules about schedules in order; the first that applies decides.
-var Rules = rule.List[*agenda, string]{
+// allRules are all rules about schedules in order; the first that applies decides.
+var allRules = rule.List[*agenda, string]{
 	rule.New(ruleHeld, "While spec.suspend is true no snapshot is taken and none is let go.", (*agenda).heldBack),
 	rule.New(ruleUnreadable,
 		"A schedule or a time zone that can't be read changes nothing; the message says what to correct.",
@@ -88,8 +88,8 @@ var Rules = rule.List[*agenda, string]{
 // Decide says which snapshots of a schedule should exist. It is pure, and does not change what it is given.
 func Decide(o Observation) Decision {
 	a := newAgenda(o)
-	at, message := Rules.First(a)
-	d := Decision{Because: rule.Because{Rule: Rules[at].Name, Message: message}}
+	at, message := allRules.First(a)
+	d := Decision{Because: rule.Because{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Status = a.status(&d)

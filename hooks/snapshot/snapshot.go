@@ -76,8 +76,8 @@ type verdict struct {
 	resync       time.Duration
 }
 
-// Rules are the rules for a snapshot that nobody deletes, in order.
-var Rules = rule.List[*view, *verdict]{
+// takingRules are the rules for a snapshot that nobody deletes, in order.
+var takingRules = rule.List[*view, *verdict]{
 	rule.New("Finished",
 		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for "+
 			"whoever reads its log.", finished),
@@ -100,8 +100,8 @@ var Rules = rule.List[*view, *verdict]{
 	rule.New("Take", "One Job takes the snapshot, with the etcd image of the cluster.", take),
 }
 
-// Endings are the rules for one that is being deleted, in order.
-var Endings = rule.List[*view, *verdict]{
+// endingRules are the rules for one that is being deleted, in order.
+var endingRules = rule.List[*view, *verdict]{
 	rule.New("Retained",
 		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored "+
 			"stays, and nobody is waited for.", retained),
@@ -141,9 +141,9 @@ const (
 // Decide decides what becomes of an EtcdSnapshot. Like [Decide] it is pure, total and deterministic.
 func Decide(o Observation) Decision {
 	v := newView(o)
-	rules := Rules
+	rules := takingRules
 	if o.Snapshot.DeletionTimestamp != nil {
-		rules = Endings
+		rules = endingRules
 	}
 	at, said := rules.First(v)
 	d := Decision{

@@ -11,16 +11,16 @@ import (
 
 // Where a container finds what it needs for that.
 const (
-	// Dir is where the claim of a store with the URL file:///folder is mounted: its folder is Dir/folder.
-	Dir = "/var/run/quorate-store"
-	// trustDir holds the authority of the store, keyDir Google's credentials.json, IdentityDir the identities of
+	// claimDir is where the claim of a store with the URL file:///folder is mounted: its folder is claimDir/folder.
+	claimDir = "/var/run/quorate-store"
+	// trustDir holds the authority of the store, keyDir Google's credentials.json, identityDir the identities of
 	// age.
 	trustDir = "/etc/quorate-store/ca"
 	keyDir   = "/etc/quorate-store/credentials"
-	// IdentityDir holds the file IdentityKey.
-	IdentityDir = "/etc/quorate-store/identity"
-	// IdentityKey is the key of a Secret with identities of age.
-	IdentityKey = "identity"
+	// identityDir holds the file identityKey.
+	identityDir = "/etc/quorate-store/identity"
+	// identityKey is the key of a Secret with identities of age.
+	identityKey = "identity"
 	// googleKey is the key of a Secret with credentials of Google's, googleVariable what Google's
 	// tools find that file by.
 	googleKey      = "credentials.json"
@@ -53,8 +53,8 @@ type Access struct {
 func AccessTo(store v1alpha1.Store, serviceAccount string, readOnly bool) Access {
 	a := Access{Args: []string{"--store-url=" + string(store.URL)}}
 	if store.ClaimName != "" {
-		a.Args = append(a.Args, "--store-dir="+Dir)
-		a.mount(volumeStore, Dir, readOnly, corev1.VolumeSource{
+		a.Args = append(a.Args, "--store-dir="+claimDir)
+		a.mount(volumeStore, claimDir, readOnly, corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: store.ClaimName,
 				ReadOnly: readOnly},
 		})
@@ -97,8 +97,8 @@ func (c credential) variable(secret string) corev1.EnvVar {
 
 // Identify gives the container the identities of age that decrypt, by the flag --identity.
 func (a *Access) Identify(secret string) {
-	a.Args = append(a.Args, "--identity="+IdentityDir+"/"+IdentityKey)
-	a.mount(volumeIdentity, IdentityDir, true, oneKey(secret, IdentityKey))
+	a.Args = append(a.Args, "--identity="+identityDir+"/"+identityKey)
+	a.mount(volumeIdentity, identityDir, true, oneKey(secret, identityKey))
 }
 
 func (a *Access) mount(name, path string, readOnly bool, source corev1.VolumeSource) {
