@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/kubectl"
 )
 
@@ -42,7 +42,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve --listen=nowhere", map[string]string{"QUORATE_IMAGE": "i"}, 1, "nowhere"},
 		{"own", nil, 1, "quorate: --user is required"},
 		{"prepare", nil, 1, "--start must be"},
-		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, hooks.ExitDataLost,
+		{"prepare --start=resume --data-dir=" + dir + " --marker=" + dir + "/m", nil, objects.ExitDataLost,
 			"the member's data is lost"},
 		{"prepare --start=join --data-dir=" + dir + " --marker=" + dir + "/m", nil, 0, ""},
 	}

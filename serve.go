@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/manifests/install"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/metrics"
@@ -52,7 +53,7 @@ func (v *serving) flags() *flag.FlagSet {
 			"two lines while one takes the other's place")
 	flags.StringVar(&o.Settings.Image, "image", "",
 		"`image` of Quorate itself, for the init container of members' pods; required")
-	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", hooks.DefaultEtcdRepository,
+	flags.StringVar(&o.Settings.EtcdRepository, "etcd-repository", objects.DefaultEtcdRepository,
 		"`repository` of etcd's image, without a tag, for clusters that do not name one; another one exchanges the "+
 			"image of every member of theirs, one after the other")
 	flags.StringVar(&o.Settings.Namespace, "namespace", "",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 )
 
 // authorize makes etcd's users and roles what is wanted, in one go: read, plan, change after change, and read again until there
-// is nothing left to do. It stops at the first error, then with a [hooks.AuthUnfinished].
+// is nothing left to do. It stops at the first error, then with a [users.Unfinished].
 //
 // Reading goes through etcd's log as a change does (AuthStatus, UserGet and the like in etcd's etcdserver/v3_server.go make a
 // raftRequest each): nothing here may be called only to observe.
@@ -47,7 +48,7 @@ func (e *Etcd) authorize(ctx context.Context, client *clientv3.Client, step hook
 		if ctx.Err() != nil || errors.Is(err, ErrNoAnswer) {
 			err = because(ErrAuthUnfinished, err.Error())
 		}
-		return &hooks.AuthUnfinished{Passwords: run.given, Err: err}
+		return &users.Unfinished{Passwords: run.given, Err: err}
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func (e *Etcd) authorize(ctx context.Context, client *clientv3.Client, step hook
 type authRun struct {
 	*Etcd
 	client *clientv3.Client
-	want   hooks.AuthWant
+	want   users.Want
 	// given are the versions of the passwords that users have, as far as this run has given them or found them right.
 	given map[string]string
 }
@@ -69,12 +70,12 @@ func (r *authRun) settle(ctx context.Context) error {
 			return err
 		}
 		r.found(want, have)
-		plan := hooks.PlanAuth(want, have)
+		plan := users.Plan(want, have)
 		if len(plan) == 0 && left <= passwordsAtOnce {
 			return nil
 		}
 		for _, change := range plan {
-			if change == (hooks.EnableAuth{}) && left > passwordsAtOnce {
+			if change == (users.EnableAuth{}) && left > passwordsAtOnce {
 				continue // not before the last password
 			}
 			if err := r.apply(ctx, change); err != nil {
@@ -90,7 +91,7 @@ func (r *authRun) settle(ctx context.Context) error {
 
 // next is what is wanted, with no more passwords to be tried than one look may take: those of the other users that exist are left
 // for later. Left is how many passwords there are to see to.
-func (r *authRun) next() (want hooks.AuthWant, left int) {
+func (r *authRun) next() (want users.Want, left int) {
 	want = r.want
 	want.Users = slices.Clone(r.want.Users)
 	for i := range want.Users {
@@ -109,22 +110,22 @@ func (r *authRun) unsettled() int {
 }
 
 // found notes the users that turned out to have the right password, or rightly none.
-func (r *authRun) found(want hooks.AuthWant, have hooks.AuthHave) {
+func (r *authRun) found(want users.Want, have users.Have) {
 	for _, u := range want.Users {
 		switch have.Users[u.Name].Password {
-		case hooks.PasswordRight:
+		case users.PasswordRight:
 			r.has(u.Name)
-		case hooks.PasswordNone:
+		case users.PasswordNone:
 			if u.Password == nil {
 				r.has(u.Name)
 			}
-		case hooks.PasswordNotAsked, hooks.PasswordOther:
+		case users.PasswordNotAsked, users.PasswordOther:
 		}
 	}
 }
 
 // apply makes one change. That somebody else was faster is no error: the next look tells what is left to do.
-func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
+func (r *authRun) apply(ctx context.Context, change users.Change) error {
 	if err := r.mayEnable(change); err != nil {
 		return err
 	}
@@ -147,24 +148,24 @@ func (r *authRun) apply(ctx context.Context, change hooks.AuthChange) error {
 }
 
 // passwordFor is the password that the change is to set; empty for one that sets none.
-func (r *authRun) passwordFor(change hooks.AuthChange) (string, error) {
+func (r *authRun) passwordFor(change users.Change) (string, error) {
 	switch c := change.(type) {
-	case hooks.AddUser:
+	case users.AddUser:
 		if c.Password != nil {
 			return r.password(*c.Password)
 		}
-	case hooks.ChangePassword:
+	case users.ChangePassword:
 		return r.passwordOrNobodys(c.Password)
 	}
 	return "", nil
 }
 
 // note remembers whose password the change has set.
-func (r *authRun) note(change hooks.AuthChange) {
+func (r *authRun) note(change users.Change) {
 	switch c := change.(type) {
-	case hooks.AddUser:
+	case users.AddUser:
 		r.has(c.User)
-	case hooks.ChangePassword:
+	case users.ChangePassword:
 		r.has(c.User)
 	}
 }
@@ -180,8 +181,8 @@ func (r *authRun) has(user string) {
 }
 
 // mayEnable refuses to turn auth on when we would be the first to be locked out.
-func (r *authRun) mayEnable(change hooks.AuthChange) error {
-	if _, ok := change.(hooks.EnableAuth); !ok || hasCertificate(r.TLS) && strings.HasPrefix(r.client.Endpoints()[0], "https://") {
+func (r *authRun) mayEnable(change users.Change) error {
+	if _, ok := change.(users.EnableAuth); !ok || hasCertificate(r.TLS) && strings.HasPrefix(r.client.Endpoints()[0], "https://") {
 		return nil
 	}
 	return ErrNoCertificate
@@ -191,29 +192,29 @@ func hasCertificate(c *tls.Config) bool {
 	return c != nil && (len(c.Certificates) > 0 || c.GetClientCertificate != nil)
 }
 
-func carryOutChange(ctx context.Context, etcd clientv3.Auth, change hooks.AuthChange, password string) (err error) {
+func carryOutChange(ctx context.Context, etcd clientv3.Auth, change users.Change, password string) (err error) {
 	switch c := change.(type) {
-	case hooks.AddRole:
+	case users.AddRole:
 		_, err = etcd.RoleAdd(ctx, c.Role)
-	case hooks.Grant:
+	case users.Grant:
 		_, err = etcd.RoleGrantPermission(ctx, c.Role, c.Key, c.End, permissionTypes[c.Access])
-	case hooks.Revoke:
+	case users.Revoke:
 		_, err = etcd.RoleRevokePermission(ctx, c.Role, c.Key, c.End)
-	case hooks.DeleteRole:
+	case users.DeleteRole:
 		_, err = etcd.RoleDelete(ctx, c.Role)
-	case hooks.AddUser:
+	case users.AddUser:
 		_, err = etcd.UserAddWithOptions(ctx, c.User, password, &clientv3.UserAddOptions{NoPassword: c.Password == nil})
-	case hooks.ChangePassword:
+	case users.ChangePassword:
 		_, err = etcd.UserChangePassword(ctx, c.User, password)
-	case hooks.GrantRole:
+	case users.GrantRole:
 		_, err = etcd.UserGrantRole(ctx, c.User, c.Role)
-	case hooks.RevokeRole:
+	case users.RevokeRole:
 		_, err = etcd.UserRevokeRole(ctx, c.User, c.Role)
-	case hooks.DeleteUser:
+	case users.DeleteUser:
 		_, err = etcd.UserDelete(ctx, c.User)
-	case hooks.EnableAuth:
+	case users.EnableAuth:
 		_, err = etcd.AuthEnable(ctx)
-	case hooks.DisableAuth:
+	case users.DisableAuth:
 		_, err = etcd.AuthDisable(ctx)
 	default:
 		err = fmt.Errorf("%w: %T", ErrUnknownStep, change)
@@ -238,7 +239,7 @@ func wasOvertaken(err error) bool {
 }
 
 // password is what is under a Secret's key.
-func (e *Etcd) password(from hooks.PasswordFrom) (string, error) {
+func (e *Etcd) password(from users.PasswordFrom) (string, error) {
 	if e.Password == nil {
 		return "", because(ErrPassword, "nobody was told where Secrets are")
 	}
@@ -246,13 +247,13 @@ func (e *Etcd) password(from hooks.PasswordFrom) (string, error) {
 	if err != nil {
 		return "", because(ErrPassword, fmt.Sprintf("%s: %s", from.Field, err))
 	}
-	if flaw := hooks.PasswordFlaw(password); flaw != "" {
+	if flaw := users.PasswordFlaw(password); flaw != "" {
 		return "", because(ErrPassword, fmt.Sprintf("%s: what is under %q in Secret %s %s", from.Field, from.Key, from.Secret, flaw))
 	}
 	return password, nil
 }
 
-func (e *Etcd) passwordOrNobodys(from *hooks.PasswordFrom) (string, error) {
+func (e *Etcd) passwordOrNobodys(from *users.PasswordFrom) (string, error) {
 	if from == nil {
 		return rand.Text() + rand.Text(), nil
 	}
@@ -263,8 +264,8 @@ func (e *Etcd) passwordOrNobodys(from *hooks.PasswordFrom) (string, error) {
 
 // readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users that were not
 // given theirs before.
-func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want hooks.AuthWant) (hooks.AuthHave, error) {
-	have := hooks.AuthHave{Roles: map[string][]hooks.Permit{}, Users: map[string]hooks.UserHave{}}
+func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want users.Want) (users.Have, error) {
+	have := users.Have{Roles: map[string][]users.Permit{}, Users: map[string]users.UserHave{}}
 	for _, question := range []func(context.Context) error{
 		func(ctx context.Context) error {
 			status, err := client.AuthStatus(ctx)
@@ -281,7 +282,7 @@ func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want hooks
 		func(ctx context.Context) error {
 			list, err := client.UserList(ctx)
 			for _, name := range usersIn(list) {
-				have.Users[name] = hooks.UserHave{}
+				have.Users[name] = users.UserHave{}
 			}
 			return err
 		},
@@ -308,7 +309,7 @@ func usersIn(list *clientv3.AuthUserListResponse) []string {
 }
 
 // readWanted fills in the wanted roles and users, several at a time: etcd takes their questions into its log together.
-func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want hooks.AuthWant, have *hooks.AuthHave) error {
+func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want users.Want, have *users.Have) error {
 	var mu sync.Mutex
 	var questions []func(context.Context) error
 	for _, role := range want.Roles {
@@ -337,14 +338,14 @@ func (e *Etcd) readWanted(ctx context.Context, client *clientv3.Client, want hoo
 }
 
 // readRole is what a role permits; nothing when it has just been deleted.
-func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name string) (permits []hooks.Permit, err error) {
+func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name string) (permits []users.Permit, err error) {
 	err = e.readOne(ctx, func(ctx context.Context) error {
 		role, err := client.RoleGet(ctx, name)
 		if err != nil {
 			return unlessGone(err)
 		}
 		for _, p := range role.Perm {
-			permits = append(permits, hooks.Permit{Keys: hooks.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())}, Access: accesses[p.GetPermType()]})
+			permits = append(permits, users.Permit{Keys: users.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())}, Access: accesses[p.GetPermType()]})
 		}
 		return nil
 	})
@@ -358,7 +359,7 @@ var accesses = map[authpb.Permission_Type]v1alpha1.Access{
 }
 
 // readUser is what a user has; nothing when it has just been deleted.
-func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want hooks.UserWant, enabled bool) (has hooks.UserHave, err error) {
+func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users.UserWant, enabled bool) (has users.UserHave, err error) {
 	err = e.readOne(ctx, func(ctx context.Context) error {
 		user, err := client.UserGet(ctx, want.Name)
 		if err != nil {
@@ -380,7 +381,7 @@ const passwordless = "auth: authentication failed, password was given for no pas
 
 // tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a user that should have
 // none.
-func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want hooks.UserWant) (state hooks.PasswordState, err error) {
+func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want users.UserWant) (state users.PasswordState, err error) {
 	password, err := e.passwordOrNobodys(want.Password)
 	if err != nil {
 		return 0, err
@@ -389,13 +390,13 @@ func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want ho
 		_, err := client.Authenticate(ctx, want.Name, password)
 		switch {
 		case err == nil:
-			state = hooks.PasswordRight
+			state = users.PasswordRight
 		case rpctypes.ErrorDesc(err) == passwordless:
-			state = hooks.PasswordNone
+			state = users.PasswordNone
 		case errors.Is(err, rpctypes.ErrAuthFailed):
-			state = hooks.PasswordOther
+			state = users.PasswordOther
 		case errors.Is(err, rpctypes.ErrAuthNotEnabled): // just turned off
-			state = hooks.PasswordNotAsked
+			state = users.PasswordNotAsked
 		default:
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // An authFake is a fake with users. It refuses nothing that a test does not tell it to.
@@ -119,7 +120,7 @@ func (f *authFake) UserGrantRole(_ context.Context, r *pb.AuthUserGrantRoleReque
 	return &pb.AuthUserGrantRoleResponse{}, nil
 }
 
-func (f *authFake) authorize(t *testing.T, e *Etcd, want hooks.AuthWant) error {
+func (f *authFake) authorize(t *testing.T, e *Etcd, want users.Want) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -127,10 +128,10 @@ func (f *authFake) authorize(t *testing.T, e *Etcd, want hooks.AuthWant) error {
 	return e.Do(ctx, hooks.Authorize{Want: want}, on, []hooks.Endpoint{f.endpoint})
 }
 
-func wantUsers(names ...string) hooks.AuthWant {
-	w := hooks.AuthWant{Users: []hooks.UserWant{{Name: "root", Roles: []string{"root"}, Password: &hooks.PasswordFrom{Secret: "root", Key: "password", Version: "7"}}}}
+func wantUsers(names ...string) users.Want {
+	w := users.Want{Users: []users.UserWant{{Name: "root", Roles: []string{"root"}, Password: &users.PasswordFrom{Secret: "root", Key: "password", Version: "7"}}}}
 	for _, name := range names {
-		w.Users = append(w.Users, hooks.UserWant{Name: name, Password: &hooks.PasswordFrom{Secret: name, Key: "password", Version: "8", Field: "spec.auth.users[0].passwordSecret"}})
+		w.Users = append(w.Users, users.UserWant{Name: name, Password: &users.PasswordFrom{Secret: name, Key: "password", Version: "8", Field: "spec.auth.users[0].passwordSecret"}})
 	}
 	return w
 }
@@ -151,7 +152,7 @@ func secrets() *Etcd {
 func TestUsersAreMadeAsWanted(t *testing.T) {
 	f := withUsers(t)
 	w := wantUsers("a")
-	w.Users = append(w.Users, hooks.UserWant{Name: "certified"})
+	w.Users = append(w.Users, users.UserWant{Name: "certified"})
 	require.NoError(t, f.authorize(t, secrets(), w))
 	assert.Equal(t, []string{"MemberList", "UserAdd root", "UserAdd a", "UserAdd certified"}, f.calls())
 	assert.Equal(t, "hunter2 of a password", f.users["a"].GetPassword())
@@ -161,7 +162,7 @@ func TestUsersAreMadeAsWanted(t *testing.T) {
 
 func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 	tests := map[string]struct {
-		want hooks.AuthWant
+		want users.Want
 		set  func(*authFake)
 		is   error
 		says string
@@ -195,7 +196,7 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 			require.ErrorIs(t, err, test.is)
 			require.EqualError(t, err, test.says)
 			assert.NotContains(t, err.Error(), "hunter2")
-			var unfinished *hooks.AuthUnfinished
+			var unfinished *users.Unfinished
 			require.ErrorAs(t, err, &unfinished)
 			assert.Equal(t, map[string]string{"root": "7", "a": "8"}, unfinished.Passwords)
 			assert.False(t, slices.Contains(f.calls(), "UserAdd c"))
@@ -229,7 +230,7 @@ func TestAuthIsTurnedOnAfterTheLastPassword(t *testing.T) {
 	w.Enabled = true
 	err := f.authorize(t, secrets(), w)
 	require.ErrorIs(t, err, ErrNoCertificate)
-	var unfinished *hooks.AuthUnfinished
+	var unfinished *users.Unfinished
 	require.ErrorAs(t, err, &unfinished)
 	assert.Equal(t, passwords, unfinished.Passwords)
 	for _, name := range names {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What of a spec Kubernetes would refuse in every object that is made of it, or let start and never run. A rule of the
@@ -36,8 +37,8 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 
 func validateKey(what, key string) error {
 	switch {
-	case strings.HasPrefix(key, domain):
-		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", what, key, domain)
+	case strings.HasPrefix(key, objects.Domain):
+		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", what, key, objects.Domain)
 	case len(validation.IsQualifiedName(key)) > 0 && what == "labels",
 		len(validation.IsQualifiedName(strings.ToLower(key))) > 0: // as ValidateAnnotations of apimachinery has it
 		return fmt.Errorf("spec.additionalMetadata.%s has the key %.320q, which no object may have: it must be at most 63 "+

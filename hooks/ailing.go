@@ -2,12 +2,12 @@ package hooks
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
@@ -68,7 +68,7 @@ func (v *view) withoutVolume(pod *corev1.Pod, scheduler string) string {
 			class = "storage class " + *name
 		}
 		return fmt.Sprintf("; its claim has no volume of %s: `kubectl describe pvc -n %s -l %s=%s` tells why",
-			class, v.Cluster.Namespace, LabelCluster, v.Cluster.Name)
+			class, v.Cluster.Namespace, objects.LabelCluster, v.Cluster.Name)
 	}
 	return ""
 }
@@ -85,63 +85,4 @@ func endOf(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 		}
 	}
 	return words
-}
-
-const (
-	// longestQuote is how many characters of another's words are said again.
-	longestQuote = 200
-	// longestRead is how many bytes of them are looked at: nothing else bounds what a registry answers.
-	longestRead = 4096
-)
-
-// schedulersWords are why no node takes a pod. What preemption could do about it is left out.
-func schedulersWords(message string) string {
-	message, _, _ = strings.Cut(message, " preemption: ")
-	message, _, _ = strings.Cut(message, " no new claims to deallocate")
-	words := []rune(strings.TrimRight(plain(message[:min(len(message), longestRead)]), ". ,"))
-	if len(words) > longestQuote {
-		return string(words[:longestQuote]) + "..."
-	}
-	return string(words)
-}
-
-// kubeletsWords are why it can't make a container. Between two tries it says that it waits, and in newer releases what
-// the last one said: so the words stay. The cause is at the end.
-func kubeletsWords(message string) string {
-	if len(message) > longestRead {
-		_, message, _ = strings.Cut(message[len(message)-longestRead:], " ") // no URL without its beginning
-	}
-	words := []rune(plain(message))
-	if len(words) > longestQuote {
-		return "..." + string(words[len(words)-longestQuote:])
-	}
-	return string(words)
-}
-
-// changing are parts of errors that hold what is secret, or differ from try to try, with what takes their place.
-var changing = sync.OnceValue(func() []replacement {
-	return []replacement{
-		{regexp.MustCompile(`://[^\s/"'@]*@`), "://"}, // user and password of a URL
-		// its query, where tokens are
-		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},
-		// an address with a port of the moment
-		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},
-		// the ID of a request
-		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."},
-		// what the kubelet says while it waits to try again
-		{regexp.MustCompile(`^Back-off pulling image "[^"]*": [A-Za-z]+: `), ""},
-		{regexp.MustCompile(`\s+`), " "},
-	}
-})
-
-type replacement struct {
-	what *regexp.Regexp
-	by   string
-}
-
-func plain(message string) string {
-	for _, r := range changing() {
-		message = r.what.ReplaceAllString(message, r.by)
-	}
-	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
 }

@@ -1,47 +1,18 @@
 package hooks
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
-
-func TestKubeletsWords(t *testing.T) {
-	const cause = `failed to resolve reference "registry/etcd:v3.6.99": registry/etcd:v3.6.99: not found`
-	for message, want := range map[string]string{
-		"":    "",
-		cause: cause,
-		`Back-off pulling image "registry/etcd:v3.6.99": ErrImagePull: ` + cause: cause,
-		`Back-off pulling image "registry/etcd:v3.6.99"`:                         `Back-off pulling image "registry/etcd:v3.6.99"`,
-		`Back-off pulling image "registry/etcd:v3.6.99": RegistryUnavailable: image pull failed for registry/etcd:v3.6.99 because the registry is unavailable: x`: "image pull failed for registry/etcd:v3.6.99 because the registry is unavailable: x",
-		"dial https://robot:secret@registry/v2?token=secret:\n no":        "dial https://registry/v2 no",
-		"read tcp 10.0.0.1:41234->10.0.0.2:443: connection reset by peer": "read tcp 10.0.0.2:443: connection reset by peer",
-		"denied, request 01234567-89ab-cdef-0123-456789abcdef":            "denied, request ...",
-		`couldn't find key x in Secret shop/y`:                            `couldn't find key x in Secret shop/y`,
-	} {
-		assert.Equal(t, want, kubeletsWords(message), message)
-	}
-	assert.Equal(t, "..."+strings.Repeat("é", longestQuote), kubeletsWords("x "+strings.Repeat("é", 1000)))
-	assert.Equal(t, "no", kubeletsWords("https://robot:"+strings.Repeat("secret", 1000)+"@registry no"), "half of a URL may be half of a secret")
-}
-
-func TestSchedulersWords(t *testing.T) {
-	for message, want := range map[string]string{
-		"": "",
-		"0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.":                          "0/1 nodes are available: 1 Insufficient cpu",
-		"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.": "0/1 nodes are available: 1 Insufficient cpu",
-	} {
-		assert.Equal(t, want, schedulersWords(message))
-	}
-	assert.Equal(t, strings.Repeat("a", longestQuote)+"...", schedulersWords(strings.Repeat("a", 10000)))
-}
 
 // TestAnInitContainerThatEnds: it is named, and so is what killed it.
 func TestAnInitContainerThatEnds(t *testing.T) {
 	killed := &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}
-	pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: killed}}}}}
 	assert.Equal(t, "exit 137, OOMKilled of its init container prepare", endOf(pod, killed))
 	assert.Equal(t, "exit 1", endOf(pod, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}))
 }

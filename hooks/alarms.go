@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // What etcd's own alarms ask for. NOSPACE: a database has reached its quota, and etcd takes no more keys until the alarm is disarmed.
@@ -33,7 +35,7 @@ func (v *view) named(alarms []Alarm) string {
 		case a.MemberID == 0:
 			list = append(list, "no member in particular")
 		case listed:
-			list = append(list, or(v.nameOf(a.MemberID), "the stranger "+hex(a.MemberID)))
+			list = append(list, cmp.Or(v.nameOf(a.MemberID), "the stranger "+hex(a.MemberID)))
 		default:
 			list = append(list, "the former member "+hex(a.MemberID))
 		}
@@ -114,7 +116,7 @@ func corrupt(v *view) *verdict {
 	lost, _ := v.lostVoter()
 	if v.beside() {
 		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
-			v.named(alarms), v.hashes()), outlook: Waits, resync: patience}
+			v.named(alarms), v.hashes()), outlook: Waits, resync: rule.Patience}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
@@ -130,10 +132,10 @@ func corrupt(v *view) *verdict {
 		}
 	}
 	if len(e.right) > 1 {
-		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: patience}
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: rule.Patience}
 	}
 	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
-		v.named(alarms), v.hashes()), outlook: Waits, resync: patience}
+		v.named(alarms), v.hashes()), outlook: Waits, resync: rule.Patience}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.
@@ -175,18 +177,18 @@ func (v *view) condemn(e evidence) *verdict {
 	case len(stay) < quorum(len(others)) && v.undisturbed(others, why) != nil:
 		return v.undisturbed(others, why)
 	case len(stay) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: rule.Patience}
 	case v.leads(m) == 1:
 		return v.change(v.handOver(m), why+"; it leads and hands over first")
 	}
-	return v.keeping(m, why, CondemnedCorrupt, v.expel(m, why+"; removing it"))
+	return v.keeping(m, why, objects.CondemnedCorrupt, v.expel(m, why+"; removing it"))
 }
 
 // hashes are the voters' hashes in words.
 func (v *view) hashes() string {
 	var list []string
 	for _, m := range v.voters {
-		who := or(m.called(), "the stranger "+hex(m.ID))
+		who := cmp.Or(m.called(), "the stranger "+hex(m.ID))
 		if h := m.hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision, h.CompactRevision))
 		} else {
@@ -222,7 +224,7 @@ func noSpace(v *view) *verdict {
 	case !v.roomToMake():
 		return nil
 	case v.spaceMadeLately():
-		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the last time: see NOSPACE in docs/failure-modes.md", resync: patience}
+		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the last time: see NOSPACE in docs/failure-modes.md", resync: rule.Patience}
 	}
 	return v.begin(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s", strings.Join(names(v.full()), ", ")))
 }
@@ -236,7 +238,7 @@ func (v *view) makeRoom(alarms []Alarm) *verdict {
 	case history && v.mayCompact() && v.run.Compacted == 0 && lead != nil && lead.health.Revision > 0:
 		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
 	case !v.run.Last.IsZero() && len(v.run.Done) == 0 && v.Now.Before(v.run.Last.Add(v.compacting(crowded))):
-		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: patience}
+		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: rule.Patience}
 	case len(crowded) > 0 && !v.doubtful(crowded):
 		return v.finish("no more room can be made")
 	}
@@ -338,7 +340,7 @@ func (v *view) compactYourself() string {
 func (v *view) quotas() string {
 	var list []string
 	for _, m := range v.full() {
-		list = append(list, fmt.Sprintf("%s (%s)", or(m.name, "the stranger "+hex(m.ID)), mebibytes(quota(m.pod))))
+		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.name, "the stranger "+hex(m.ID)), mebibytes(quota(m.pod))))
 	}
 	return strings.Join(list, ", ")
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // hashed is a cluster with the alarm CORRUPT of this member, whose voters have these hashes; 0 for none.
@@ -19,13 +20,13 @@ func hashed(accused uint64, hashes ...uint32) Observation {
 		if value == 0 {
 			continue
 		}
-		name := MemberName("demo", i)
+		name := objects.MemberName("demo", i)
 		h := o.Health[name]
 		h.Hash = &Hash{Revision: 100, CompactRevision: 50, Value: value}
 		o.Health[name] = h
 	}
 	for _, claim := range o.Children.Claims {
-		note(claim, AnnotationCondemned, "true") // as it is before anybody goes
+		note(claim, objects.AnnotationCondemned, "true") // as it is before anybody goes
 	}
 	return o
 }
@@ -97,13 +98,13 @@ func TestNobodyJoinsWhileDataIsCorrupt(t *testing.T) {
 	proven := hashed(2, 1, 9, 1)
 	addMember(&proven, 3, true)
 	list(&proven, "demo-3", CallsEnd)
-	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "4"
+	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
 	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(proven).Step, "the learner may have copied what is wrong")
 
 	grown := hashed(2, 1, 9, 1)
 	grown.Cluster.Spec.Replicas = new(int32(5))
 	d := Decide(grown)
-	d.Step = AddLearner{Name: "demo-3", PeerURL: PeerURL(grown.Cluster, "demo-3")}
+	d.Step = AddLearner{Name: "demo-3", PeerURL: objects.PeerURL(grown.Cluster, "demo-3")}
 	assert.ErrorContains(t, Verify(grown, d), "while data is corrupt")
 	d.Step = Remove{ID: 3, Name: "demo-2"}
 	assert.ErrorContains(t, Verify(grown, d), "neither lost, nor proven wrong")
@@ -144,7 +145,7 @@ func TestNoSpace(t *testing.T) {
 	off := func(o Observation) Observation {
 		o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff
 		for _, p := range o.Children.Pods {
-			p.Annotations[AnnotationTemplate] = newView(o).templateNow("3.6.16")
+			p.Annotations[objects.AnnotationTemplate] = newView(o).templateNow("3.6.16")
 		}
 		return o
 	}

@@ -7,6 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest: only when
@@ -28,8 +32,8 @@ func authorize(v *view) *verdict {
 		return nil // the condition Authorized says it; nothing else has to wait for that
 	case v.tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
-	case !authRecorded(old, want):
-		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: soon}
+	case !users.Recorded(old, want):
+		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: rule.Soon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}
@@ -57,25 +61,25 @@ func (v *view) tried() bool {
 func (v *view) authorized() bool { return v.tried() && v.Taken.Err == "" }
 
 // authWanted is what etcd's users and roles should be. The error names the field that stands in the way.
-func (v *view) authWanted() (AuthWant, error) {
+func (v *view) authWanted() (users.Want, error) {
 	s := v.Cluster.Spec.Auth
-	if !encrypted(v.Cluster) {
-		return AuthWant{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
+	if !objects.Encrypted(v.Cluster) {
+		return users.Want{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
 	}
-	if err := validateAuth(s); err != nil {
-		return AuthWant{}, err
+	if err := users.Validate(s); err != nil {
+		return users.Want{}, err
 	}
-	want := authWant(v.Cluster.Name, s, v.Cluster.Status.Auth, v.secretVersion)
+	want := users.Wanted(v.Cluster.Name, s, v.Cluster.Status.Auth, v.secretVersion)
 	for _, u := range want.Users {
 		if u.Password == nil {
 			continue
 		}
-		err := u.Password.missing(v.anySecret(u.Password.Secret))
-		if err != nil && u.Password.Secret == PasswordSecret(v.Cluster.Name, u.Name) {
+		err := missingPassword(u.Password, v.anySecret(u.Password.Secret))
+		if err != nil && u.Password.Secret == users.PasswordSecret(v.Cluster.Name, u.Name) {
 			err = errPasswordNotYet
 		}
 		if err != nil {
-			return AuthWant{}, err
+			return users.Want{}, err
 		}
 	}
 	return want, nil
@@ -86,6 +90,21 @@ var errPasswordNotYet = errors.New("a generated password is not there yet")
 
 // errNoSecret: a Secret that the spec names is not there, and may be on its way.
 var errNoSecret = errors.New("there is no Secret")
+
+// missingPassword says why there is no password that will do; nil when there is.
+func missingPassword(p *users.PasswordFrom, s *Secret) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret, p.Key)
+	case !s.has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
+		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
+	case !s.has(p.Key):
+		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
+	case s.Unfit[p.Key] != "":
+		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
+	}
+	return nil
+}
 
 // anySecret is an observed Secret, the cluster's own or one that the spec names.
 func (v *view) anySecret(name string) *Secret {
@@ -113,7 +132,7 @@ func UserSecret(cluster, user string) string { return cluster + "-client." + use
 // userLeaves are the certificates of the users that have one.
 func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
 	var list []leaf
-	if c.Spec.Auth == nil || validateAuth(c.Spec.Auth) != nil {
+	if c.Spec.Auth == nil || users.Validate(c.Spec.Auth) != nil {
 		return nil
 	}
 	for _, u := range c.Spec.Auth.Users {
@@ -127,20 +146,20 @@ func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
 // generated are the Secrets of the passwords that nobody has given.
 func (v *view) generated() []*DesiredSecret {
 	s := v.Cluster.Spec.Auth
-	if s == nil || !encrypted(v.Cluster) || validateAuth(s) != nil {
+	if s == nil || !objects.Encrypted(v.Cluster) || users.Validate(s) != nil {
 		return nil
 	}
 	var list []*DesiredSecret
 	add := func(user string) {
-		name := PasswordSecret(v.Cluster.Name, user)
+		name := users.PasswordSecret(v.Cluster.Name, user)
 		d := v.desired(name, corev1.SecretTypeOpaque, nil)
-		if old := v.Children.Secrets[name]; old == nil || !old.has(passwordKey) {
-			d.Make = Password{Key: passwordKey}
+		if old := v.Children.Secrets[name]; old == nil || !old.has(users.PasswordKey) {
+			d.Make = Password{Key: users.PasswordKey}
 		}
 		list = append(list, d)
 	}
 	if s.RootPasswordSecret == nil {
-		add(Root)
+		add(users.Root)
 	}
 	for _, u := range s.Users {
 		if u.PasswordSecret == nil && !u.Certificate {
@@ -163,15 +182,15 @@ func authStatus(v *view) *v1alpha1.AuthStatus {
 	case err != nil:
 		return old
 	case v.authorized():
-		return authDone(want)
-	case old != nil && old.Applied == want.Hash() && authRecorded(old, want):
+		return users.Done(want)
+	case old != nil && old.Applied == want.Hash() && users.Recorded(old, want):
 		return old
 	}
 	var passwords map[string]string
 	if v.Taken != nil {
 		passwords = v.Taken.Passwords
 	}
-	return authPending(old, want, passwords)
+	return users.Pending(old, want, passwords)
 }
 
 // authorization is whether etcd asks everybody who they are, with a reason and words.
@@ -199,5 +218,16 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	case !enabled:
 		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write everything", false
 	}
-	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", count(len(v.Cluster.Spec.Auth.Users), "user"), count(len(v.Cluster.Spec.Auth.Roles), "role")), true
+	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles), "role")), true
 }
+
+// Authorize makes etcd's users and roles what is wanted, by what [users.Plan] says. It may be carried out twice, or twice at
+// the same time.
+type Authorize struct{ Want users.Want }
+
+func (Authorize) String() string { return "apply users and roles" }
+
+// Verb implements Step.
+func (Authorize) Verb() string { return "authorize" }
+
+func (Authorize) step() {}

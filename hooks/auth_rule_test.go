@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // asking is a cluster that serves and whose spec has just got users and roles.
@@ -170,4 +171,11 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 	assert.NotContains(t, o.Children.Secrets, "demo-client.app")
 	assert.NotContains(t, o.Children.Secrets, "demo-user.ops")
 	assert.Contains(t, o.Children.Secrets, "demo-user.root")
+}
+
+func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
+	from := &users.PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecret"}
+	assert.EqualError(t, missingPassword(from, nil), `spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
+	assert.EqualError(t, missingPassword(from, &Secret{}), `spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
+	assert.NoError(t, missingPassword(from, &Secret{Keys: []string{"password"}}))
 }

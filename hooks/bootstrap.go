@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows and what to do. The
@@ -24,7 +26,7 @@ func (v *view) stalled() string {
 	if len(v.epoch.startsOn) == 0 {
 		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md"
 	}
-	if why := or(v.unfilled(), v.differing()); why != "" {
+	if why := cmp.Or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
 	shows := v.overdueMembers()
@@ -107,7 +109,7 @@ func (v *view) anew() string {
 	}
 	const loses = "if no client was ever served, nothing is lost by beginning anew: "
 	switch {
-	case v.epoch.source == SourceEmpty:
+	case v.epoch.source == objects.SourceEmpty:
 		return loses + v.byHand(v1alpha1.RecoverRecreate)
 	case v.epoch.restore != "":
 		return loses + "give spec.restore another id"

@@ -12,17 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // unborn is a cluster of one whose etcd has run for so long without a quorum, with what else is the case.
 func unborn(since time.Duration, what ...func(o *Observation, pod *corev1.Pod)) Observation {
 	o := serve(1)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
 	o.Etcd, o.Health["demo-0"] = nil, Health{Err: "no answer in time"}
 	o.Cluster.Status = v1alpha1.EtcdClusterStatus{}
 	pod := o.Children.Pods["demo-0"]
 	pod.CreationTimestamp = metav1.NewTime(now.Add(-since - time.Hour))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}}}}
 	for _, change := range what {
 		change(&o, pod)
 	}
@@ -41,14 +42,14 @@ func crashed(_ *Observation, p *corev1.Pod) {
 
 func initContainer(state corev1.ContainerState) func(*Observation, *corev1.Pod) {
 	return func(_ *Observation, p *corev1.Pod) {
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: ContainerPrepare, State: state}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: state}}
 	}
 }
 
 func began(source string, change func(data map[string]string)) func(*Observation, *corev1.Pod) {
 	return func(o *Observation, _ *corev1.Pod) {
 		record := o.Children.ConfigMaps["demo-epoch-1"]
-		record.Data[EpochKeySource] = source
+		record.Data[objects.EpochKeySource] = source
 		change(record.Data)
 	}
 }
@@ -74,8 +75,8 @@ func TestABootstrapThatStalls(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "demo-0's pod is ready, so that clients may be served, and Quorate can't reach it", true},
 		"sooner, as the spec says": {unborn(time.Minute, func(o *Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }), "within 1m", false},
-		"from a snapshot":          {unborn(time.Hour, began(SourceSnapshot, nothing)), "beginning anew: delete the EtcdCluster and create it again", true},
-		"from a restored one": {unborn(time.Hour, began(SourceSnapshot, func(d map[string]string) { d[EpochKeyRestore] = "one" }), func(o *Observation, _ *corev1.Pod) {
+		"from a snapshot":          {unborn(time.Hour, began(objects.SourceSnapshot, nothing)), "beginning anew: delete the EtcdCluster and create it again", true},
+		"from a restored one": {unborn(time.Hour, began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }), func(o *Observation, _ *corev1.Pod) {
 			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
 		}), "beginning anew: give spec.restore another id", true},
 	} {

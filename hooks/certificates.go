@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed by an
@@ -21,12 +24,6 @@ import (
 // authority comes in four moves, each of which waits for the one before to be seen: it is put beside the old one in everybody's
 // ca.crt; the members are restarted one at a time, until each has told in a handshake that it trusts both; it signs; and when the
 // old one has expired it leaves ca.crt, and the members are restarted once more.
-
-// mode of the cluster's TLS.
-func mode(c *v1alpha1.EtcdCluster) v1alpha1.TLSMode { return or(c.Spec.TLS.Mode, v1alpha1.TLSAuto) }
-
-// encrypted reports whether members speak TLS.
-func encrypted(c *v1alpha1.EtcdCluster) bool { return mode(c) != v1alpha1.TLSDisabled }
 
 const (
 	defaultLeafDuration = 90 * 24 * time.Hour
@@ -48,28 +45,17 @@ func TokenSecret(cluster string) string { return cluster + "-token" }
 
 // serverSecret names the Secret with what the members show to clients, peerSecret to each other, OperatorSecret Quorate to them.
 func serverSecret(c *v1alpha1.EtcdCluster) string {
-	if s := c.Spec.TLS.Secrets; mode(c) == v1alpha1.TLSSecrets && s != nil {
+	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
 		return s.Server
 	}
 	return c.Name + "-server-tls"
 }
 
 func peerSecret(c *v1alpha1.EtcdCluster) string {
-	if s := c.Spec.TLS.Secrets; mode(c) == v1alpha1.TLSSecrets && s != nil {
+	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
 		return s.Peer
 	}
 	return c.Name + "-peer-tls"
-}
-
-// OperatorSecret names the Secret with the certificate that Quorate shows to the members; empty when they speak plain text.
-func OperatorSecret(c *v1alpha1.EtcdCluster) string {
-	switch s := c.Spec.TLS.Secrets; {
-	case !encrypted(c):
-		return ""
-	case mode(c) == v1alpha1.TLSSecrets && s != nil:
-		return s.Operator
-	}
-	return c.Name + "-operator-tls"
 }
 
 // peerName is the common name that makes a certificate a peer's. It has a character that no user's name may have, so that no
@@ -85,11 +71,11 @@ type leaf struct {
 
 // leaves are all the certificates that the cluster needs besides the authority's.
 func leaves(c *v1alpha1.EtcdCluster) []leaf {
-	members := host(c, "*")
+	members := objects.Host(c, "*")
 	server := []string{
 		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
-		ClientService(c.Name), ClientService(c.Name) + "." + c.Namespace, ClientService(c.Name) + "." + c.Namespace + ".svc",
-		ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
+		objects.ClientService(c.Name), objects.ClientService(c.Name) + "." + c.Namespace, objects.ClientService(c.Name) + "." + c.Namespace + ".svc",
+		objects.ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
 	peer := []string{members}
 	if existing(c) != nil {
@@ -100,7 +86,7 @@ func leaves(c *v1alpha1.EtcdCluster) []leaf {
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
 		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true, client: true},
 		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: peer, server: true, client: true},
-		{what: "operator", secret: OperatorSecret(c), commonName: operatorName, client: true},
+		{what: "operator", secret: objects.OperatorSecret(c), commonName: operatorName, client: true},
 		{what: "client", secret: ClientSecret(c.Name), commonName: clientName, client: true},
 	}, userLeaves(c)...)
 }
@@ -113,7 +99,7 @@ func distinct(lists ...[]string) []string {
 
 // secret is an observed Secret of the cluster: its own, or one that the spec names.
 func (v *view) secret(name string) *Secret {
-	if mode(v.Cluster) == v1alpha1.TLSAuto || name == TokenSecret(v.Cluster.Name) {
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto || name == TokenSecret(v.Cluster.Name) {
 		return v.Children.Secrets[name]
 	}
 	return v.Related.Secrets[name]
@@ -123,11 +109,11 @@ func (v *view) secret(name string) *Secret {
 
 // secrets are the Secrets that should exist. One that is not known to be superfluous stays.
 func secrets(v *view) []*DesiredSecret {
-	if !encrypted(v.Cluster) {
+	if !objects.Encrypted(v.Cluster) {
 		return keptSecrets(v.Observation)
 	}
 	list := append(v.generated(), v.tokenKeys())
-	if mode(v.Cluster) == v1alpha1.TLSAuto {
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSAuto {
 		list = append(list, v.desired(CASecret(v.Cluster.Name), corev1.SecretTypeTLS, v.authority()))
 		for _, l := range v.leaves {
 			if s := v.leaf(l); s != nil {
@@ -135,7 +121,7 @@ func secrets(v *view) []*DesiredSecret {
 			}
 		}
 	}
-	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose Secrets are wanted is not known
+	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose Secrets are wanted is not known
 		for name, old := range v.Children.Secrets {
 			if !slices.ContainsFunc(list, func(s *DesiredSecret) bool { return s.Name == name }) {
 				list = append(list, keptSecret(v.Cluster, old))
@@ -158,7 +144,7 @@ func (v *view) desired(name string, kind corev1.SecretType, how Recipe) *Desired
 // tokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it starts.
 func (v *view) tokenKeys() *DesiredSecret {
 	name := TokenSecret(v.Cluster.Name)
-	if old := v.Children.Secrets[name]; old != nil && old.has(KeyTokenPrivate, KeyTokenPublic) {
+	if old := v.Children.Secrets[name]; old != nil && old.has(objects.KeyTokenPrivate, objects.KeyTokenPublic) {
 		return v.desired(name, corev1.SecretTypeOpaque, nil)
 	}
 	return v.desired(name, corev1.SecretTypeOpaque, TokenKeys{})
@@ -167,7 +153,7 @@ func (v *view) tokenKeys() *DesiredSecret {
 // authority says what is to be done to the cluster's authority; nil for nothing.
 func (v *view) authority() Recipe {
 	old := v.Children.Secrets[CASecret(v.Cluster.Name)]
-	begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
+	begins, ends := v.life(cmp.Or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
 	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name, v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
 	switch {
 	case !usableAuthority(old), v.Now.After(old.Certificate.NotAfter):
@@ -207,7 +193,7 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 	old := v.Children.Secrets[l.secret]
 	wanted := v.desired(l.secret, corev1.SecretTypeTLS, nil)
 	if old != nil {
-		wanted.Annotations[AnnotationMadeFor] = old.Annotations[AnnotationMadeFor]
+		wanted.Annotations[objects.AnnotationMadeFor] = old.Annotations[objects.AnnotationMadeFor]
 	}
 	ca := v.Children.Secrets[CASecret(v.Cluster.Name)]
 	if l.what == "server" && v.peersLag(ca) {
@@ -217,11 +203,11 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 		return wanted
 	}
 	if signer, previous := v.signer(ca, old); signer != nil && v.outlived(l, signer) {
-		begins, ends := v.life(or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
+		begins, ends := v.life(cmp.Or(v.Cluster.Spec.TLS.Auto.LeafDuration.Duration, defaultLeafDuration))
 		if ends.After(signer.NotAfter) {
 			ends = signer.NotAfter
 		}
-		wanted.Annotations[AnnotationMadeFor] = l.fingerprint()
+		wanted.Annotations[objects.AnnotationMadeFor] = l.fingerprint()
 		wanted.Make = Leaf{Signer: ca.Name, Previous: previous, CommonName: l.commonName, Names: l.names, Server: l.server, Client: l.client, NotBefore: begins, NotAfter: ends}
 		return wanted
 	}
@@ -237,7 +223,7 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 // outlived reports whether the certificate is to be made (anew).
 func (v *view) outlived(l leaf, signer *Certificate) bool {
 	old := v.Children.Secrets[l.secret]
-	return old == nil || old.Certificate == nil || old.Flaw != "" || old.Annotations[AnnotationMadeFor] != l.fingerprint() ||
+	return old == nil || old.Certificate == nil || old.Flaw != "" || old.Annotations[objects.AnnotationMadeFor] != l.fingerprint() ||
 		!v.Now.Before(old.Certificate.due()) && old.Certificate.NotAfter.Before(signer.NotAfter) || old.Certificate.Issuer != signer.Key
 }
 
@@ -250,7 +236,7 @@ func (v *view) peersLag(ca *Secret) bool {
 
 // fingerprint changes with what the certificate is for.
 func (l leaf) fingerprint() string {
-	return digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server), strconv.FormatBool(l.client))
+	return objects.Digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server), strconv.FormatBool(l.client))
 }
 
 // signer is the authority that signs in a Secret now, and whether that is the previous one; nil when neither may. A new authority
@@ -297,7 +283,7 @@ func (v *view) everyoneTrusts(ca Certificate) bool {
 		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := ordinal(v.Cluster.Name, name); ours && !tells(v.Health[name]) {
+		if _, ours := objects.Ordinal(v.Cluster.Name, name); ours && !tells(v.Health[name]) {
 			return false
 		}
 	}
@@ -312,7 +298,7 @@ func sameTrust(a, b []Certificate) bool {
 
 // mounted are the Secrets that a pod names.
 func (v *view) mounted() []string {
-	if !encrypted(v.Cluster) {
+	if !objects.Encrypted(v.Cluster) {
 		return nil
 	}
 	return []string{serverSecret(v.Cluster), peerSecret(v.Cluster), TokenSecret(v.Cluster.Name)}
@@ -322,8 +308,8 @@ func (v *view) mounted() []string {
 func (v *view) flaw(l leaf) string {
 	s := v.secret(l.secret)
 	if s == nil {
-		if mode(v.Cluster) == v1alpha1.TLSSecrets {
-			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and ca.crt", LabelCluster, v.Cluster.Name)
+		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
+			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
 		}
 		return "it is not there yet" + v.unissued(l.secret)
 	}
@@ -356,9 +342,9 @@ func (l leaf) usages() string {
 
 // needs are the names without which members can't be reached.
 func (l leaf) needs(c *v1alpha1.EtcdCluster) []string {
-	needed := []string{host(c, "*")}
+	needed := []string{objects.Host(c, "*")}
 	if l.what == "server" {
-		needed = append(needed, ClientService(c.Name)+"."+c.Namespace+".svc")
+		needed = append(needed, objects.ClientService(c.Name)+"."+c.Namespace+".svc")
 	}
 	return needed
 }
@@ -388,13 +374,13 @@ func (v *view) served() string {
 	if len(ids) == 0 {
 		return ""
 	}
-	return digest(ids...)
+	return objects.Digest(ids...)
 }
 
 // distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
 func (v *view) distrusts(m *member) (string, bool) {
 	const why = "it trusts other certificate authorities than it should"
-	if !encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
+	if !objects.Encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
 		return "", false
 	}
 	if provided(v.Cluster) {
@@ -411,7 +397,7 @@ func (v *view) distrusts(m *member) (string, bool) {
 // deaf reports whether a member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
 // and will only when it starts anew.
 func (v *view) deaf(h Health) bool {
-	if mode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.lacking) > 0 {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.lacking) > 0 {
 		return false
 	}
 	peer := v.secret(peerSecret(v.Cluster))
@@ -435,7 +421,7 @@ func subjects(trust []Certificate) []string {
 // a narrower answer would save nothing there.
 func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 	return metav1.LabelSelector{
-		MatchLabels:      map[string]string{LabelCluster: c.Name},
+		MatchLabels:      map[string]string{objects.LabelCluster: c.Name},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController, Operator: metav1.LabelSelectorOpDoesNotExist}},
 	}
 }

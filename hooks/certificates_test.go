@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // forge stands for the edge: it carries out what a decision asks for, in facts.
@@ -30,7 +31,7 @@ func forge(o *Observation, desired []*DesiredSecret) {
 }
 
 func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
-	pair := []string{KeyTrust, KeyCertificate, KeyPrivate}
+	pair := []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}
 	switch r := d.Make.(type) {
 	case Authority:
 		id := fmt.Sprintf("ca-%s-%s", r.CommonName, d.Name)
@@ -65,7 +66,7 @@ func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
 	case Password:
 		return &Secret{Keys: []string{r.Key}}
 	case TokenKeys:
-		return &Secret{Keys: []string{KeyTokenPrivate, KeyTokenPublic}}
+		return &Secret{Keys: []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}}
 	case nil:
 		s := *before[d.Name]
 		return &s
@@ -75,7 +76,7 @@ func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
 
 // shakeHands lets a member tell what its files hold now, as after a restart.
 func shakeHands(o *Observation, name string) {
-	if !encrypted(o.Cluster) {
+	if !objects.Encrypted(o.Cluster) {
 		return
 	}
 	h := o.Health[name]
@@ -116,7 +117,7 @@ func TestNoPodBeforeItsCertificates(t *testing.T) {
 		o := fresh(1)
 		observeRecord(&o, 1)
 		addClaim(&o, 0)
-		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
 		require.Len(t, Decide(o).Children.Pods, 1)
 		delete(o.Children.Secrets, missing)
 		d := Decide(o)
@@ -223,7 +224,7 @@ func TestRotationsOfOneOrTwoAndOnMemoryGoThroughANewMember(t *testing.T) {
 			o.Health[name] = h
 		}
 		for _, pod := range o.Children.Pods {
-			pod.Annotations[AnnotationTemplate] = newView(o).templateNow("3.6.16")
+			pod.Annotations[objects.AnnotationTemplate] = newView(o).templateNow("3.6.16")
 		}
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))
@@ -259,7 +260,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		o := fresh(1)
 		observeRecord(&o, 1)
 		addClaim(&o, 0)
-		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
 		o.Related.Secrets = map[string]*Secret{}
 		for from, to := range map[string]string{"demo-server-tls": "mine", "demo-peer-tls": "ours", "demo-operator-tls": "quorates"} {
 			o.Related.Secrets[to] = o.Children.Secrets[from]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // children are everything that should exist now. Where pods and claims come from depends on how much is known: etcd's list
@@ -30,7 +31,7 @@ func children(v *view, said *verdict) Desired {
 	d.Pods = filter(d.Pods, v.mayExist)
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
-			literal(&pod.Spec)
+			objects.Literal(&pod.Spec)
 		}
 	}
 	d.Pods = append(d.Pods, v.strangePods()...)
@@ -61,13 +62,13 @@ func (v *view) claimsAndPods(said *verdict) ([]*corev1.PersistentVolumeClaim, []
 
 // heirs are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
 func (v *view) heirs() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
-	if v.epoch.source == SourceSurvivor && v.epoch.survivor == "" {
+	if v.epoch.source == objects.SourceSurvivor && v.epoch.survivor == "" {
 		return v.keptClaims(v.names), v.keptPods(v.names)
 	}
 	claims, pods := v.claimsAndPods(&verdict{})
 	for _, pod := range pods {
 		if v.unopposed && awaits(pod) {
-			pod.Annotations[AnnotationSucceeds] = "yes"
+			pod.Annotations[objects.AnnotationSucceeds] = "yes"
 		}
 	}
 	return claims, pods
@@ -80,21 +81,21 @@ func services(v *view) []*corev1.Service {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: labels(c, nil), Annotations: annotations(c, nil)}
 	}
-	client := corev1.ServicePort{Name: "client", Port: ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
-	peers := meta(PeerService(c.Name))
+	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
+	peers := meta(objects.PeerService(c.Name))
 	if n := v.next(); n > 0 {
-		peers.Annotations[AnnotationNextMember] = strconv.Itoa(n)
+		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
 	}
 	for key, copied := range v.copies() {
 		peers.Annotations[key] = copied
 	}
 	if nodes := v.noteNodes(); nodes != "" {
-		peers.Annotations[AnnotationNodes] = nodes
+		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
-	peer := corev1.ServicePort{Name: "peer", Port: PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
+	peer := corev1.ServicePort{Name: "peer", Port: objects.PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
 	return []*corev1.Service{
 		{
-			ObjectMeta: meta(ClientService(c.Name)),
+			ObjectMeta: meta(objects.ClientService(c.Name)),
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: v.clientSelector(), Ports: []corev1.ServicePort{client}},
 		},
 		{
@@ -143,7 +144,7 @@ func kept[T any, P interface {
 func theirs[V ~string](all map[string]V) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
-		if !strings.HasPrefix(k, domain) {
+		if !strings.HasPrefix(k, objects.Domain) {
 			some[k] = string(value)
 		}
 	}
@@ -154,17 +155,7 @@ func theirs[V ~string](all map[string]V) map[string]string {
 func ours(all, names map[string]string) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
-		if _, named := names[k]; named || strings.HasPrefix(k, domain) {
-			some[k] = value
-		}
-	}
-	return some
-}
-
-func keep[V any](all map[string]V, keys ...string) map[string]V {
-	some := map[string]V{}
-	for _, k := range keys {
-		if value, set := all[k]; set {
+		if _, named := names[k]; named || strings.HasPrefix(k, objects.Domain) {
 			some[k] = value
 		}
 	}

@@ -1,12 +1,16 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Which voter is restarted. Whoever wants to restart one (rules Fence, Remake and Roll) has it named by the epoch record first, with the very
@@ -65,7 +69,7 @@ func (r restart) same(other restart) bool {
 func restartOf(pod *corev1.Pod, inPlace bool) restart {
 	r := restart{name: pod.Name, pod: string(pod.UID)}
 	if inPlace {
-		r.container = or(containerOf(pod), noContainer)
+		r.container = cmp.Or(containerOf(pod), noContainer)
 	}
 	return r
 }
@@ -84,7 +88,7 @@ func (v *view) held() *member {
 
 // sparedLong reports whether the calls are over that have not seen that the pod is spared.
 func (v *view) sparedLong(pod *corev1.Pod) bool {
-	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSpared])
+	since, err := time.Parse(time.RFC3339, pod.Annotations[objects.AnnotationSpared])
 	return err == nil && !v.Now.Before(since.Add(CallsEnd))
 }
 
@@ -116,16 +120,16 @@ func (v *view) heldFirst(list []*member) []*member {
 // choose says what must happen before the voter is restarted in this way; nil when nothing must, for it was chosen for it.
 func (v *view) choose(m *member, inPlace bool, reason string) *verdict {
 	held, wanted := v.held(), restartOf(m.pod, inPlace)
-	wanted.down = !m.serving() && (!servedBefore(m.pod) || m.pod.Labels[LabelRole] != "") // one without a role has not served since
+	wanted.down = !m.serving() && (!servedBefore(m.pod) || m.pod.Labels[objects.LabelRole] != "") // one without a role has not served since
 	switch {
-	case held != nil && (held != m || m.pod.Annotations[AnnotationSpared] != ""):
+	case held != nil && (held != m || m.pod.Annotations[objects.AnnotationSpared] != ""):
 		return v.letGo()
-	case m.pod.Annotations[AnnotationSpared] != "":
-		return &verdict{message: fmt.Sprintf("waiting until the pod of %s is no longer spared: %s", m.name, reason), resync: soon}
+	case m.pod.Annotations[objects.AnnotationSpared] != "":
+		return &verdict{message: fmt.Sprintf("waiting until the pod of %s is no longer spared: %s", m.name, reason), resync: rule.Soon}
 	case v.epoch.renewing.same(wanted):
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), renew: wanted.String(), resync: rule.Soon}
 }
 
 // chooseToGo says what must happen before the voter is removed; nil when nothing must. One without a pod, or whose pod
@@ -147,7 +151,7 @@ func (v *view) letGo() *verdict {
 	if held == nil {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart or remove %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: patience}
+	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart or remove %s, %.0f seconds after it was spared", held.name, CallsEnd.Seconds()), spare: held.name, resync: rule.Patience}
 }
 
 // renewing is the restart that the record names from now on.
@@ -170,19 +174,19 @@ func (v *view) renewing(said *verdict) string {
 func (v *view) noteRestart(pod *corev1.Pod) {
 	chosen := v.epoch.renewing
 	served := chosen.name == pod.Name && !chosen.down
-	switch exchanged := pod.Annotations[AnnotationExchanged] != ""; {
+	switch exchanged := pod.Annotations[objects.AnnotationExchanged] != ""; {
 	case exchanged && !served:
-		pod.Annotations[AnnotationRestarted] = wasDown
-	case exchanged && pod.Annotations[AnnotationRestarted] == wasDown:
-		delete(pod.Annotations, AnnotationRestarted)
+		pod.Annotations[objects.AnnotationRestarted] = wasDown
+	case exchanged && pod.Annotations[objects.AnnotationRestarted] == wasDown:
+		delete(pod.Annotations, objects.AnnotationRestarted)
 	case exchanged: // that it was says it all
 	case served:
-		pod.Annotations[AnnotationRestarted] = "serving"
+		pod.Annotations[objects.AnnotationRestarted] = "serving"
 	}
 }
 
 // servedBefore reports whether the member served until it was restarted into this pod, or into the image that is in it.
 func servedBefore(pod *corev1.Pod) bool {
-	noted := pod.Annotations[AnnotationRestarted]
-	return noted != wasDown && (noted != "" || pod.Annotations[AnnotationExchanged] != "")
+	noted := pod.Annotations[objects.AnnotationRestarted]
+	return noted != wasDown && (noted != "" || pod.Annotations[objects.AnnotationExchanged] != "")
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestWhatTheRecordSaysOfARestart(t *testing.T) {
@@ -20,7 +22,7 @@ func TestWhatTheRecordSaysOfARestart(t *testing.T) {
 // choosing is an observation whose record names demo-1 in this way.
 func choosing(said string) Observation {
 	o := serve(3)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationRenewing] = said
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationRenewing] = said
 	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
 	return o
 }
@@ -29,7 +31,7 @@ func choosing(said string) Observation {
 func goes(name string) func(o *Observation) {
 	return func(o *Observation) {
 		record := o.Children.ConfigMaps["demo-epoch-1"]
-		record.Annotations[AnnotationRenewing] = name + " " + string(o.Children.Pods[name].UID)
+		record.Annotations[objects.AnnotationRenewing] = name + " " + string(o.Children.Pods[name].UID)
 	}
 }
 
@@ -51,11 +53,11 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"another container", "demo-1 uid-pod-1 containerd://6", func(*corev1.Pod) {}, false},
 		{"another container, but the pod is to go", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
 		{"the pod goes", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, false},
-		{"the container ends", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.Annotations[AnnotationExchanged] = "containerd://7" }, false},
+		{"the container ends", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
 		{"the pod has ended", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
 		{"spared just now", "demo-1 uid-pod-1", spared(CallsEnd - time.Second), true},
 		{"spared for long", "demo-1 uid-pod-1", spared(CallsEnd), false},
-		{"spared since nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[AnnotationSpared] = "x" }, true},
+		{"spared since nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[objects.AnnotationSpared] = "x" }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
@@ -66,7 +68,7 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 }
 
 func spared(ago time.Duration) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[AnnotationSpared] = now.Add(-ago).Format(time.RFC3339) }
+	return func(p *corev1.Pod) { p.Annotations[objects.AnnotationSpared] = now.Add(-ago).Format(time.RFC3339) }
 }
 
 func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
@@ -108,24 +110,24 @@ func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "RollingUpdate", d.Because.Rule)
-	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[AnnotationSpared])
-	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[AnnotationRenewing])
+	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[objects.AnnotationSpared])
+	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationRenewing])
 
-	o.Children.Pods["demo-1"].Annotations[AnnotationSpared] = now.Format(time.RFC3339)
+	o.Children.Pods["demo-1"].Annotations[objects.AnnotationSpared] = now.Format(time.RFC3339)
 	o.Now = now.Add(CallsEnd)
 	d = Decide(o)
 	assert.Equal(t, "Converged", d.Because.Rule)
-	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[AnnotationSpared], "as long as the record names it")
-	assert.Empty(t, recordOf(d)[AnnotationRenewing])
+	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationSpared], "as long as the record names it")
+	assert.Empty(t, recordOf(d)[objects.AnnotationRenewing])
 
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationRenewing)
-	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[AnnotationSpared])
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationRenewing)
+	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationSpared])
 }
 
 func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
 	o := choosing("demo-1 uid-pod-1")
 	for _, pod := range o.Children.Pods {
-		pod.Annotations[AnnotationImage] = "gcr.io/etcd-development/etcd:v3.6.15"
+		pod.Annotations[objects.AnnotationImage] = "gcr.io/etcd-development/etcd:v3.6.15"
 	}
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
@@ -43,10 +45,10 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 		member, _ := standsOn(v.Cluster.Name, name)
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
-			claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member})
-			claim.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationCondemned, AnnotationQuarantined, AnnotationEpoch))
+			claim.Labels = labels(v.Cluster, map[string]string{objects.LabelMember: member})
+			claim.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationCondemned, objects.AnnotationQuarantined, objects.AnnotationEpoch))
 			if quarantined(old) {
-				claim.Labels[LabelQuarantined] = "true"
+				claim.Labels[objects.LabelQuarantined] = "true"
 			}
 			v.sized(&claim)
 			list = append(list, &claim)
@@ -62,10 +64,10 @@ func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
 	size, class, _ := v.claimSpec(name)
 	own := map[string]string{}
 	if v.epoch != nil && v.epoch.n > 1 {
-		own[AnnotationEpoch] = strconv.Itoa(v.epoch.n)
+		own[objects.AnnotationEpoch] = strconv.Itoa(v.epoch.n)
 	}
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{LabelMember: member}), Annotations: annotations(v.Cluster, own)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{objects.LabelMember: member}), Annotations: annotations(v.Cluster, own)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: class,

@@ -5,48 +5,28 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // What the containers of pods tell. A mesh, as any admission webhook may, puts containers of its own into them:
 // beside etcd, at the front too; before it, to run once; and before it, to run on for as long as the pod does. So
 // every container is looked for by its name.
 
-// ownContainers are the names of all that Quorate puts into pods.
-var ownContainers = []string{
-	ContainerEtcd, ContainerPrepare, containerOwn, ContainerSeed, ContainerTools,
-	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
-}
-
-func injected(container string) bool { return !slices.Contains(ownContainers, container) }
-
-// statuses are those of the pod's containers in the order in which they start.
-func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
-
-// statusOf is what is told of the pod's container of this name; all empty for nothing.
-func statusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
-	if pod != nil {
-		for _, s := range statuses(pod) {
-			if s.Name == container {
-				return s
-			}
-		}
-	}
-	return corev1.ContainerStatus{}
-}
-
 // running reports whether the pod's etcd runs, as last observed.
-func running(pod *corev1.Pod) bool { return statusOf(pod, ContainerEtcd).State.Running != nil }
+func running(pod *corev1.Pod) bool {
+	return objects.StatusOf(pod, objects.ContainerEtcd).State.Running != nil
+}
 
 // neverRan reports whether the pod's etcd has not run yet, as when its image can't be pulled.
 func neverRan(pod *corev1.Pod) bool {
-	return !hasStarted(pod) && !endedBefore(statusOf(pod, ContainerEtcd))
+	return !hasStarted(pod) && !endedBefore(objects.StatusOf(pod, objects.ContainerEtcd))
 }
 
 // hasStarted reports whether the pod's etcd runs, or has and is not waited for.
 func hasStarted(pod *corev1.Pod) bool {
-	etcd := statusOf(pod, ContainerEtcd)
+	etcd := objects.StatusOf(pod, objects.ContainerEtcd)
 	return etcd.Name != "" && etcd.State.Waiting == nil
 }
 
@@ -56,17 +36,19 @@ func endedBefore(s corev1.ContainerStatus) bool {
 
 // crashing reports whether etcd ends again and again.
 func crashing(pod *corev1.Pod) bool {
-	waits := statusOf(pod, ContainerEtcd).State.Waiting
+	waits := objects.StatusOf(pod, objects.ContainerEtcd).State.Waiting
 	return waits != nil && waits.Reason == "CrashLoopBackOff"
 }
 
 // containerOf is the ID of the container that runs etcd, or ran last; empty while there has been none.
-func containerOf(pod *corev1.Pod) string { return statusOf(pod, ContainerEtcd).ContainerID }
+func containerOf(pod *corev1.Pod) string {
+	return objects.StatusOf(pod, objects.ContainerEtcd).ContainerID
+}
 
 // prepareRefused reports whether the pod's init container found the data directory empty that must not be.
 func prepareRefused(pod *corev1.Pod) bool {
-	prepare := statusOf(pod, ContainerPrepare)
-	refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == ExitDataLost }
+	prepare := objects.StatusOf(pod, objects.ContainerPrepare)
+	refused := func(t *corev1.ContainerStateTerminated) bool { return t != nil && t.ExitCode == objects.ExitDataLost }
 	return refused(prepare.State.Terminated) || refused(prepare.LastTerminationState.Terminated)
 }
 
@@ -74,43 +56,32 @@ func prepareRefused(pod *corev1.Pod) bool {
 // lives.
 func prepares(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return !injected(s.Name) && s.State.Running != nil
+		return !objects.Injected(s.Name) && s.State.Running != nil
 	})
-}
-
-// purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
-func purpose(pod *corev1.PodSpec) string {
-	for i := range pod.Containers {
-		switch name := pod.Containers[i].Name; name {
-		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:
-			return name
-		}
-	}
-	return ""
 }
 
 // ---- why etcd does not come to run
 
 // unpulled tells of a container that can't be made. The two reasons for an image take turns; the words stay.
 func unpulled(m *member) string {
-	for _, s := range statuses(m.pod) {
+	for _, s := range objects.Statuses(m.pod) {
 		if s.State.Waiting == nil {
 			continue
 		}
 		of := "its"
-		if injected(s.Name) {
+		if objects.Injected(s.Name) {
 			of = fmt.Sprintf("the injected container %s's", s.Name)
 		}
 		switch why := s.State.Waiting.Reason; why {
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
 			"RegistryUnavailable", "SignatureValidationFailed":
-			return of + " image can't be pulled" + colon(kubeletsWords(s.State.Waiting.Message))
+			return of + " image can't be pulled" + wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 			who := "its container"
-			if injected(s.Name) {
+			if objects.Injected(s.Name) {
 				who = "the injected container " + s.Name
 			}
-			return fmt.Sprintf("%s can't be made: %s", who, why) + colon(kubeletsWords(s.State.Waiting.Message))
+			return fmt.Sprintf("%s can't be made: %s", who, why) + wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		}
 	}
 	return ""
@@ -119,7 +90,7 @@ func unpulled(m *member) string {
 // crashesBefore tells of an init container, put there by others, that ends with an error, so that etcd is not started.
 func crashesBefore(m *member) string {
 	for _, s := range m.pod.Status.InitContainerStatuses {
-		if t := lastEnd(s); injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil && !hasStarted(m.pod) {
+		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil && !hasStarted(m.pod) {
 			return fmt.Sprintf("the injected container %s, which comes before etcd, crashes: exit %d", s.Name, t.ExitCode)
 		}
 	}
@@ -129,8 +100,8 @@ func crashesBefore(m *member) string {
 // failures are the last ends of the pod's own containers that ended with an error.
 func failures(pod *corev1.Pod) []*corev1.ContainerStateTerminated {
 	var ends []*corev1.ContainerStateTerminated
-	for _, s := range statuses(pod) {
-		if t := lastEnd(s); !injected(s.Name) && t != nil && t.ExitCode != 0 {
+	for _, s := range objects.Statuses(pod) {
+		if t := lastEnd(s); !objects.Injected(s.Name) && t != nil && t.ExitCode != 0 {
 			ends = append(ends, t)
 		}
 	}

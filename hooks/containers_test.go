@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var (
@@ -34,7 +36,7 @@ func meshed(pod *corev1.Pod) {
 // TestContainersOfAMesh: what runs beside etcd and before it is not taken for it.
 func TestContainersOfAMesh(t *testing.T) {
 	etcd := func(s corev1.ContainerStatus) *corev1.Pod {
-		s.Name = ContainerEtcd
+		s.Name = objects.ContainerEtcd
 		return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{s}}}
 	}
 	pulls := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
@@ -46,9 +48,9 @@ func TestContainersOfAMesh(t *testing.T) {
 		"it runs again":   etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1}),
 		"it crashes":      etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed, RestartCount: 4}),
 		"it has ended":    etcd(corev1.ContainerStatus{State: meshCrashed}),
-		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: ContainerPrepare, State: meshLoops,
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}}}}},
-		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: ContainerPrepare, State: meshRuns}}}},
+		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: meshLoops,
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}}}}}},
+		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: meshRuns}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tells := func(pod *corev1.Pod) []any {
@@ -77,7 +79,7 @@ func TestDecisionsInAMesh(t *testing.T) {
 		"a claim is gone": func(o *Observation) {
 			silence(o, "demo-1")
 			delete(o.Children.Claims, "demo-1")
-			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: meshLoops}}
+			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: meshLoops}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +109,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	waiting := func(why string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
 	}
-	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: ContainerEtcd, State: waiting("PodInitializing")}
+	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd, State: waiting("PodInitializing")}
 	for says, before := range map[string]corev1.ContainerStatus{
 		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
 			Name: "mesh-init", State: meshLoops, LastTerminationState: meshCrashed,
@@ -123,22 +125,10 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	}
 }
 
-// TestReportsInAMesh: what a Job's or a survey's container has told is found beside a container of others.
-func TestReportsInAMesh(t *testing.T) {
-	for _, container := range []string{ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey} {
-		end := &corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"error": "the store refuses"}`}
-		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container}}},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{Terminated: end}}}}}
-		meshed(pod)
-		pod.Status.InitContainerStatuses[0].State = meshCrashed
-		assert.Equal(t, container, purpose(&pod.Spec))
-		assert.Equal(t, end, terminated(pod, purpose(&pod.Spec)))
-		assert.Equal(t, "the store refuses", lastWords(pod))
-		pod.Status.ContainerStatuses[1].State = meshRuns
-		assert.Contains(t, lastWords(pod), "container mesh-proxy ended with code 137", "where ours say nothing")
-	}
-	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSurvey, State: meshCrashed}}}}
+// TestSurveysInAMesh: what a survey's container has told is found beside a container of others.
+func TestSurveysInAMesh(t *testing.T) {
+	survey := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerSurvey, State: meshCrashed}}}}
 	meshed(survey)
 	assert.Equal(t, meshCrashed.Terminated, surveyEnd(survey))
-	assert.Empty(t, purpose(&corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}}}))
+	assert.Empty(t, objects.Purpose(&corev1.PodSpec{Containers: []corev1.Container{{Name: "mesh-sidecar"}}}))
 }

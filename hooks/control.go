@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // What people hold in their own hands: members whose etcd is to be stopped for a while, and what becomes of a cluster that is deleted.
@@ -23,7 +25,7 @@ func (v *view) fenced(name string) bool {
 
 // fencedBy are the members that the annotation names.
 func fencedBy(c *v1alpha1.EtcdCluster) []string {
-	return strings.FieldsFunc(c.Annotations[AnnotationFence], func(r rune) bool { return r == ',' || r == ' ' })
+	return strings.FieldsFunc(c.Annotations[objects.AnnotationFence], func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func fence(v *view) *verdict {
@@ -31,14 +33,14 @@ func fence(v *view) *verdict {
 		if m.name == "" || !v.fenced(m.name) || m.pod == nil || m.pod.DeletionTimestamp != nil || !v.mayStop(m) {
 			continue
 		}
-		why := fmt.Sprintf("stopping %s: the annotation %s asks for it", m.name, AnnotationFence)
+		why := fmt.Sprintf("stopping %s: the annotation %s asks for it", m.name, objects.AnnotationFence)
 		if v.leads(m) == 1 {
 			return v.change(v.handOver(m), why+"; it leads and hands over first")
 		}
 		if said := v.choose(m, false, why); said != nil {
 			return said
 		}
-		return &verdict{message: why, roll: m.name, resync: soon}
+		return &verdict{message: why, roll: m.name, resync: rule.Soon}
 	}
 	return nil
 }
@@ -66,7 +68,7 @@ func unfenceable(v *view) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the annotation %s: %s", AnnotationFence, strings.Join(all, "; "))
+	return fmt.Sprintf("the annotation %s: %s", objects.AnnotationFence, strings.Join(all, "; "))
 }
 
 // ---- deletion
@@ -97,10 +99,10 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 		}
 		owned = true
 		claim.OwnerReferences = old.OwnerReferences
-		if old.Annotations[AnnotationRetained] != "" && !slices.Contains(o.WithoutLastApplied, childName("PersistentVolumeClaim", old)) {
+		if old.Annotations[objects.AnnotationRetained] != "" && !slices.Contains(o.WithoutLastApplied, childName("PersistentVolumeClaim", old)) {
 			claim.OwnerReferences = nil
 		}
-		claim.Annotations[AnnotationRetained] = o.Cluster.Name
+		claim.Annotations[objects.AnnotationRetained] = o.Cluster.Name
 	}
 	return remaining, !owned
 }
@@ -110,7 +112,7 @@ func AsObserved(o Observation) Desired { return asObserved(o) }
 
 // ToldOwners are the owners that a claim of an answer is told: none, but on the way of [Finalize].
 func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
-	if claim.Annotations[AnnotationRetained] == "" {
+	if claim.Annotations[objects.AnnotationRetained] == "" {
 		return nil
 	}
 	return claim.OwnerReferences
@@ -122,7 +124,7 @@ func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 const historyLength = 20
 
 // history is the observed one with what this call has decided, if that changed anything or differs from what was decided last.
-func history(v *view, because Because, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
+func history(v *view, because rule.Because, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
 	for _, e := range v.Recent {
 		if !slices.Contains(list, e) {

@@ -1,12 +1,15 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Decide is the whole of Quorate's judgement: a pure function of what was observed. It is total (any observation of a
@@ -14,29 +17,23 @@ import (
 // further step.
 func Decide(o Observation) Decision {
 	v := newView(o)
-	for i, r := range Rules {
-		said := r.applies(v)
-		if said == nil {
-			continue
-		}
-		v.run = or(said.run, v.run)
-		if said.mark == CondemnedSilent {
-			v.condemns = said.condemn
-		}
-		answer := children(v, said)
-		v.expect(answer)
-		said.message = v.andUnmade(said.message)
-		because := Because{Rule: r.Name, Message: said.message}
-		told := status(v, because, v.prospectOf(i, said))
-		return Decision{
-			Step:        said.step,
-			Children:    answer,
-			Status:      told,
-			ResyncAfter: v.wakeForUnmade(v.wake(said.resync, &told)),
-			Because:     because,
-		}
+	at, said := Rules.First(v)
+	v.run = cmp.Or(said.run, v.run)
+	if said.mark == objects.CondemnedSilent {
+		v.condemns = said.condemn
 	}
-	panic("the last rule always applies")
+	answer := children(v, said)
+	v.expect(answer)
+	said.message = v.andUnmade(said.message)
+	because := rule.Because{Rule: Rules[at].Name, Message: said.message}
+	told := status(v, because, v.prospectOf(at, said))
+	return Decision{
+		Step:        said.step,
+		Children:    answer,
+		Status:      told,
+		ResyncAfter: v.wakeForUnmade(v.wake(said.resync, &told)),
+		Because:     because,
+	}
 }
 
 // asObserved is every child as it is.

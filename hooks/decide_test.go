@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // list lets the status have listed the member for some time.
@@ -29,7 +30,7 @@ func learnerAt(index uint64) Observation {
 	h := o.Health["demo-3"]
 	h.RaftIndex = index
 	o.Health["demo-3"] = h
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "4"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
 	return o
 }
 
@@ -75,7 +76,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		{"grow after a shrink", "a number is never used twice", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Replicas = new(int32(5))
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "7"
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "7"
 			return o
 		}, "Grow", AddLearner{Name: "demo-7", PeerURL: "https://demo-7.demo-peers.default.svc:2380"}},
 		{"learner caught up", "it answered, is in sync and has its volume", func() Observation { return learnerAt(990) }, "Promote", Promote{ID: 4, Name: "demo-3"}},
@@ -116,7 +117,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		}, "Learner", nil},
 		{"number not recorded yet", "the mark is written before anything can go", func() Observation {
 			o := learnerAt(990)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationNextMember] = "3"
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "3"
 			return o
 		}, "ReserveName", nil},
 		{"claim lost in a stale view", "the member answers, so its volume is there", func() Observation {
@@ -189,7 +190,7 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 	}
 	d = Decide(o)
 	assert.Equal(t, "Provision", d.Because.Rule)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
+	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -197,7 +198,7 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 	assert.Equal(t, "Start", d.Because.Rule)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {
-		assert.Equal(t, StartBootstrap, p.Annotations[AnnotationStart])
+		assert.Equal(t, objects.StartBootstrap, p.Annotations[objects.AnnotationStart])
 	}
 	assert.NoError(t, Verify(o, d))
 }
@@ -221,7 +222,7 @@ func TestBlindBringsPodsBack(t *testing.T) {
 	d := Decide(o)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {
-		assert.Equal(t, StartResume, p.Annotations[AnnotationStart], "a cluster that was quorate never starts a member empty")
+		assert.Equal(t, objects.StartResume, p.Annotations[objects.AnnotationStart], "a cluster that was quorate never starts a member empty")
 	}
 	assert.NoError(t, Verify(o, d))
 }
@@ -238,7 +239,7 @@ func TestMemoryPodsAreHeldBackUntilRecorded(t *testing.T) {
 		o.Children.Pods[p.Name] = p
 	}
 	d = Decide(o)
-	assert.Contains(t, d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn], "demo-0:uid-pod-x")
+	assert.Contains(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn], "demo-0:uid-pod-x")
 	assert.NotEmpty(t, d.Children.Pods[0].Spec.SchedulingGates, "held back until the record is observed")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -273,7 +274,7 @@ func TestFinalizeWaitsForNobodyAndDeletesNothingItself(t *testing.T) {
 func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
 	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"), corev1.ResourceMemory: *quantity("1Gi")}
-	pod := newPod(o, "demo-0", "3.5.35", StartBootstrap, *quantity("10Gi"), true, bootstrapEnv("demo-epoch-1"))
+	pod := newPod(o, "demo-0", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), true, bootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")
 	assert.Contains(t, etcd.Command, "--experimental-initial-corrupt-check=true", "3.5 knows no feature gates")
@@ -285,7 +286,7 @@ func TestPodsAreMadeForProduction(t *testing.T) {
 
 	o.Cluster.Spec.Storage.Medium = v1alpha1.Memory
 	o.Cluster.Spec.Storage.Size = *quantity("512Mi")
-	pod = newPod(o, "demo-0", "3.7.3", StartBootstrap, *quantity("512Mi"), true, nil)
+	pod = newPod(o, "demo-0", "3.7.3", objects.StartBootstrap, *quantity("512Mi"), true, nil)
 	etcd = pod.Spec.Containers[0]
 	assert.Equal(t, "1536Mi", etcd.Resources.Limits.Memory().String(), "the tmpfs counts against the limit")
 	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367638"}, "but not for the Go heap")

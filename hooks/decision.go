@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Decision is the answer to an observation: at most one step, and everything that should exist.
@@ -22,15 +23,7 @@ type Decision struct {
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
 	// Because is the rule that fired.
-	Because Because
-}
-
-// Because is the rule that fired and its words, as they reach the log, the condition and the metric.
-type Because struct {
-	// Rule is the rule's name, such as Grow.
-	Rule string
-	// Message is a sentence for people.
-	Message string
+	Because rule.Because
 }
 
 // Desired are the children that should exist, each kind sorted by name.

@@ -13,6 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/timetable"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one member at a time, the
@@ -98,9 +102,6 @@ func (v *view) underWay() bool { return underWay(v.run) }
 
 // ---- when
 
-// fields of a schedule: minute, hour, day of the month, month, day of the week.
-var fields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-
 var errZone = errors.New("it is in UTC and names no time zone")
 
 // schedule of the spec; nil for none.
@@ -112,7 +113,7 @@ func schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
 	case strings.Contains(d.Schedule, "="):
 		return nil, errZone // to look a zone up is to read files
 	}
-	return fields.Parse(d.Schedule)
+	return timetable.Parse(d.Schedule)
 }
 
 // nextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be it late.
@@ -141,7 +142,7 @@ func (v *view) scheduleAdvice() string {
 
 // dueRun is what a run is to begin for now; empty for nothing.
 func (v *view) dueRun() v1alpha1.DefragmentationTrigger {
-	asked := v.Cluster.Annotations[AnnotationDefragment]
+	asked := v.Cluster.Annotations[objects.AnnotationDefragment]
 	switch {
 	case asked != "" && (v.run == nil || v.run.Request != asked):
 		return v1alpha1.TriggerRequest
@@ -158,12 +159,12 @@ func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *v
 		run.Request, run.Next = v.run.Request, v.run.Next
 	}
 	if trigger == v1alpha1.TriggerRequest {
-		run.Request = v.Cluster.Annotations[AnnotationDefragment]
+		run.Request = v.Cluster.Annotations[objects.AnnotationDefragment]
 	}
 	if trigger == v1alpha1.TriggerSchedule {
 		run.Next = v.nextRun(metav1.Time{})
 	}
-	return &verdict{message: message, run: run, resync: soon}
+	return &verdict{message: message, run: run, resync: rule.Soon}
 }
 
 // finish writes down that the run is over.
@@ -174,7 +175,7 @@ func (v *view) finish(what string) *verdict {
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
-	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, count(len(run.Done), "member"), reclaimed), run: run, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, wording.Count(len(run.Done), "member"), reclaimed), run: run, resync: rule.Soon}
 }
 
 // ---- who
@@ -222,7 +223,7 @@ func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
 		pause = pauseSchedule
 	}
 	if wait := v.run.Last.Add(pause).Sub(v.Now); len(v.run.Done) > 0 && wait > 0 {
-		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, patience)}
+		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, rule.Patience)}
 	}
 	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize}, fmt.Sprintf("%s: defragmenting %s", why, m.name))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func scheduled(line string) Observation {
@@ -59,7 +60,7 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 func inARequest(change func(*v1alpha1.DefragmentationStatus)) Observation {
 	o := spaceOut(500, 100)
 	o.Etcd.Alarms = nil
-	o.Cluster.Annotations = map[string]string{AnnotationDefragment: "a"}
+	o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "a"}
 	o = recovering(o, func(s *v1alpha1.DefragmentationStatus) { s.Trigger, s.Request = v1alpha1.TriggerRequest, "a" })
 	change(o.Cluster.Status.Defragmentation)
 	return o
@@ -118,7 +119,7 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 func TestARequestIsAnsweredOnce(t *testing.T) {
 	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.Finished = metav1.NewTime(now) })
 	assert.Equal(t, "Converged", Decide(o).Because.Rule)
-	o.Cluster.Annotations[AnnotationDefragment] = "b"
+	o.Cluster.Annotations[objects.AnnotationDefragment] = "b"
 	d := Decide(o)
 	assert.Equal(t, "Defragment", d.Because.Rule)
 	assert.Nil(t, d.Step, "it begins by being written down")

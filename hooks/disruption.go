@@ -3,6 +3,8 @@ package hooks
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // Voters that may be down because of us: restarted, stopped by a fence, or defragmented, or chosen for it. A call that we don't see may carry
@@ -35,5 +37,5 @@ func (v *view) undisturbed(voters []*member, why string) *verdict {
 	if len(restarting) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: patience}
+	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: rule.Patience}
 }

@@ -2,17 +2,18 @@
 //
 // # How a decision is made
 //
-// Metacontroller calls the server whenever an EtcdCluster or one of its children changes, and every so often. Each call is one
-// run of [Sync]:
+// Metacontroller calls the server whenever an EtcdCluster or one of its children changes, and every so often. Each call
+// is one run of [Sync]:
 //
 //	observe -> Decide -> (if there is a step: carry it out, observe again, Decide again) -> answer
 //
-// [Decide] asks the [Rules] in order, and the first that applies says what to do: at most one [Step] in etcd, and by what it knows
-// the children that should exist. Its name and words are the [Because] that reaches the log, the status conditions and the metric.
-// To understand Quorate, read the list in rules.go from top to bottom; [Verify] says the safety rules a second time.
+// [Decide] asks the [Rules] in order, and the first that applies says what to do: at most one [Step] in etcd, and by
+// what it knows the children that should exist. Its name and words are the [Because] that reaches the log, the status
+// conditions and the metric. To understand Quorate, read the list in rules.go from top to bottom; [Verify] says the
+// safety rules a second time.
 //
-// The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the interface [Etcd].
-// The unit tests, the stories in test/scenario and the server run the very same code.
+// The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the
+// interface [Etcd]. The unit tests, the stories in test/scenario and the server run the very same code.
 //
 // # Where things are
 //
@@ -31,7 +32,7 @@
 //	needs.go        what certificates pods need to exist, Quorate to talk with etcd, and a change of the members
 //	issuance.go     certificates that come from cert-manager or from others, and whether running members take them;
 //	                issuer.go who may sign them
-//	auth.go         users and roles in etcd as declared; auth_plan.go the way there; auth_rule.go when
+//	auth_rule.go    when users and roles in etcd are brought to what is declared
 //	disruption.go   voters that may be down because of us; choice.go which of them is restarted
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
@@ -46,20 +47,32 @@
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
 //	defragmentation.go  free space in the databases, by schedule and when asked
 //	policy.go       who may open connections to the members
-//	containers.go   what the containers of a pod tell, and which are ours
+//	containers.go   what the containers of a pod tell of etcd
 //	pod.go, spec.go how they look: pod template, etcd's flags, versions
-//	store.go        how pods come to a store of snapshots; storeurl.go what its URL may be
-//	literal.go      why no text of a spec is taken for a variable
 //	storage.go      how members come to larger volumes, and to others
 //	hostpath.go     members in directories on nodes
 //	wal.go          members with a volume of their own for the write-ahead log
 //	status.go       what people see; running.go which version members run
-//	schedule.go     schedules of snapshots; timetable.go when a run is due, and retention.go which snapshots are kept
 //	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
-//	                answer holds, verify_containers.go what containers are told, verify_epochs.go the record, verify_roles.go
+//	                answer holds, verify_epochs.go the record, verify_roles.go
 //	                whom clients are led to, and verify_certificates.go,
 //	                verify_maintenance.go and verify_existing.go the rest
 //	sync.go         one call, with the interface to etcd
+//
+// In folders below, none of which imports this package (the linter holds who may import whom):
+//
+//	api/v1alpha1    the types that people write
+//	rule            one type of rule and one evaluator, for clusters, snapshots and schedules
+//	objects         names, labels and annotations, what is in every pod of ours, images, what containers tell; why no text of a spec
+//	                is taken for a variable
+//	stores          how pods come to a store of snapshots, and what its URL may be
+//	reports         what the programs in pods report
+//	snapshot        what becomes of an EtcdSnapshot
+//	schedule        which snapshots an EtcdSnapshotSchedule has; timetable when a run is due
+//	users           users and roles as declared, and the plan to get there
+//	wording         pieces of messages, and the words of the scheduler and the kubelet
+//	safety          what the oracle says of the containers of every new pod
+//	kubelettest     for tests: what a kubelet makes of a container
 //
 // # Safety rules
 //

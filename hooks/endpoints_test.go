@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func allowing(t *testing.T, list string) *AllowedEndpoints {
@@ -100,14 +101,14 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 // TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
 func TestWhatAForeignMemberCallsItself(t *testing.T) {
 	o := besideThree(0)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationForeign)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationForeign)
 	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
 	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}
 	d := Decide(o)
 	assert.Contains(t, d.Because.Message, "with the members 65, old-0, old-2")
 	for _, m := range d.Children.ConfigMaps {
-		if note := m.Annotations[AnnotationForeign]; note != "" {
+		if note := m.Annotations[objects.AnnotationForeign]; note != "" {
 			assert.Equal(t, "65 http://old-1:2379,64 http://old-0:2379,66 http://old-2:2379", note)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // An epoch is one incarnation of the raft cluster, recorded once in a ConfigMap whose data never changes: its creation
@@ -98,8 +99,8 @@ const startsOnNothing = "none"
 // over, the newest counts: the others are leftovers.
 func epochs(o Observation) (current, heir *epoch) {
 	for name, cm := range o.Children.ConfigMaps {
-		n, ok := ordinal(o.Cluster.Name+"-epoch", name)
-		if !ok || cm.Data[EpochKeyToken] == "" {
+		n, ok := objects.Ordinal(o.Cluster.Name+"-epoch", name)
+		if !ok || cm.Data[objects.EpochKeyToken] == "" {
 			continue
 		}
 		if e := parseEpoch(n, cm); e.began() {
@@ -127,8 +128,8 @@ func newer(a, b *epoch) *epoch {
 // predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are stopped for good: no
 // pod can be made for it any more.
 func (e *epoch) predecessor() *epoch {
-	before := &epoch{n: e.after, first: markIn(e.record.Data[EpochKeyFormerFirst]), next: e.first, version: e.version,
-		startsOn: map[string]types.UID{}, origin: origin{source: SourceEmpty}}
+	before := &epoch{n: e.after, first: objects.ReadMark(e.record.Data[objects.EpochKeyFormerFirst]), next: e.first, version: e.version,
+		startsOn: map[string]types.UID{}, origin: origin{source: objects.SourceEmpty}}
 	before.restore = lastAnswer(e.answered, e.n)
 	return before
 }
@@ -145,17 +146,17 @@ func lastAnswer(answered map[string]int, epoch int) (last string) {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[EpochKeyInitialCluster], "="), version: cm.Annotations[AnnotationVersion], renewing: readRestart(cm.Annotations[AnnotationRenewing]), oldLog: readOldLog(cm.Annotations[AnnotationOldLog])}
-	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm), markIn(cm.Data[EpochKeyFirst])
-	e.clusterID, _ = strconv.ParseUint(cm.Annotations[AnnotationClusterID], 16, 64)
-	if names := cm.Annotations[AnnotationReaddressed]; names != "" {
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[objects.EpochKeyInitialCluster], "="), version: cm.Annotations[objects.AnnotationVersion], renewing: readRestart(cm.Annotations[objects.AnnotationRenewing]), oldLog: readOldLog(cm.Annotations[objects.AnnotationOldLog])}
+	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm), objects.ReadMark(cm.Data[objects.EpochKeyFirst])
+	e.clusterID, _ = strconv.ParseUint(cm.Annotations[objects.AnnotationClusterID], 16, 64)
+	if names := cm.Annotations[objects.AnnotationReaddressed]; names != "" {
 		e.readdressed = strings.Split(names, ",")
 	}
-	e.mismatched = readNames(cm.Annotations[AnnotationMismatched])
-	e.next = markIn(cm.Annotations[AnnotationNextMember])
-	e.floor, e.highest = revisionIn(cm.Data[EpochKeyRevisionFloor]), revisionIn(cm.Annotations[AnnotationHighestRevision])
-	e.sum, e.past, e.answered = cm.Annotations[AnnotationSHA256], readPast(cm.Data[EpochKeyPast]), readAnswered(cm.Data[EpochKeyAnswered])
-	if raw := cm.Annotations[AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
+	e.mismatched = readNames(cm.Annotations[objects.AnnotationMismatched])
+	e.next = objects.ReadMark(cm.Annotations[objects.AnnotationNextMember])
+	e.floor, e.highest = revisionIn(cm.Data[objects.EpochKeyRevisionFloor]), revisionIn(cm.Annotations[objects.AnnotationHighestRevision])
+	e.sum, e.past, e.answered = cm.Annotations[objects.AnnotationSHA256], readPast(cm.Data[objects.EpochKeyPast]), readAnswered(cm.Data[objects.EpochKeyAnswered])
+	if raw := cm.Annotations[objects.AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
 		e.startsOn = map[string]types.UID{}
 		for name, uid := range parsePairs(raw, ":") {
 			e.startsOn[name] = types.UID(uid)
@@ -192,31 +193,31 @@ func (e *epoch) firstInitial() string { return append(e.initialNames(), "")[0] }
 
 // filled reports whether the initial members' data directories are filled before their etcd starts.
 func (e *epoch) filled() bool {
-	if e.source == SourceEmpty {
+	if e.source == objects.SourceEmpty {
 		return e.after > 0 && (e.bump == nil || *e.bump > 0) // only so it can begin at another revision than 1
 	}
-	return e.source == SourceSnapshot || e.source == SourceSurvivor
+	return e.source == objects.SourceSnapshot || e.source == objects.SourceSurvivor
 }
 
 // newRecord is the record of an epoch whose initial members have the numbers from first on.
 func newRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
 	members := map[string]string{}
 	for i := range size {
-		name := MemberName(c.Name, first+i)
-		members[name] = PeerURL(c, name)
+		name := objects.MemberName(c.Name, first+i)
+		members[name] = objects.PeerURL(c, name)
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: EpochName(c.Name, n),
+			Name: objects.EpochName(c.Name, n),
 			Annotations: map[string]string{
-				AnnotationNextMember: strconv.Itoa(first + size),
-				AnnotationVersion:    c.Spec.Version,
+				objects.AnnotationNextMember: strconv.Itoa(first + size),
+				objects.AnnotationVersion:    c.Spec.Version,
 			},
 		},
 		Data: map[string]string{
-			EpochKeySource:         SourceEmpty,
-			EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
-			EpochKeyInitialCluster: formatPairs(members, "="),
+			objects.EpochKeySource:         objects.SourceEmpty,
+			objects.EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, n),
+			objects.EpochKeyInitialCluster: formatPairs(members, "="),
 		},
 		Immutable: new(true),
 	}
@@ -230,7 +231,7 @@ func readPast(text string) map[int]past {
 	for number, told := range parsePairs(text, "=") {
 		id, voters, _ := strings.Cut(told, "/")
 		clusterID, err := strconv.ParseUint(id, 16, 64)
-		if n := markIn(number); n > 0 && err == nil {
+		if n := objects.ReadMark(number); n > 0 && err == nil {
 			all[n] = past{clusterID, voters}
 		}
 	}
@@ -248,7 +249,7 @@ func formatPast(all map[int]past) string {
 func readAnswered(text string) map[string]int {
 	all := map[string]int{}
 	for id, epoch := range parsePairs(text, "=") {
-		all[id] = markIn(epoch)
+		all[id] = objects.ReadMark(epoch)
 	}
 	return all
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // goOn decides, and lets what was decided be observed.
@@ -39,12 +41,12 @@ func goOn(t *testing.T, o *Observation) Decision {
 }
 
 // seedWith lets a member's data directory be filled.
-func seedWith(o *Observation, name string, report RestoreReport) {
+func seedWith(o *Observation, name string, report reports.Restore) {
 	raw, err := json.Marshal(report)
 	if err != nil {
 		panic(err)
 	}
-	o.Children.Pods[name].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: ContainerSeed, State: corev1.ContainerState{
+	o.Children.Pods[name].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSeed, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
 	}}}
 }
@@ -75,14 +77,14 @@ func stagedEpoch(t *testing.T) Observation {
 
 // TestTheGateOpensWhenAllHaveTheSame: initial members that were filled with different data never begin, and nothing is deleted for that.
 func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
-	good := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
-	for what, change := range map[string]func(*RestoreReport){
-		"the database": func(r *RestoreReport) { r.SHA256 = "another" },
-		"the revision": func(r *RestoreReport) { r.Revision++ },
-		"the keys":     func(r *RestoreReport) { r.Keys++ },
-		"the hash":     func(r *RestoreReport) { r.Hash = "bbbb" },
-		"no report":    func(r *RestoreReport) { *r = RestoreReport{} },
-		"nothing":      func(*RestoreReport) {},
+	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+	for what, change := range map[string]func(*reports.Restore){
+		"the database": func(r *reports.Restore) { r.SHA256 = "another" },
+		"the revision": func(r *reports.Restore) { r.Revision++ },
+		"the keys":     func(r *reports.Restore) { r.Keys++ },
+		"the hash":     func(r *reports.Restore) { r.Hash = "bbbb" },
+		"no report":    func(r *reports.Restore) { *r = reports.Restore{} },
+		"nothing":      func(*reports.Restore) {},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := stagedEpoch(t)
@@ -117,7 +119,7 @@ func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 
 // TestAFirstEpochIsRestoredWhenAllHaveTheSame: it has no gate, but nothing else is said before.
 func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
-	good := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
 	for _, same := range []bool{true, false} {
 		o := fresh(3)
 		verified(&o, "s1", "c0", time.Hour)
@@ -143,13 +145,13 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		}
 		o.Etcd = &Membership{ClusterID: 0xc1, Leader: 1}
 		for i := range 3 {
-			name := MemberName("demo", i)
-			o.Etcd.Members = append(o.Etcd.Members, Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{PeerURL(o.Cluster, name)}, ClientURLs: []string{ClientURL(o.Cluster, name)}})
+			name := objects.MemberName("demo", i)
+			o.Etcd.Members = append(o.Etcd.Members, Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)}, ClientURLs: []string{objects.ClientURL(o.Cluster, name)}})
 			o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16", Revision: 1_500_000_009}
 		}
 		d = goOn(t, &o)
 		assert.Equal(t, same, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored))
-		assert.Equal(t, "2000000000", o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationHighestRevision])
+		assert.Equal(t, "2000000000", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
 	}
 }
 
@@ -162,14 +164,14 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	}
 	started := func() []string { return slices.Sorted(maps.Keys(o.Children.Pods)) }
 	require.Equal(t, []string{"demo-0", "demo-1", "demo-2", "demo-3"}, started())
-	report := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "first"}
+	report := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "first"}
 	seedWith(&o, "demo-3", report)
 	goOn(t, &o)
 	require.Len(t, started(), 4, "it is written down first")
 	goOn(t, &o)
 	require.Len(t, started(), 6)
 	for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
-		assert.Equal(t, "first", o.Children.Pods[name].Annotations[AnnotationSHA256], name)
+		assert.Equal(t, "first", o.Children.Pods[name].Annotations[objects.AnnotationSHA256], name)
 		assert.True(t, insistsOnSum(o.Children.Pods[name]), name)
 	}
 	// The first one is filled once more, as after a reboot of its node, with what is at the URL now.
@@ -177,12 +179,12 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	other.SHA256 = "second"
 	seedWith(&o, "demo-3", other)
 	d := goOn(t, &o)
-	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[AnnotationSHA256])
+	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationSHA256])
 	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message, "demo-3 was filled with other data than the first member had found")
 }
 
 func seedOf(pod *corev1.Pod) *corev1.Container {
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == ContainerSeed })
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
 	return &pod.Spec.InitContainers[i]
 }
 
@@ -258,7 +260,7 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) Observa
 	o.Etcd = nil
 	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
 	watch(&o, 24*time.Hour)
-	o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSurvivor:1"}
+	o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
 	for range 8 {
 		goOn(t, &o)
 		for _, name := range []string{"demo-0", "demo-1", "demo-2"} { // the nodes answer
@@ -266,17 +268,17 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) Observa
 			delete(o.Health, name)
 		}
 	}
-	delete(o.Cluster.Annotations, AnnotationRecover)
+	delete(o.Cluster.Annotations, objects.AnnotationRecover)
 	return o
 }
 
 // tell lets the look at a member's volume end.
-func tell(o *Observation, name string, report SurveyReport) {
+func tell(o *Observation, name string, report reports.Survey) {
 	raw, err := json.Marshal(report)
 	if err != nil {
 		panic(err)
 	}
-	o.Children.Pods[name+surveySuffix].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerSurvey, State: corev1.ContainerState{
+	o.Children.Pods[name+surveySuffix].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
 	}}}
 }
@@ -285,7 +287,7 @@ func tell(o *Observation, name string, report SurveyReport) {
 func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 	for after, wait := range map[time.Duration]time.Duration{0: 10 * time.Minute, 30 * time.Second: 10 * time.Minute, 20 * time.Minute: 20 * time.Minute} {
 		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
-		tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		pass(&o, now.Add(wait-time.Second))
 		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
 		pass(&o, now.Add(wait))
@@ -296,11 +298,11 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 			pass(&o, o.Now.Add(time.Hour))
 			assert.Equal(t, d.Because.Message, goOn(t, &o).Because.Message, "it waits for a person")
 		}
-		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSnapshot:1"}
+		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSnapshot:1"}
 		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that is no word about survivors")
-		o.Cluster.Annotations = map[string]string{AnnotationRecover: "FromSurvivor:1"}
+		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
 		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that was said before anybody knew of demo-2")
-		o.Children.Claims["demo-2"].Annotations[AnnotationCondemned] = "true"
+		o.Children.Claims["demo-2"].Annotations[objects.AnnotationCondemned] = "true"
 		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Because.Message)
 	}
 }
@@ -310,9 +312,9 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 	for voters, goesOn := range map[string]bool{"0.1.2": true, "0.1": true, "0.2": false, "0.2.3": false, "": false} {
 		o := surveying(t, v1alpha1.Recovery{})
 		record := o.Children.ConfigMaps["demo-epoch-2"]
-		record.Data[EpochKeyPast] = "1=c1/" + voters
-		tell(&o, "demo-0", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
+		record.Data[objects.EpochKeyPast] = "1=c1/" + voters
+		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
 		pass(&o, now.Add(10*time.Minute))
 		said := goOn(t, &o).Because.Message
 		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the most"), "%s: %s", voters, said)
@@ -328,14 +330,14 @@ func TestWhoseVolumesCount(t *testing.T) {
 			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> etcd.quorate.dev/condemned=true",
 	} {
 		o := surveying(t, v1alpha1.Recovery{})
-		o.Children.ConfigMaps["demo-epoch-2"].Data[EpochKeyPast] = past
-		tell(&o, "demo-0", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-		tell(&o, "demo-1", SurveyReport{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
-		tell(&o, "demo-2", SurveyReport{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
+		o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast] = past
+		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+		tell(&o, "demo-1", reports.Survey{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
+		tell(&o, "demo-2", reports.Survey{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
 		assert.Equal(t, want, goOn(t, &o).Because.Message)
 	}
 	o := surveying(t, v1alpha1.Recovery{})
-	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[EpochKeyPast], "it is known from the record, and who voted is not")
+	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast], "it is known from the record, and who voted is not")
 }
 
 // TestWhoWasGivenUpIsNoSurvivor: in no epoch, however its claim came to its mark.
@@ -343,15 +345,15 @@ func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
 	o := serve(3)
 	marks := map[string]map[string]string{
 		"demo-0": {},
-		"demo-1": {AnnotationCondemned: "true"},
-		"demo-2": {AnnotationCondemned: "true", AnnotationQuarantined: now.Format(time.RFC3339)},
+		"demo-1": {objects.AnnotationCondemned: "true"},
+		"demo-2": {objects.AnnotationCondemned: "true", objects.AnnotationQuarantined: now.Format(time.RFC3339)},
 	}
 	for name, own := range marks {
 		o.Children.Claims[name].Annotations = own
 	}
 	assert.Equal(t, []string{"demo-0"}, newView(o).survivors(1))
 	for _, own := range marks { // as a later epoch has them, and what it leaves behind
-		own[AnnotationEpoch] = "1"
+		own[objects.AnnotationEpoch] = "1"
 	}
 	assert.Equal(t, []string{"demo-0"}, newView(o).survivors(1))
 	v := newView(o)
@@ -429,8 +431,8 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 			o.Health[name] = h
 		}
 		goOn(t, &o)
-		peers := o.Children.Services["demo-peers"].Annotations[AnnotationHighestRevision]
-		assert.Equal(t, o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationHighestRevision], peers, "the copy is like it")
+		peers := o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision]
+		assert.Equal(t, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision], peers, "the copy is like it")
 		return peers
 	}
 	assert.Empty(t, at(1))
@@ -459,7 +461,7 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	delete(o.Children.ConfigMaps, "demo-epoch-1")
 	d := Decide(o)
 	assert.Equal(t, "Record", d.Because.Rule)
-	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[AnnotationHighestRevision], "the record was deleted, and the copy is there")
+	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[objects.AnnotationHighestRevision], "the record was deleted, and the copy is there")
 }
 
 // TestWhatARecordRemembers is written and read again, the latest 32.
@@ -482,7 +484,7 @@ func TestWhatARecordRemembers(t *testing.T) {
 
 // TestVerifySeesWhereAnEpochBegins: what the rules of epochs must not do.
 func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
-	good := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
 	for words, wrong := range map[string]func(o *Observation, d *Decision){
 		"S21: epoch 2 begins above revision 0, and epoch 1 has come to 1000": func(o *Observation, d *Decision) {
 			*o = serve(3)
@@ -493,13 +495,13 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			verified(o, "s1", "c1", time.Hour)
 			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
 			*d = Decide(*o)
-			d.Children.ConfigMaps[1].Data[EpochKeyRevisionFloor] = "0"
+			d.Children.ConfigMaps[1].Data[objects.EpochKeyRevisionFloor] = "0"
 		},
 		"S21: the highest revision that is noted goes back from 3000000000 to 0": func(o *Observation, d *Decision) {
 			*o = serve(3)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationHighestRevision] = "3000000000"
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision] = "3000000000"
 			*d = Decide(*o)
-			delete(d.Children.ConfigMaps[0].Annotations, AnnotationHighestRevision)
+			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationHighestRevision)
 		},
 		"S21: demo-3 is not told at which revision its epoch begins": func(o *Observation, d *Decision) {
 			*d = Decide(*o)
@@ -533,7 +535,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			verified(o, "s1", "c1", time.Hour)
 			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
 			*d = Decide(*o)
-			o.Children.Services["demo-peers"].Annotations[AnnotationAnswered] = "one=1"
+			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 		},
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -569,11 +571,11 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := surveying(t, v1alpha1.Recovery{}, "demo-0")
-			tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+			tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 			pod := o.Children.Pods["demo-2-survey"]
 			pod.Status.Phase = corev1.PodFailed
 			if end != nil {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
 			}
 			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
 			pass(&o, now.Add(surveyAgain))
@@ -586,8 +588,8 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 		})
 	}
 	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
-	tell(&o, "demo-1", SurveyReport{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
-	tell(&o, "demo-2", SurveyReport{Reason: "Damaged", Error: "the log ends midway"})
+	tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
+	tell(&o, "demo-2", reports.Survey{Reason: "Damaged", Error: "the log ends midway"})
 	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Because.Message)
 }
 
@@ -595,17 +597,17 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 // must agree.
 func TestAHashThatIsNotKnownIsNoOther(t *testing.T) {
 	o := stagedEpoch(t)
-	known := RestoreReport{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
+	known := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
 	bare, other := known, known
 	bare.Keys, bare.Hash, other.Hash = 0, "", "bbbb"
 	for _, c := range []struct {
-		reports [3]RestoreReport
+		reports [3]reports.Restore
 		differ  bool
 	}{
-		{[3]RestoreReport{known, bare, known}, false},
-		{[3]RestoreReport{bare, known, known}, false},
-		{[3]RestoreReport{bare, known, other}, true},
-		{[3]RestoreReport{known, bare, other}, true},
+		{[3]reports.Restore{known, bare, known}, false},
+		{[3]reports.Restore{bare, known, known}, false},
+		{[3]reports.Restore{bare, known, other}, true},
+		{[3]reports.Restore{known, bare, other}, true},
 	} {
 		for i, name := range []string{"demo-3", "demo-4", "demo-5"} {
 			seedWith(&o, name, c.reports[i])

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -12,6 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/users"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // Members that join a running etcd (spec.bootstrap.existing). Its epoch has no initial members: ours join one by one as learners, by the same
@@ -67,26 +72,26 @@ func validateExisting(s *v1alpha1.EtcdClusterSpec) error {
 func joiningRecord(c *v1alpha1.EtcdCluster) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: EpochName(c.Name, 1),
+			Name: objects.EpochName(c.Name, 1),
 			Annotations: map[string]string{
-				AnnotationNextMember: "0",
-				AnnotationVersion:    c.Spec.Version,
-				AnnotationStartsOn:   startsOnNothing,
-				AnnotationOldLog:     oldLog{there: true}.String(), // what ran there before is not known
+				objects.AnnotationNextMember: "0",
+				objects.AnnotationVersion:    c.Spec.Version,
+				objects.AnnotationStartsOn:   startsOnNothing,
+				objects.AnnotationOldLog:     oldLog{there: true}.String(), // what ran there before is not known
 			},
 		},
 		Data: map[string]string{
-			EpochKeySource:         SourceExisting,
-			EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, 1),
-			EpochKeyInitialCluster: "",
-			EpochKeyPeers:          scheme(c),
+			objects.EpochKeySource:         objects.SourceExisting,
+			objects.EpochKeyToken:          fmt.Sprintf("%s-%d", c.UID, 1),
+			objects.EpochKeyInitialCluster: "",
+			objects.EpochKeyPeers:          objects.Scheme(c),
 		},
 		Immutable: new(true),
 	}
 }
 
 // existing reports whether the members of the epoch joined a running etcd.
-func (e *epoch) existing() bool { return e != nil && e.source == SourceExisting }
+func (e *epoch) existing() bool { return e != nil && e.source == objects.SourceExisting }
 
 // ---- the rules
 
@@ -100,11 +105,11 @@ func join(v *view) *verdict {
 	case spec == nil:
 		return &verdict{message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it back, or delete this EtcdCluster", outlook: Waits}
 	case v.Etcd == nil:
-		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: rule.Patience}
 	case v.unfit() != "":
-		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: patience}
+		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: rule.Patience}
 	}
-	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: soon}
+	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: rule.Soon}
 }
 
 // unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
@@ -117,7 +122,7 @@ func (v *view) unanswered() string {
 			list = append(list, at+": it knows no leader")
 		}
 	}
-	return colon(strings.Join(list, "; "))
+	return wording.Colon(strings.Join(list, "; "))
 }
 
 // unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
@@ -149,7 +154,7 @@ func (v *view) unfitBeside(m *member) string {
 	wanted, err2 := parseRelease(v.Cluster.Spec.Version)
 	plain := "tls.mode Disabled"
 	switch {
-	case byTLS(m.PeerURLs...) != encrypted(v.Cluster):
+	case byTLS(m.PeerURLs...) != objects.Encrypted(v.Cluster):
 		theirs := "in plain text"
 		if byTLS(m.PeerURLs...) {
 			theirs, plain = "by TLS", "another tls.mode than Disabled"
@@ -174,7 +179,7 @@ func (v *view) foreignSilent() string {
 	for _, m := range v.voters {
 		if m.alias != "" && !m.serving() {
 			return fmt.Sprintf("; where Quorate can't reach %s at %s, name another client URL of it in spec.bootstrap.existing.endpoints; if it will not come back, remove it with etcdctl member remove %s",
-				m.alias, or(strings.Join(urlsOf(m.Member), ", "), "any URL"), hex(m.ID))
+				m.alias, cmp.Or(strings.Join(urlsOf(m.Member), ", "), "any URL"), hex(m.ID))
 		}
 	}
 	return ""
@@ -189,7 +194,7 @@ func (v *view) retargetBeside() *verdict {
 	if err != nil || err2 != nil || has == wanted || !none && has.minor != wanted.minor {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: rule.Soon}
 }
 
 // retiring reports whether the spec says that the foreign members are to go.
@@ -207,7 +212,7 @@ func retireForeign(v *view) *verdict {
 	}
 	if silent := filter(v.counted(), func(m *member) bool { return !m.serving() }); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s", strings.Join(names(silent), ", ")),
-			outlook: v.byPerson(silent), resync: patience}
+			outlook: v.byPerson(silent), resync: rule.Patience}
 	}
 	rank := func(m *member) int {
 		switch {
@@ -224,8 +229,8 @@ func retireForeign(v *view) *verdict {
 	}
 	slices.SortStableFunc(list, func(a, b *member) int { return rank(a) - rank(b) })
 	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
-	if since, err := time.Parse(time.RFC3339, v.epoch.record.Annotations[AnnotationForeignSince]); err == nil && v.Now.Before(since.Add(retirePause)) {
-		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: patience}
+	if since, err := time.Parse(time.RFC3339, v.epoch.record.Annotations[objects.AnnotationForeignSince]); err == nil && v.Now.Before(since.Add(retirePause)) {
+		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: rule.Patience}
 	}
 	return v.retire(list[0], why)
 }
@@ -257,16 +262,16 @@ func (v *view) stage() (reason, message string) {
 	case v.replicas == 0:
 		return "Leaving", fmt.Sprintf("ours leave, %d left beside %s", own, theirs)
 	case own < v.replicas:
-		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, count(v.replicas, "voter"), theirs)
+		return "Joining", fmt.Sprintf("%d of %s of ours beside %s", own, wording.Count(v.replicas, "voter"), theirs)
 	case v.retiring():
-		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", count(own, "voter"), theirs)
+		return "Retiring", fmt.Sprintf("%s of ours; still to be removed: %s", wording.Count(own, "voter"), theirs)
 	}
 	return "ForeignMembers", fmt.Sprintf("%s of ours beside the foreign members %s; nobody is restarted, upgraded or defragmented, and users are left as they are, until these are gone: set spec.bootstrap.existing.retireForeign to true to have them removed, or spec.replicas to 0 to have ours removed",
-		count(own, "voter"), theirs)
+		wording.Count(own, "voter"), theirs)
 }
 
 // foreignMembers is the condition of that name: whether there are any, with a reason and words. Without a reason there is nothing to say.
-func foreignMembers(v *view, because Because) (reason, message string, there bool) {
+func foreignMembers(v *view, because rule.Because) (reason, message string, there bool) {
 	switch {
 	case !v.epoch.existing():
 		return "", "", false
@@ -317,7 +322,7 @@ func Leaving(o Observation) bool {
 	if c.DeletionTimestamp == nil || Protected(c) || existing(c) == nil || len(e.foreign()) == 0 {
 		return false
 	}
-	ours := func(name string) bool { _, is := ordinal(c.Name, name); return is }
+	ours := func(name string) bool { _, is := objects.Ordinal(c.Name, name); return is }
 	return slices.ContainsFunc(slices.Collect(maps.Keys(o.Children.Pods)), ours) ||
 		slices.ContainsFunc(c.Status.Members, func(m v1alpha1.MemberStatus) bool { return !m.Foreign })
 }
@@ -325,5 +330,5 @@ func Leaving(o Observation) bool {
 // Keys of the Secret of spec.bootstrap.existing.auth.
 const (
 	KeyUsername = corev1.BasicAuthUsernameKey
-	KeyPassword = passwordKey
+	KeyPassword = users.PasswordKey
 )

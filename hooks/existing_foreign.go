@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // foreign are the members that are none of ours, as the record has them: by ID in hexadecimal, with their client URLs.
@@ -17,7 +19,7 @@ func (e *epoch) foreign() map[string][]string {
 	if !e.existing() {
 		return all
 	}
-	for field := range strings.SplitSeq(e.record.Annotations[AnnotationForeign], ",") {
+	for field := range strings.SplitSeq(e.record.Annotations[objects.AnnotationForeign], ",") {
 		if words := strings.Fields(field); len(words) > 0 {
 			all[words[0]] = words[1:]
 		}
@@ -31,7 +33,7 @@ func (v *view) noteForeign() string {
 		return ""
 	}
 	if v.Etcd == nil || v.unfit() != "" && !v.epoch.quorate() {
-		return v.epoch.record.Annotations[AnnotationForeign]
+		return v.epoch.record.Annotations[objects.AnnotationForeign]
 	}
 	var list []string
 	for _, m := range v.members {
@@ -44,7 +46,7 @@ func (v *view) noteForeign() string {
 
 // foreignSince is since when the record says this of foreign members.
 func (v *view) foreignSince(foreign string) string {
-	if since := v.epoch.record.Annotations[AnnotationForeignSince]; since != "" && foreign == v.epoch.record.Annotations[AnnotationForeign] {
+	if since := v.epoch.record.Annotations[objects.AnnotationForeignSince]; since != "" && foreign == v.epoch.record.Annotations[objects.AnnotationForeign] {
 		return since
 	}
 	return v.Now.UTC().Format(time.RFC3339)
@@ -86,7 +88,7 @@ func (v *view) counted() []*member {
 }
 
 // called is how the member is named in words and steps; empty for a stranger.
-func (m *member) called() string { return or(m.name, m.alias) }
+func (m *member) called() string { return cmp.Or(m.name, m.alias) }
 
 // meet fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
 func (v *view) meet(m *member) {
@@ -97,7 +99,7 @@ func (v *view) meet(m *member) {
 	if tellable.MatchString(m.Name) {
 		m.alias = m.Name
 	}
-	if _, taken := ordinal(v.Cluster.Name, m.alias); taken {
+	if _, taken := objects.Ordinal(v.Cluster.Name, m.alias); taken {
 		m.alias = hex(m.ID) // its own name is one that a member of ours may have
 	}
 	m.health, m.heard = v.foreignHealth(hex(m.ID), urlsOf(m.Member))
@@ -166,7 +168,7 @@ func foreignEndpoints(o Observation) []Endpoint {
 			endpoint.ServerName = u.Hostname()
 		}
 		if u.Scheme == "https" && spec != nil && spec.TLS != nil {
-			endpoint.ServerName = or(spec.TLS.ServerName, u.Hostname())
+			endpoint.ServerName = cmp.Or(spec.TLS.ServerName, u.Hostname())
 		}
 		list = append(list, endpoint)
 	}

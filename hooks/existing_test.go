@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 const firstForeign = 100 // IDs of foreign members begin there
@@ -24,24 +25,24 @@ func besideThree(n int) Observation {
 	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	record := joiningRecord(o.Cluster)
 	record.UID = "uid-record"
-	record.Annotations[AnnotationClusterID], record.Annotations[AnnotationNextMember] = "c1", MemberName("", n)[1:]
+	record.Annotations[objects.AnnotationClusterID], record.Annotations[objects.AnnotationNextMember] = "c1", objects.MemberName("", n)[1:]
 	o.Children.ConfigMaps[record.Name] = record
 	o.Etcd = &Membership{ClusterID: 0xc1, Leader: firstForeign}
 	var noted []string
 	for i := range 3 {
-		name := MemberName("old", i)
+		name := objects.MemberName("old", i)
 		m := Member{ID: uint64(firstForeign + i), Name: name, PeerURLs: []string{"http://" + name + ":2380"}, ClientURLs: []string{"http://" + name + ":2379"}}
 		o.Etcd.Members = append(o.Etcd.Members, m)
 		noted = append(noted, hex(m.ID)+" "+m.ClientURLs[0])
 		o.Health[m.ClientURLs[0]] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign, Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
 		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: name, ID: hex(m.ID), Foreign: true, Joined: metav1.NewTime(now.Add(-time.Hour))})
 	}
-	record.Annotations[AnnotationForeign], record.Annotations[AnnotationForeignSince] = strings.Join(noted, ","), now.Add(-time.Hour).Format(time.RFC3339)
+	record.Annotations[objects.AnnotationForeign], record.Annotations[objects.AnnotationForeignSince] = strings.Join(noted, ","), now.Add(-time.Hour).Format(time.RFC3339)
 	for i := range n {
 		addMember(&o, i, false)
-		h := o.Health[MemberName("demo", i)]
+		h := o.Health[objects.MemberName("demo", i)]
 		h.Leader = firstForeign
-		o.Health[MemberName("demo", i)] = h
+		o.Health[objects.MemberName("demo", i)] = h
 	}
 	return o
 }
@@ -60,7 +61,7 @@ func change(o *Observation, name string, how func(h *Health)) {
 
 func TestBesideForeignMembers(t *testing.T) {
 	unrecorded := func(o Observation) Observation {
-		for _, key := range []string{AnnotationClusterID, AnnotationForeign, AnnotationForeignSince} {
+		for _, key := range []string{objects.AnnotationClusterID, objects.AnnotationForeign, objects.AnnotationForeignSince} {
 			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, key)
 		}
 		return o
@@ -104,7 +105,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"all vote", func() Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
 		{"what is to be changed waits", with(besideThree(3), func(o *Observation) {
 			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
-			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
+			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
 		}), "ForeignMembers", nil, ""},
 		{"their alarm is not ours to clear", with(besideThree(3), func(o *Observation) {
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
@@ -128,8 +129,8 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"a lost quorum is not recovered by itself", with(besideThree(3), func(o *Observation) {
 			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
 			for i := range 2 {
-				lose(o, MemberName("demo", i))
-				o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: MemberName("demo", i), Role: v1alpha1.Voter})
+				lose(o, objects.MemberName("demo", i))
+				o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
 			}
 			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
 			watch(o, 24*time.Hour)
@@ -140,13 +141,13 @@ func TestBesideForeignMembers(t *testing.T) {
 			change(o, "old-2", func(h *Health) { *h = Health{Err: "connection refused"} })
 		}), "RetireForeign", Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
 		{"not right after another one", with(retiring(besideThree(3)), func(o *Observation) {
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeignSince] = now.Add(-retirePause + time.Second).Format(time.RFC3339)
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(-retirePause + time.Second).Format(time.RFC3339)
 		}), "RetireForeign", nil, "old-1 is next, after a pause"},
 		{"not while one of ours is silent", with(retiring(besideThree(3)), func(o *Observation) { silence(o, "demo-1") }), "RetireForeign", nil, "waiting for demo-1"},
 		{"not before all of ours vote", func() Observation { return retiring(besideThree(2)) }, "Grow", add, ""},
 		{"the leader hands over to one of ours", with(retiring(besideThree(3)), func(o *Observation) {
 			o.Etcd.Members = append(o.Etcd.Members[:1], o.Etcd.Members[3:]...)
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeignSince] = now.Add(-time.Hour).Format(time.RFC3339)
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(-time.Hour).Format(time.RFC3339)
 		}), "RetireForeign", MoveLeader{To: 1, Name: "demo-0"}, ""},
 		{"all are ours", with(retiring(besideThree(3)), func(o *Observation) { o.Etcd.Members, o.Etcd.Leader = o.Etcd.Members[3:], 1 }), "Converged", nil, ""},
 
@@ -204,7 +205,7 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 			return o
 		}, func(_ *Observation, d *Decision) { d.Step, d.Children.Pods = nil, nil }, "S2"},
 		"the record forgets them": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
-			delete(d.Children.ConfigMaps[0].Annotations, AnnotationForeign)
+			delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationForeign)
 		}, "S8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,14 +231,14 @@ func TestForeignEndpoints(t *testing.T) {
 	o := besideThree(3)
 	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
 	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 http://0.0.0.0:2379,66 http://127.0.0.2:2379"
+	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 http://0.0.0.0:2379,66 http://127.0.0.2:2379"
 	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "nobody is asked at an address that is one's own")
-	delete(record.Annotations, AnnotationForeign)
+	delete(record.Annotations, objects.AnnotationForeign)
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
 	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former", ServerName: "etcd.example"}}
-	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationForeign] = "64 http://old-0:2379,65 https://old-1:2379"
+	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeign] = "64 http://old-0:2379,65 https://old-1:2379"
 	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure), "no password goes out in plain text")
 	for _, e := range foreignEndpoints(secure) {
 		assert.Equal(t, "etcd.example", e.ServerName)
@@ -276,7 +277,7 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "Secret former: it does not exist")
 	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs", NotAfter: now.AddDate(1, 0, 0), Authority: true}
-	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{KeyTrust}, Trust: []Certificate{theirs}}}
+	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{objects.KeyTrust}, Trust: []Certificate{theirs}}}
 	d = Decide(o)
 	assert.Equal(t, "WaitForCertificates", d.Because.Rule, "nobody trusts it yet")
 	own := o.Children.Secrets["demo-ca"].Certificate.ID

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // openWide lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have other names in theirs.
@@ -35,10 +37,10 @@ func (v *view) asksInPlainText() string {
 // trustSecret names the Secret with the authorities of the foreign members that ours trust as well; empty for none.
 func trustSecret(c *v1alpha1.EtcdCluster) string {
 	e := existing(c)
-	if e == nil || e.TLS == nil || mode(c) != v1alpha1.TLSAuto {
+	if e == nil || e.TLS == nil || objects.TLSMode(c) != v1alpha1.TLSAuto {
 		return ""
 	}
-	return or(e.TLS.TrustSecretName, e.TLS.SecretName)
+	return cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)
 }
 
 // adopt brings the authorities that are trusted beside the cluster's own up to what the spec names; nil when they are.
@@ -98,14 +100,14 @@ func (v *view) lackingForeign() []string {
 	e := existing(v.Cluster)
 	var list []string
 	lacks := func(name, why string) { list = append(list, fmt.Sprintf("Secret %s: %s", name, why)) }
-	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", LabelCluster, v.Cluster.Name)
-	for _, name := range distinct([]string{e.TLS.SecretName, or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
+	absent := fmt.Sprintf("it does not exist, or lacks the label %s: %s", objects.LabelCluster, v.Cluster.Name)
+	for _, name := range distinct([]string{e.TLS.SecretName, cmp.Or(e.TLS.TrustSecretName, e.TLS.SecretName)}) {
 		switch s := v.anySecret(name); {
 		case s == nil:
 			lacks(name, absent)
 		case len(s.Trust) == 0:
 			lacks(name, "it lacks ca.crt, the authority of the foreign members, or that can't be read")
-		case name == e.TLS.SecretName && s.has(KeyCertificate) && s.Certificate == nil:
+		case name == e.TLS.SecretName && s.has(objects.KeyCertificate) && s.Certificate == nil:
 			lacks(name, s.Flaw)
 		}
 	}

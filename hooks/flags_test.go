@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var (
@@ -52,7 +53,7 @@ var etcdReads = map[string]func(value string) error{
 func anything(string) error { return nil }
 
 func file(value string) error {
-	if !strings.HasPrefix(value, CertificateDir+"/") {
+	if !strings.HasPrefix(value, objects.CertificateDir+"/") {
 		return fmt.Errorf("not among the certificates: %s", value)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // mishaps are what may be true of an observation, in any combination: faults, stale caches, nonsense. n chooses the member.
@@ -30,27 +31,27 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, _ int) { o.Cluster.Spec.Version = "nonsense" },
 	func(o *Observation, _ int) { o.Cluster.Spec.PriorityClassName = "other" },
 	func(o *Observation, _ int) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} },
-	func(o *Observation, n int) { delete(o.Children.Pods, MemberName("demo", n)) },
-	func(o *Observation, n int) { delete(o.Children.Claims, MemberName("demo", n)) },
-	func(o *Observation, n int) { lose(o, MemberName("demo", n)) },
-	func(o *Observation, n int) { silence(o, MemberName("demo", n)) },
+	func(o *Observation, n int) { delete(o.Children.Pods, objects.MemberName("demo", n)) },
+	func(o *Observation, n int) { delete(o.Children.Claims, objects.MemberName("demo", n)) },
+	func(o *Observation, n int) { lose(o, objects.MemberName("demo", n)) },
+	func(o *Observation, n int) { silence(o, objects.MemberName("demo", n)) },
 	func(o *Observation, _ int) { clear(o.Children.ConfigMaps) },
 	func(o *Observation, _ int) { clear(o.Children.Pods) },
 	func(o *Observation, _ int) { clear(o.Children.Claims) },
 	func(o *Observation, _ int) { clear(o.Children.Services); clear(o.Children.Budgets) },
 	func(o *Observation, _ int) { o.Children = Children{} },
-	onRecord(func(a map[string]string, _ int) { delete(a, AnnotationStartsOn) }),
-	onRecord(func(a map[string]string, _ int) { delete(a, AnnotationClusterID) }),
-	onRecord(func(a map[string]string, n int) { a[AnnotationNextMember] = fmt.Sprint(n) }),
-	onRecord(func(a map[string]string, _ int) { a[AnnotationStartsOn] = "rubbish,,:,demo-0" }),
+	onRecord(func(a map[string]string, _ int) { delete(a, objects.AnnotationStartsOn) }),
+	onRecord(func(a map[string]string, _ int) { delete(a, objects.AnnotationClusterID) }),
+	onRecord(func(a map[string]string, n int) { a[objects.AnnotationNextMember] = fmt.Sprint(n) }),
+	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationStartsOn] = "rubbish,,:,demo-0" }),
 	onPod(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }),
 	onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 	onPod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending}; p.Spec.NodeName = "" }),
-	onPod(func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationStart: StartResume} }),
+	onPod(func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationStart: objects.StartResume} }),
 	onPod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}} }),
 	onPod(func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
-			Name: ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}},
+			Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}},
 		}}}
 	}),
 	onPod(func(p *corev1.Pod) { p.UID = "another" }),
@@ -79,14 +80,14 @@ var mishaps = []func(o *Observation, n int){
 		}
 	},
 	func(o *Observation, n int) {
-		h := o.Health[MemberName("demo", n)]
+		h := o.Health[objects.MemberName("demo", n)]
 		h.RaftIndex, h.Learner, h.Alarms = 1, true, []string{"NOSPACE"}
-		o.Health[MemberName("demo", n)] = h
+		o.Health[objects.MemberName("demo", n)] = h
 	},
 	func(o *Observation, n int) {
-		h := o.Health[MemberName("demo", n)]
+		h := o.Health[objects.MemberName("demo", n)]
 		h.MemberID++
-		o.Health[MemberName("demo", n)] = h
+		o.Health[objects.MemberName("demo", n)] = h
 	},
 	func(o *Observation, _ int) { o.Taken = &Outcome{Step: Remove{ID: 1, Name: "demo-0"}, Err: "refused"} },
 
@@ -97,15 +98,15 @@ var mishaps = []func(o *Observation, n int){
 		})
 	}),
 	onPod(func(p *corev1.Pod) {
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "mesh", Ready: true}, corev1.ContainerStatus{Name: ContainerPrepare})
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "mesh", Ready: true}, corev1.ContainerStatus{Name: objects.ContainerPrepare})
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{Type: corev1.PodScheduled})
 	}),
 	onPod(func(p *corev1.Pod) {
-		p.Labels = map[string]string{"theirs": "x", domain + "old": "x"}
+		p.Labels = map[string]string{"theirs": "x", objects.Domain + "old": "x"}
 		p.OwnerReferences = []metav1.OwnerReference{{UID: "uid-demo"}, {UID: "other"}}
 	}),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
-		c.Annotations = map[string]string{"theirs": "x", AnnotationStart: "x"}
+		c.Annotations = map[string]string{"theirs": "x", objects.AnnotationStart: "x"}
 		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{UID: "other"}, metav1.OwnerReference{UID: "third"})
 	}),
 
@@ -124,32 +125,34 @@ var mishaps = []func(o *Observation, n int){
 	},
 	func(o *Observation, n int) { addRecord(o, n, map[string]string{}) },
 	func(o *Observation, n int) {
-		addRecord(o, n, map[string]string{EpochKeyToken: "x", EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
+		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x", objects.EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
 	},
-	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember], a[AnnotationClusterID] = "-7", "no number" }),
+	onRecord(func(a map[string]string, _ int) {
+		a[objects.AnnotationNextMember], a[objects.AnnotationClusterID] = "-7", "no number"
+	}),
 	func(o *Observation, n int) {
-		addRecord(o, n, map[string]string{EpochKeyToken: "x", EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y", EpochKeySource: SourceSnapshot, EpochKeySnapshot: "{}",
-			EpochKeyRevisionFloor: "9223372036854775807", EpochKeyBumpRevision: "-1", EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
+		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x", objects.EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y", objects.EpochKeySource: objects.SourceSnapshot, objects.EpochKeySnapshot: "{}",
+			objects.EpochKeyRevisionFloor: "9223372036854775807", objects.EpochKeyBumpRevision: "-1", objects.EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", objects.EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
 	},
 	onRecord(func(a map[string]string, n int) {
-		a[AnnotationHighestRevision] = []string{"x", "-1", "4611686018427387904", "9223372036854775807"}[n%4]
-		a[AnnotationSHA256] = "x"
+		a[objects.AnnotationHighestRevision] = []string{"x", "-1", "4611686018427387904", "9223372036854775807"}[n%4]
+		a[objects.AnnotationSHA256] = "x"
 	}),
 	func(o *Observation, n int) {
 		for _, s := range o.Children.Services {
-			s.Annotations = map[string]string{AnnotationHighestRevision: []string{"x", "-1", "7", "4611686018427387904"}[n%4], AnnotationEpoch: fmt.Sprint(n), AnnotationAnswered: "a=1,b=x"}
+			s.Annotations = map[string]string{objects.AnnotationHighestRevision: []string{"x", "-1", "7", "4611686018427387904"}[n%4], objects.AnnotationEpoch: fmt.Sprint(n), objects.AnnotationAnswered: "a=1,b=x"}
 		}
 	},
 	func(o *Observation, n int) {
-		h := o.Health[MemberName("demo", n)]
+		h := o.Health[objects.MemberName("demo", n)]
 		h.Revision = []int64{-1, 1, math.MaxInt64}[n%3]
-		o.Health[MemberName("demo", n)] = h
+		o.Health[objects.MemberName("demo", n)] = h
 	},
 	onRecord(func(a map[string]string, _ int) { clear(a) }),
-	onRecord(func(a map[string]string, _ int) { a[AnnotationNextMember] = "9223372036854775807" }),
+	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationNextMember] = "9223372036854775807" }),
 	func(o *Observation, n int) {
 		for _, s := range o.Children.Services {
-			s.Annotations = map[string]string{AnnotationNextMember: []string{"x", "-1", "7", "1000", "9223372036854775807"}[n%5]}
+			s.Annotations = map[string]string{objects.AnnotationNextMember: []string{"x", "-1", "7", "1000", "9223372036854775807"}[n%5]}
 		}
 	},
 	func(o *Observation, n int) {
@@ -166,7 +169,7 @@ var mishaps = []func(o *Observation, n int){
 		o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Theirs"}, metav1.Condition{Type: fmt.Sprint(n)})
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{LabelMember, "app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
+		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{objects.LabelMember, "app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
 	},
 	func(o *Observation, n int) {
 		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]
@@ -178,18 +181,18 @@ var mishaps = []func(o *Observation, n int){
 		o.Cluster.Spec.UpgradePolicy = []v1alpha1.UpgradePolicy{"", v1alpha1.UpgradeStep}[n/7]
 	},
 	onRecord(func(a map[string]string, n int) {
-		a[AnnotationVersion] = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
+		a[objects.AnnotationVersion] = []string{"3.5.35", "3.6.5", "3.6.16", "3.7.3", "4.0.0", "rubbish", ""}[n%7]
 	}),
 	onRecord(func(a map[string]string, n int) {
-		a[AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
+		a[objects.AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
 	}),
 	onRecord(func(a map[string]string, n int) {
-		a[AnnotationRenewing] = MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3)}[n/3%7]
+		a[objects.AnnotationRenewing] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3)}[n/3%7]
 	}),
 	func(o *Observation, n int) {
 		for _, p := range o.Children.Pods {
 			if p.Annotations != nil {
-				p.Annotations[AnnotationSpared] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
+				p.Annotations[objects.AnnotationSpared] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
 			}
 		}
 	},
@@ -205,16 +208,16 @@ var mishaps = []func(o *Observation, n int){
 	},
 	onPod(func(p *corev1.Pod) {
 		if p.Annotations != nil {
-			p.Annotations[AnnotationImage], p.Annotations[AnnotationFlagsFor], p.Annotations[AnnotationExchanged] = "a/b:v3.5.35", "rubbish", ""
+			p.Annotations[objects.AnnotationImage], p.Annotations[objects.AnnotationFlagsFor], p.Annotations[objects.AnnotationExchanged] = "a/b:v3.5.35", "rubbish", ""
 		}
 	}),
 	onPod(func(p *corev1.Pod) {
 		if p.Annotations != nil {
-			p.Annotations[AnnotationImage] = "without a tag"
+			p.Annotations[objects.AnnotationImage] = "without a tag"
 		}
 	}),
 	func(o *Observation, n int) {
-		o.Cluster.Annotations = map[string]string{AnnotationFence: []string{"demo-0", "demo-1,demo-2", " , demo-9,,rubbish"}[n%3]}
+		o.Cluster.Annotations = map[string]string{objects.AnnotationFence: []string{"demo-0", "demo-1,demo-2", " , demo-9,,rubbish"}[n%3]}
 	},
 	func(o *Observation, n int) {
 		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
@@ -238,14 +241,14 @@ var mishaps = []func(o *Observation, n int){
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}
 	}),
 	func(o *Observation, n int) {
-		if data := o.Children.Claims[MemberName("demo", n)]; data != nil {
+		if data := o.Children.Claims[objects.MemberName("demo", n)]; data != nil {
 			wal := *data
 			wal.Name, wal.UID = WALClaim(data.Name), "uid-wal-"+data.UID
 			o.Children.Claims[wal.Name] = &wal
 		}
 	},
 	onRecord(func(a map[string]string, n int) {
-		a[AnnotationStartsOn] += fmt.Sprintf(",demo-%d-wal:uid-wal-uid-claim-%d", n, n)
+		a[objects.AnnotationStartsOn] += fmt.Sprintf(",demo-%d-wal:uid-wal-uid-claim-%d", n, n)
 	}),
 
 	// Certificates.
@@ -286,7 +289,7 @@ var mishaps = []func(o *Observation, n int){
 	trusting(func(h *Health, n int) { h.Certificate, h.Trusts = "an older one", []string{"B"} }),
 	onPod(func(p *corev1.Pod) {
 		if p.Annotations != nil {
-			p.Annotations[AnnotationTrusts] = "rubbish,,:,a:b"
+			p.Annotations[objects.AnnotationTrusts] = "rubbish,,:,a:b"
 		}
 	}),
 
@@ -300,7 +303,7 @@ var mishaps = []func(o *Observation, n int){
 	}),
 	onPod(func(p *corev1.Pod) { speak(p, "https:", "http:") }),
 	onPod(func(p *corev1.Pod) { speak(p, "--peer-cert-file=", "--unknown=") }),
-	onRecord(func(a map[string]string, _ int) { a[AnnotationReaddressed] = "demo-1,,rubbish" }),
+	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationReaddressed] = "demo-1,,rubbish" }),
 
 	// Alarms, and the databases' sizes.
 	onAlarms(AlarmNoSpace, func(n int) uint64 { return uint64(n) }),
@@ -311,7 +314,7 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, n int) {
 		for name, h := range o.Health {
 			h.Hash = &Hash{Revision: 7, CompactRevision: 3, Value: 1}
-			if name == MemberName("demo", n) {
+			if name == objects.MemberName("demo", n) {
 				h.Hash.Value = 2
 			}
 			o.Health[name] = h
@@ -323,7 +326,9 @@ var mishaps = []func(o *Observation, n int){
 	trusting(func(h *Health, _ int) { h.DBSize, h.DBSizeInUse, h.Revision = math.MaxInt64, math.MinInt64, -1 }),
 	func(o *Observation, n int) { everyDatabase(o, 800<<20, int64(n)*90<<20) },
 	func(o *Observation, _ int) { o.Cluster.Spec.Options.AutoCompaction.Mode = v1alpha1.CompactOff },
-	func(o *Observation, _ int) { o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"} },
+	func(o *Observation, _ int) {
+		o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
+	},
 	func(o *Observation, n int) {
 		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{
 			Schedule: []string{"", "* * * * *", "0 3 * * 0", "0 0 30 2 *", "rubbish", "TZ=", "TZ=Europe/Paris 0 3 * * *", "*/0 * * * *", "1-59/9223372036854775807 * * * *", "@every 1s"}[n],
@@ -336,7 +341,7 @@ var mishaps = []func(o *Observation, n int){
 	inARun(v1alpha1.TriggerSchedule),
 	inARun(v1alpha1.TriggerNoSpace),
 	func(o *Observation, n int) {
-		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: MemberName("demo", n), DBSize: 1 << 30}, Because: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
+		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n), DBSize: 1 << 30}, Because: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
 	},
 	func(o *Observation, n int) {
 		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Because: "NoSpace", Err: []string{"", "no answer in time"}[n%2]}
@@ -360,12 +365,12 @@ var mishaps = []func(o *Observation, n int){
 
 	// Members that are silent, given up, or somebody else.
 	func(o *Observation, n int) {
-		silent(o, MemberName("demo", n), time.Duration(n)*2*time.Minute)
+		silent(o, objects.MemberName("demo", n), time.Duration(n)*2*time.Minute)
 		o.Cluster.Spec.MemberReplacement.Policy = []v1alpha1.ReplacementPolicy{"", v1alpha1.ReplaceManual}[n/5%2]
 	},
 	func(o *Observation, n int) {
 		if o.Etcd != nil && n < len(o.Etcd.Members) {
-			silent(o, MemberName("demo", n), time.Hour)
+			silent(o, objects.MemberName("demo", n), time.Hour)
 		}
 	},
 	func(o *Observation, n int) { watch(o, time.Duration(n)*2*time.Minute) },
@@ -375,15 +380,15 @@ var mishaps = []func(o *Observation, n int){
 			w.Until = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
 		}
 	},
-	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, AnnotationCondemned, "true") }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationCondemned, "true") }),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
-		note(c, AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))
+		note(c, objects.AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))
 	}),
-	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, AnnotationQuarantined, "for ever") }),
-	onPod(func(p *corev1.Pod) { p.Labels = map[string]string{LabelRole: roleFenced} }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationQuarantined, "for ever") }),
+	onPod(func(p *corev1.Pod) { p.Labels = map[string]string{objects.LabelRole: roleFenced} }),
 	func(o *Observation, n int) {
 		if o.Health != nil {
-			o.Health[MemberName("demo", n)] = Health{Err: "another etcd", ClusterID: 7, MemberID: 8}
+			o.Health[objects.MemberName("demo", n)] = Health{Err: "another etcd", ClusterID: 7, MemberID: 8}
 		}
 	},
 	func(o *Observation, n int) {
@@ -391,7 +396,7 @@ var mishaps = []func(o *Observation, n int){
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n), Voter: MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n), Voter: objects.MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *Observation, n int) {
@@ -404,25 +409,29 @@ var mishaps = []func(o *Observation, n int){
 		*o = serveOn("a", "b", "c", "d", "e")
 		o.Cluster.Spec.Replicas = new(int32(n))
 	},
-	onRecord(func(a map[string]string, n int) { a[AnnotationStartsOn] = "demo-0:a,demo-" + fmt.Sprint(n) + ":b" }),
+	onRecord(func(a map[string]string, n int) {
+		a[objects.AnnotationStartsOn] = "demo-0:a,demo-" + fmt.Sprint(n) + ":b"
+	}),
 	func(o *Observation, n int) {
-		if peers := o.Children.Services[PeerService("demo")]; peers != nil {
-			peers.Annotations[AnnotationNodes] = string(o.Cluster.UID) + "/demo-1:c,x:,demo-" + fmt.Sprint(n) + ":d"
+		if peers := o.Children.Services[objects.PeerService("demo")]; peers != nil {
+			peers.Annotations[objects.AnnotationNodes] = string(o.Cluster.UID) + "/demo-1:c,x:,demo-" + fmt.Sprint(n) + ":d"
 		}
 	},
 	onPod(func(p *corev1.Pod) { p.Spec.Affinity = pinned(p.Spec.Affinity, "e") }),
 
 	// What brings a pod back, and what it shows then.
 	onPod(func(p *corev1.Pod) {
-		p.Labels, p.Annotations[AnnotationStart] = nil, StartResume
+		p.Labels, p.Annotations[objects.AnnotationStart] = nil, objects.StartResume
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}),
 	onPod(func(p *corev1.Pod) {
-		p.Labels = map[string]string{LabelRole: roleLearner}
+		p.Labels = map[string]string{objects.LabelRole: roleLearner}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}),
 	onPod(meshed),
-	onRecord(func(a map[string]string, n int) { a[AnnotationMismatched] = "demo-1,,rubbish,demo-" + fmt.Sprint(n) }),
+	onRecord(func(a map[string]string, n int) {
+		a[objects.AnnotationMismatched] = "demo-1,,rubbish,demo-" + fmt.Sprint(n)
+	}),
 	func(o *Observation, _ int) { o.Children.Certificates = nil },
 	func(o *Observation, _ int) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
 }
@@ -453,7 +462,7 @@ func inARun(trigger v1alpha1.DefragmentationTrigger) func(*Observation, int) {
 	return func(o *Observation, n int) {
 		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
 			Trigger: trigger, Started: metav1.NewTime(now.Add(-time.Minute)), Last: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
-			Done: []string{MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n), Request: "before",
+			Done: []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n), Request: "before",
 		}
 	}
 }
@@ -471,16 +480,16 @@ func speak(p *corev1.Pod, old, now string) {
 
 func trusting(change func(h *Health, n int)) func(*Observation, int) {
 	return func(o *Observation, n int) {
-		h := o.Health[MemberName("demo", n)]
+		h := o.Health[objects.MemberName("demo", n)]
 		change(&h, n)
-		o.Health[MemberName("demo", n)] = h
+		o.Health[objects.MemberName("demo", n)] = h
 	}
 }
 
 // addRecord observes a ConfigMap by the name of an epoch record.
 func addRecord(o *Observation, n int, data map[string]string) {
 	if o.Children.ConfigMaps != nil {
-		name := EpochName("demo", n)
+		name := objects.EpochName("demo", n)
 		o.Children.ConfigMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Data: data}
 	}
 }
@@ -498,7 +507,7 @@ func onRecord(change func(a map[string]string, n int)) func(*Observation, int) {
 
 func onPod(change func(*corev1.Pod)) func(*Observation, int) {
 	return func(o *Observation, n int) {
-		if p := o.Children.Pods[MemberName("demo", n)]; p != nil {
+		if p := o.Children.Pods[objects.MemberName("demo", n)]; p != nil {
 			change(p)
 		}
 	}
@@ -506,7 +515,7 @@ func onPod(change func(*corev1.Pod)) func(*Observation, int) {
 
 func onClaim(change func(*corev1.PersistentVolumeClaim)) func(*Observation, int) {
 	return func(o *Observation, n int) {
-		if c := o.Children.Claims[MemberName("demo", n)]; c != nil {
+		if c := o.Children.Claims[objects.MemberName("demo", n)]; c != nil {
 			change(c)
 		}
 	}
@@ -727,7 +736,7 @@ func storedAll[T any, P interface {
 func merged(observed, wanted map[string]string) map[string]string {
 	all := maps.Clone(wanted)
 	for k, value := range observed {
-		if _, set := wanted[k]; !set && !strings.HasPrefix(k, domain) {
+		if _, set := wanted[k]; !set && !strings.HasPrefix(k, objects.Domain) {
 			all[k] = value
 		}
 	}

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded under a new name.
@@ -51,8 +55,8 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 func giveUp(v *view) *verdict {
 	for _, m := range v.voters {
 		if v.overdue(m) && v.reprieve(m) == "" {
-			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), colon(v.ails(m)))
-			return or(v.staysBefore(m, why), v.giveUpOn(m, why))
+			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), wording.Colon(v.ails(m)))
+			return cmp.Or(v.staysBefore(m, why), v.giveUpOn(m, why))
 		}
 	}
 	return nil
@@ -60,7 +64,7 @@ func giveUp(v *view) *verdict {
 
 // giveUpOn removes a voter and keeps its claim.
 func (v *view) giveUpOn(m *member, why string) *verdict {
-	return v.keeping(m, why, CondemnedSilent, v.retire(m, why))
+	return v.keeping(m, why, objects.CondemnedSilent, v.retire(m, why))
 }
 
 // keeping removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it later without
@@ -70,14 +74,14 @@ func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
 	_, removes := said.step.(Remove)
 	removes = removes || said.renew != "" // or will, once that is recorded
-	if !removes && mark == CondemnedSilent {
+	if !removes && mark == objects.CondemnedSilent {
 		return said
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.grounds(m.name), unmarked):
-		said = &verdict{message: why + "; marking its claim first, so that it is kept", renew: said.renew, resync: soon}
-	case removes && mark == CondemnedSilent && v.replacements("").Voter != m.name:
-		said = &verdict{message: why + "; noting that first", renew: said.renew, resync: soon}
+		said = &verdict{message: why + "; marking its claim first, so that it is kept", renew: said.renew, resync: rule.Soon}
+	case removes && mark == objects.CondemnedSilent && v.replacements("").Voter != m.name:
+		said = &verdict{message: why + "; noting that first", renew: said.renew, resync: rule.Soon}
 	}
 	said.condemn, said.mark = m.name, mark
 	return said
@@ -198,7 +202,7 @@ func nodeGone(pod *corev1.Pod, now time.Time) bool {
 func (v *view) unscheduled(m *member) string {
 	for _, c := range m.pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return "no node takes its pod" + colon(schedulersWords(c.Message)) + v.withoutVolume(m.pod, c.Message)
+			return "no node takes its pod" + wording.Colon(wording.Scheduler(c.Message)) + v.withoutVolume(m.pod, c.Message)
 		}
 	}
 	return ""
@@ -240,22 +244,14 @@ func brief(d time.Duration) string {
 	return s
 }
 
-// colon appends a reason, if there is one.
-func colon(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
-}
-
 // ---- claims in quarantine
 
 func condemned(claim *corev1.PersistentVolumeClaim) bool {
-	return claim != nil && claim.Annotations[AnnotationCondemned] != ""
+	return claim != nil && claim.Annotations[objects.AnnotationCondemned] != ""
 }
 
 func quarantined(claim *corev1.PersistentVolumeClaim) bool {
-	return claim != nil && claim.Annotations[AnnotationQuarantined] != ""
+	return claim != nil && claim.Annotations[objects.AnnotationQuarantined] != ""
 }
 
 // withheld reports whether a claim is kept although etcd no longer lists its member. What a person writes in place of the time keeps it
@@ -265,7 +261,7 @@ func (v *view) withheld(claim *corev1.PersistentVolumeClaim) bool {
 	if keep == 0 || !quarantined(claim) {
 		return keep > 0 && condemned(claim)
 	}
-	since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 	return err != nil || v.Now.Before(since.Add(keep))
 }
 
@@ -277,14 +273,14 @@ func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict)
 		m := v.find(member)
 		switch {
 		case member == said.condemn && v.ours(claim):
-			if old := claim.Annotations[AnnotationCondemned]; old == "" || old == CondemnedSilent {
-				claim.Annotations[AnnotationCondemned] = said.mark
+			if old := claim.Annotations[objects.AnnotationCondemned]; old == "" || old == objects.CondemnedSilent {
+				claim.Annotations[objects.AnnotationCondemned] = said.mark
 			}
 		case m != nil && m.serving():
-			delete(claim.Annotations, AnnotationCondemned)
+			delete(claim.Annotations, objects.AnnotationCondemned)
 		case m == nil && condemned(claim) && !quarantined(claim):
-			claim.Annotations[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
-			claim.Labels[LabelQuarantined] = "true"
+			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+			claim.Labels[objects.LabelQuarantined] = "true"
 		}
 	}
 }
@@ -297,9 +293,9 @@ func learnerLate(v *view) *verdict {
 		return nil
 	}
 	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.name {
-		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), colon(v.ails(l))), resync: patience}
+		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), wording.Colon(v.ails(l))), resync: rule.Patience}
 	}
-	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), colon(v.ails(l))))
+	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), wording.Colon(v.ails(l))))
 }
 
 // late is the learner that has not caught up in time; nil when there is none.
@@ -384,7 +380,7 @@ func (v *view) staysBefore(m *member, why string) *verdict {
 		return nil
 	}
 	return &verdict{message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the spec changes", why,
-		count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)), resync: r.NextGivenUp.Sub(v.Now)}
+		wording.Count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)), resync: r.NextGivenUp.Sub(v.Now)}
 }
 
 // promoted reports whether this call has made a learner a voter.
@@ -402,7 +398,7 @@ func (v *view) restsBefore(why string) *verdict {
 	if !v.Now.Before(a.NotBefore.Time) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec changes", why, count(int(a.Failures), "learner"),
+	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec changes", why, wording.Count(int(a.Failures), "learner"),
 		a.NotBefore.UTC().Format(time.RFC3339)), resync: a.NotBefore.Sub(v.Now)}
 }
 
@@ -413,7 +409,7 @@ func (m *member) impostor() bool { return m.heard && m.health.Err != "" && m.hea
 
 // mismatched reports whether the member answers as somebody else, or did and has not answered as itself since.
 func (v *view) mismatched(m *member) bool {
-	return m.impostor() || m.pod != nil && m.pod.Labels[LabelRole] == roleFenced && !m.serving()
+	return m.impostor() || m.pod != nil && m.pod.Labels[objects.LabelRole] == roleFenced && !m.serving()
 }
 
 // mismatch says who answers at the address of a mismatched member.
@@ -464,13 +460,13 @@ const (
 // roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
 // before that it is not known whose data it found. While blind, see roles.go.
 func (v *view) roleOf(m *member) string {
-	was := m.pod.Labels[LabelRole]
+	was := m.pod.Labels[objects.LabelRole]
 	switch {
 	case v.mismatched(m):
 		return roleFenced
 	case m.Learner:
 		return roleLearner
-	case m.serving(), podStart(m.pod) == StartBootstrap && was == "":
+	case m.serving(), podStart(m.pod) == objects.StartBootstrap && was == "":
 		return roleVoter
 	}
 	return was
@@ -480,12 +476,14 @@ func (v *view) roleOf(m *member) string {
 // everybody who serves shows that he votes.
 func (v *view) clientSelector() map[string]string {
 	wanted := selector(v.Cluster)
-	wanted[LabelRole] = roleVoter
-	old := v.Children.Services[ClientService(v.Cluster.Name)]
-	if old == nil || old.Spec.Selector[LabelRole] == roleVoter {
+	wanted[objects.LabelRole] = roleVoter
+	old := v.Children.Services[objects.ClientService(v.Cluster.Name)]
+	if old == nil || old.Spec.Selector[objects.LabelRole] == roleVoter {
 		return wanted
 	}
-	if v.Etcd == nil || slices.ContainsFunc(v.voters, func(m *member) bool { return m.serving() && m.pod != nil && m.pod.Labels[LabelRole] != roleVoter }) {
+	if v.Etcd == nil || slices.ContainsFunc(v.voters, func(m *member) bool {
+		return m.serving() && m.pod != nil && m.pod.Labels[objects.LabelRole] != roleVoter
+	}) {
 		return old.Spec.Selector
 	}
 	return wanted

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // silent lets a member not have served for so long, in a cluster that has had quorum for a day.
@@ -24,7 +25,7 @@ func silent(o *Observation, member string, since time.Duration) {
 		return
 	}
 	for _, m := range o.Etcd.Members {
-		if name, _ := memberAt(o.Cluster, m.PeerURLs); name == member {
+		if name, _ := objects.MemberAt(o.Cluster, m.PeerURLs); name == member {
 			o.Cluster.Status.Members = append(filter(o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID != hex(m.ID) }), v1alpha1.MemberStatus{Name: member, ID: hex(m.ID),
 				Joined: metav1.NewTime(now.Add(-24 * time.Hour)), Since: metav1.NewTime(now.Add(-since))})
 		}
@@ -43,7 +44,7 @@ func given(what ...func(o *Observation)) Observation {
 }
 
 func marked(o *Observation) {
-	note(o.Children.Claims["demo-1"], AnnotationCondemned, "true")
+	note(o.Children.Claims["demo-1"], objects.AnnotationCondemned, "true")
 	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
@@ -60,7 +61,7 @@ func claimNamed(d Decision, name string) *corev1.PersistentVolumeClaim {
 func TestWhoIsGivenUp(t *testing.T) {
 	agedOthers := func(o *Observation) {
 		for _, name := range []string{"demo-0", "demo-2"} {
-			o.Children.Pods[name].Annotations[AnnotationTemplate] = "older"
+			o.Children.Pods[name].Annotations[objects.AnnotationTemplate] = "older"
 		}
 	}
 	for name, c := range map[string]struct {
@@ -111,11 +112,11 @@ func TestWhoIsGivenUp(t *testing.T) {
 
 func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	d := Decide(given())
-	assert.Equal(t, CondemnedSilent, claimNamed(d, "demo-1").Annotations[AnnotationCondemned])
-	assert.Empty(t, claimNamed(d, "demo-0").Annotations[AnnotationCondemned])
+	assert.Equal(t, objects.CondemnedSilent, claimNamed(d, "demo-1").Annotations[objects.AnnotationCondemned])
+	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationCondemned])
 
 	back := given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] })
-	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[AnnotationCondemned], "who serves again is no longer given up")
+	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[objects.AnnotationCondemned], "who serves again is no longer given up")
 
 	gone := serve(3)
 	gone.Etcd.Members = append(gone.Etcd.Members[:1:1], gone.Etcd.Members[2:]...)
@@ -126,8 +127,8 @@ func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	marked(&gone)
 	kept := claimNamed(Decide(gone), "demo-1")
 	require.NotNil(t, kept)
-	assert.Equal(t, now.UTC().Format(time.RFC3339), kept.Annotations[AnnotationQuarantined])
-	assert.Equal(t, "true", kept.Labels[LabelQuarantined])
+	assert.Equal(t, now.UTC().Format(time.RFC3339), kept.Annotations[objects.AnnotationQuarantined])
+	assert.Equal(t, "true", kept.Labels[objects.LabelQuarantined])
 
 	for _, c := range []struct {
 		since string
@@ -140,7 +141,7 @@ func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 		{now.Format(time.RFC3339), &metav1.Duration{}, false},
 		{"until Jo has looked at it", nil, true},
 	} {
-		gone.Children.Claims["demo-1"].Annotations[AnnotationQuarantined] = c.since
+		gone.Children.Claims["demo-1"].Annotations[objects.AnnotationQuarantined] = c.since
 		gone.Cluster.Spec.MemberReplacement.KeepClaimFor = c.keep
 		d := Decide(gone)
 		require.NoError(t, Verify(gone, d))
@@ -179,12 +180,12 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 func TestWhatAPodShows(t *testing.T) {
 	waiting := func(reason string) func(p *corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 		}
 	}
 	ended := func(before time.Duration) func(p *corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now.Add(-before))}}}}
 		}
 	}
@@ -313,14 +314,14 @@ func TestWhoIsFenced(t *testing.T) {
 	})
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	role := func(d Decision) string { return d.Children.Pods[1].Labels[LabelRole] }
+	role := func(d Decision) string { return d.Children.Pods[1].Labels[objects.LabelRole] }
 	assert.Equal(t, roleFenced, role(d))
 	trouble := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded)
 	assert.Equal(t, "MemberMismatch", trouble.Reason)
 	assert.Contains(t, trouble.Message, "member 2 of cluster bad")
 	assert.Contains(t, trouble.Message, hex(o.Etcd.Members[1].ID))
 
-	o.Children.Pods["demo-1"].Labels[LabelRole] = roleFenced
+	o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleFenced
 	o.Health["demo-1"] = Health{Err: "no answer"}
 	assert.Equal(t, roleFenced, role(Decide(o)), "until it answers as itself")
 	o.Health["demo-1"] = serve(3).Health["demo-1"]
@@ -334,17 +335,17 @@ func TestWhoIsFenced(t *testing.T) {
 }
 
 func TestWhereTheClientServiceLeads(t *testing.T) {
-	chooses := func(o Observation) string { return Decide(o).Children.Services[0].Spec.Selector[LabelRole] }
+	chooses := func(o Observation) string { return Decide(o).Children.Services[0].Spec.Selector[objects.LabelRole] }
 	assert.Equal(t, roleVoter, chooses(fresh(3)))
 	o := serve(3)
 	for _, p := range o.Children.Pods {
-		p.Labels[LabelRole] = roleVoter
+		p.Labels[objects.LabelRole] = roleVoter
 	}
 	old := *Decide(o).Children.Services[0]
 	old.Spec.Selector = selector(o.Cluster)
 	o.Children.Services = map[string]*corev1.Service{old.Name: &old}
 	assert.Equal(t, roleVoter, chooses(o), "an earlier release has labelled them all")
-	delete(o.Children.Pods["demo-2"].Labels, LabelRole)
+	delete(o.Children.Pods["demo-2"].Labels, objects.LabelRole)
 	assert.Empty(t, chooses(o), "one that serves would get no clients")
 	o.Etcd = nil
 	assert.Empty(t, chooses(o), "blind")
@@ -352,5 +353,5 @@ func TestWhereTheClientServiceLeads(t *testing.T) {
 
 // restartedInto notes whether demo-1 served when it was chosen to be restarted.
 func restartedInto(was string) func(*Observation) {
-	return func(o *Observation) { o.Children.Pods["demo-1"].Annotations[AnnotationRestarted] = was }
+	return func(o *Observation) { o.Children.Pods["demo-1"].Annotations[objects.AnnotationRestarted] = was }
 }

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // On the medium HostPath a member's data is a directory on a node, and a member stands on that node as others do on a claim. Which one that
@@ -24,8 +27,7 @@ import (
 // The peer Service has a copy of who is where, for the day that somebody deletes the record.
 
 const (
-	containerOwn = "own"
-	dataMount    = "/var/lib/etcd"
+	dataMount = "/var/lib/etcd"
 	// nodeField is the name of the node, in the terms of an affinity.
 	nodeField = "metadata.name"
 	// EnvBegins is the variable by which prepare is told whom the member may begin with, without
@@ -80,11 +82,11 @@ func (v *view) onRecord() []string {
 
 // notedNodes is the copy on the peer Service of this very EtcdCluster.
 func (v *view) notedNodes() map[string]string {
-	peers := v.Children.Services[PeerService(v.Cluster.Name)]
+	peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]
 	if peers == nil || !v.hostPath() {
 		return map[string]string{}
 	}
-	of, nodes, _ := strings.Cut(peers.Annotations[AnnotationNodes], "/")
+	of, nodes, _ := strings.Cut(peers.Annotations[objects.AnnotationNodes], "/")
 	if of != string(v.Cluster.UID) {
 		return map[string]string{}
 	}
@@ -182,7 +184,7 @@ func (v *view) allot(members []string) map[string]types.UID {
 	for _, name := range members {
 		node, n := v.nodeOf(name), 0
 		if node == "" {
-			n, _ = ordinal(v.Cluster.Name, name)
+			n, _ = objects.Ordinal(v.Cluster.Name, name)
 			i := slices.IndexFunc(v.free(n), func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
 			if i < 0 {
 				return nil
@@ -207,9 +209,9 @@ func (v *view) foundOnNodes() *verdict {
 	initial := v.epoch.initialNames()
 	if v.allot(initial) == nil {
 		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first epoch was recorded with; add nodes",
-			count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), count(len(initial), "member")), outlook: Waits, resync: patience}
+			wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial), "member")), outlook: Waits, resync: rule.Patience}
 	}
-	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: patience}
+	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: rule.Patience}
 }
 
 // needsNode says that a member waits for a node; empty when it does not.
@@ -270,7 +272,7 @@ func (v *view) onNode(pod *corev1.Pod) {
 	pod.Spec.Affinity = pinned(pod.Spec.Affinity, v.nodeOf(pod.Name))
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: EnvBegins, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"},
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"},
 	}})
 	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)
 }
@@ -309,7 +311,7 @@ func pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
 func ownContainer(o Observation) corev1.Container {
 	own := prepareContainer(o)
-	own.Name, own.Args = containerOwn, []string{"own", "--dir=" + dataMount, fmt.Sprintf("--user=%d", userID)}
+	own.Name, own.Args = objects.ContainerOwn, []string{"own", "--dir=" + dataMount, fmt.Sprintf("--user=%d", objects.UserID)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: volumeData, MountPath: dataMount}}
 	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false), new(int64(0)), new(int64(0))
 	own.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN"}
@@ -334,7 +336,7 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 	case !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path || h.Path == "/":
 		return fmt.Errorf("spec.storage.hostPath.path %q is not the full path of a directory", h.Path)
 	case len(h.Nodes) == 0 || len(h.Nodes) < voters:
-		return fmt.Errorf("spec.storage.hostPath.nodes has %s for %s: each member takes a node of its own", count(len(h.Nodes), "node"), count(voters, "member"))
+		return fmt.Errorf("spec.storage.hostPath.nodes has %s for %s: each member takes a node of its own", wording.Count(len(h.Nodes), "node"), wording.Count(voters, "member"))
 	case s.Storage.StorageClassName != nil || s.Storage.WAL != nil || s.Storage.Migration != "":
 		return fmt.Errorf("spec.storage.storageClassName, wal and migration have no meaning on the medium HostPath")
 	}

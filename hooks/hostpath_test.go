@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // on puts the cluster on these nodes.
@@ -22,9 +23,9 @@ func serveOn(nodes ...string) Observation {
 	o := serve(3)
 	on(&o, nodes...)
 	clear(o.Children.Claims)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
 	for name, old := range o.Children.Pods {
-		pod := newView(o).pod(name, StartResume, nil)
+		pod := newView(o).pod(name, objects.StartResume, nil)
 		pod.UID, pod.Status = old.UID, old.Status
 		o.Children.Pods[name] = pod
 	}
@@ -42,7 +43,7 @@ func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
 	assert.Equal(t, "Provision", d.Because.Rule)
 	assert.Empty(t, d.Children.Pods)
 	assert.Empty(t, d.Children.Claims)
-	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
+	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.NoError(t, Verify(o, d))
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -79,7 +80,7 @@ func TestAPodOnItsNode(t *testing.T) {
 	assert.Contains(t, prepare.Env, corev1.EnvVar{Name: "BEGINS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
 		APIVersion: "v1", FieldPath: "metadata.annotations['etcd.quorate.dev/initial-cluster']",
 	}}}, "prepare reads it by itself: nothing is put into arguments by a kubelet")
-	assert.Equal(t, StartResume, podStart(pod))
+	assert.Equal(t, objects.StartResume, podStart(pod))
 	assert.NoError(t, Verify(o, d))
 }
 
@@ -88,21 +89,21 @@ func TestWhoMayBeginSaysSoUntilItHasBegun(t *testing.T) {
 	on(&o, "a", "b", "c")
 	observeRecord(&o, 3)
 	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
-	delete(record.Annotations, AnnotationClusterID)
+	record.Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:b,demo-2:c"
+	delete(record.Annotations, objects.AnnotationClusterID)
 	pod := podIn(Decide(o), "demo-0")
 	require.NotNil(t, pod)
-	assert.Equal(t, StartBootstrap, podStart(pod))
-	assert.NotEmpty(t, pod.Annotations[AnnotationInitialCluster])
+	assert.Equal(t, objects.StartBootstrap, podStart(pod))
+	assert.NotEmpty(t, pod.Annotations[objects.AnnotationInitialCluster])
 
 	o.Cluster.Status.ClusterID = "c1"
 	pod = podIn(Decide(o), "demo-0")
-	assert.Equal(t, StartResume, podStart(pod), "an old record lets nobody begin when the status knows a cluster")
+	assert.Equal(t, objects.StartResume, podStart(pod), "an old record lets nobody begin when the status knows a cluster")
 	assert.NoError(t, Verify(o, Decide(o)))
 
 	running := serveOn("a", "b", "c")
-	running.Children.Pods["demo-0"].Annotations[AnnotationInitialCluster] = "x"
-	assert.Empty(t, podIn(Decide(running), "demo-0").Annotations[AnnotationInitialCluster], "it has begun")
+	running.Children.Pods["demo-0"].Annotations[objects.AnnotationInitialCluster] = "x"
+	assert.Empty(t, podIn(Decide(running), "demo-0").Annotations[objects.AnnotationInitialCluster], "it has begun")
 }
 
 func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
@@ -118,12 +119,12 @@ func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
 		d := Decide(o)
 		require.Len(t, d.Children.Pods, 3, "without %s", without)
 		for _, p := range d.Children.Pods {
-			assert.Equal(t, StartResume, podStart(p))
+			assert.Equal(t, objects.StartResume, podStart(p))
 		}
 		assert.Equal(t, "c", pinnedTo(podIn(d, "demo-2")))
 		assert.NoError(t, Verify(o, d))
 	}
-	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn], "the copy on the Service lets nobody begin")
+	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn], "the copy on the Service lets nobody begin")
 }
 
 // recordless is the observation without its record.
@@ -154,7 +155,7 @@ func TestGrowthWaitsForANode(t *testing.T) {
 	assert.Contains(t, advice(newView(o)), "demo-1 stays on node b, which")
 	assert.Equal(t, "Grow", Decide(o).Because.Rule)
 	assert.NotNil(t, Decide(o).Step)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "demo-0:a,demo-1:d,demo-2:c"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:d,demo-2:c"
 	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d"}
 	o.Cluster.Spec.Replicas = new(int32(3))
 	o.Etcd.Members = o.Etcd.Members[:2]
@@ -191,12 +192,14 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 				}
 			}
 		},
-		"but the member has run": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[AnnotationStart] = StartBootstrap },
-		"no record says where": func(o *Observation, pod *corev1.Pod) {
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "none"
-			pod.Annotations[AnnotationStart] = StartBootstrap
+		"but the member has run": func(_ *Observation, pod *corev1.Pod) {
+			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
 		},
-		"says that it may begin": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[AnnotationInitialCluster] = "x" },
+		"no record says where": func(o *Observation, pod *corev1.Pod) {
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "none"
+			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
+		},
+		"says that it may begin": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[objects.AnnotationInitialCluster] = "x" },
 	} {
 		o := serveOn("a", "b", "c")
 		delete(o.Children.Pods, "demo-1")
@@ -209,7 +212,7 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 
 func TestOtherMediaKnowNothingOfNodes(t *testing.T) {
 	o := serve(3)
-	o.Children.Services["demo-peers"].Annotations[AnnotationNodes] = string(o.Cluster.UID) + "/demo-7:a"
+	o.Children.Services["demo-peers"].Annotations[objects.AnnotationNodes] = string(o.Cluster.UID) + "/demo-7:a"
 	v := newView(o)
 	assert.NotContains(t, v.names, "demo-7")
 	assert.False(t, v.crowded())

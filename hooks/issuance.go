@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of its own, in the
@@ -53,20 +55,20 @@ type CertManagerStatus struct {
 
 // provided reports whether the certificates come from others.
 func provided(c *v1alpha1.EtcdCluster) bool {
-	return mode(c) == v1alpha1.TLSSecrets || mode(c) == v1alpha1.TLSCertManager
+	return objects.TLSMode(c) == v1alpha1.TLSSecrets || objects.TLSMode(c) == v1alpha1.TLSCertManager
 }
 
 // certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret. Where there is
 // no rule for them, none.
 func certificates(v *view) []*CertManagerCertificate {
-	if v.Children.Certificates == nil || mode(v.Cluster) != v1alpha1.TLSCertManager {
+	if v.Children.Certificates == nil || objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager {
 		return keptAll(v.Cluster, v.Children.Certificates)
 	}
 	var list []*CertManagerCertificate
 	for _, l := range v.leaves {
 		list = append(list, v.certificate(l))
 	}
-	if a := v.Cluster.Spec.Auth; a == nil || validateAuth(a) != nil { // whose are wanted is not known
+	if a := v.Cluster.Spec.Auth; a == nil || users.Validate(a) != nil { // whose are wanted is not known
 		for _, old := range keptAll(v.Cluster, v.Children.Certificates) {
 			if !slices.ContainsFunc(list, func(c *CertManagerCertificate) bool { return c.Name == old.Name }) {
 				list = append(list, old)
@@ -88,7 +90,7 @@ func (v *view) certificate(l leaf) *CertManagerCertificate {
 	c.Spec.SecretName, c.Spec.CommonName, c.Spec.Duration = l.secret, l.commonName, asked.Duration
 	c.Spec.IssuerRef = wholeIssuer(asked.IssuerRef)
 	c.Spec.PrivateKey.Algorithm, c.Spec.PrivateKey.Size, c.Spec.PrivateKey.RotationPolicy = "ECDSA", 256, "Always"
-	c.Spec.SecretTemplate.Labels = map[string]string{LabelCluster: v.Cluster.Name}
+	c.Spec.SecretTemplate.Labels = map[string]string{objects.LabelCluster: v.Cluster.Name}
 	for _, name := range l.names {
 		if numeric(name) {
 			c.Spec.IPAddresses = append(c.Spec.IPAddresses, name)
@@ -114,7 +116,7 @@ func numeric(name string) bool {
 
 // withoutCertManager says why no Certificate can be asked for; empty when it can.
 func (v *view) withoutCertManager() string {
-	if mode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
 		return ""
 	}
 	return "spec.tls.mode is CertManager, but this installation of Quorate may not make Certificates: install cert-manager, then Quorate again with " +
@@ -141,7 +143,7 @@ func (v *view) trusted() map[string]string {
 	for _, name := range []string{serverSecret(v.Cluster), peerSecret(v.Cluster)} {
 		if s := v.secret(name); s != nil {
 			for _, a := range s.Trust {
-				all[digest(a.ID)] = digest(a.Key)
+				all[objects.Digest(a.ID)] = objects.Digest(a.Key)
 			}
 		}
 	}
@@ -151,10 +153,10 @@ func (v *view) trusted() map[string]string {
 // begunWith are the authorities that a pod was made with, as in trusted. False when that says nothing about the etcd that runs,
 // because it was started again since.
 func begunWith(pod *corev1.Pod) (map[string]string, bool) {
-	if pod == nil || pod.Annotations[AnnotationTrusts] == "" {
+	if pod == nil || pod.Annotations[objects.AnnotationTrusts] == "" {
 		return nil, false
 	}
-	return parsePairs(pod.Annotations[AnnotationTrusts], ":"), statusOf(pod, ContainerEtcd).RestartCount == 0
+	return parsePairs(pod.Annotations[objects.AnnotationTrusts], ":"), objects.StatusOf(pod, objects.ContainerEtcd).RestartCount == 0
 }
 
 // takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its handshake are
@@ -164,7 +166,7 @@ func (v *view) takes(pod *corev1.Pod, what string, s *Secret) bool {
 	told := what != "peer" || !known && sameTrust(v.secret(serverSecret(v.Cluster)).Trust, s.Trust)
 	return slices.ContainsFunc(s.Anchors, func(a Certificate) bool {
 		return (!told || slices.Contains(v.Health[pod.Name].Trusts, a.Subject)) &&
-			(!known || slices.Contains(slices.Collect(maps.Values(begun)), digest(a.Key)))
+			(!known || slices.Contains(slices.Collect(maps.Values(begun)), objects.Digest(a.Key)))
 	})
 }
 

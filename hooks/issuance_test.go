@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager, CertManager: &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "ours"}}}
@@ -47,7 +48,7 @@ func provide(o *Observation, from v1alpha1.TLSMode) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[AnnotationTemplate] = newView(*o).templateNow("3.6.16")
+		pod.Annotations[objects.AnnotationTemplate] = newView(*o).templateNow("3.6.16")
 		if newView(*o).secret("demo-server-tls") != nil && o.Health[name].Err == "" {
 			begin(o, name)
 		}
@@ -94,7 +95,7 @@ func issue(o *Observation, signer Certificate, trust ...Certificate) {
 
 // begin lets the member's etcd start with what is in the Secrets now, in a new pod.
 func begin(o *Observation, name string) {
-	o.Children.Pods[name].Annotations[AnnotationTrusts] = formatPairs(newView(*o).trusted(), ":")
+	o.Children.Pods[name].Annotations[objects.AnnotationTrusts] = formatPairs(newView(*o).trusted(), ":")
 	shakeHands(o, name)
 }
 
@@ -133,7 +134,7 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 	for _, c := range d.Children.Certificates {
 		asked = append(asked, c.Name)
 		assert.Equal(t, c.Name, c.Spec.SecretName)
-		assert.Equal(t, map[string]string{LabelCluster: "demo"}, c.Spec.SecretTemplate.Labels, "so that the hook customize finds it")
+		assert.Equal(t, map[string]string{objects.LabelCluster: "demo"}, c.Spec.SecretTemplate.Labels, "so that the hook customize finds it")
 		assert.Equal(t, v1alpha1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, c.Spec.IssuerRef)
 		assert.Equal(t, "Always", c.Spec.PrivateKey.RotationPolicy)
 	}
@@ -175,13 +176,13 @@ func TestCertificatesAreKept(t *testing.T) {
 
 func TestAnIssuersRenewalRestartsNobody(t *testing.T) {
 	o := issued(3)
-	before := o.Children.Pods["demo-0"].Annotations[AnnotationServes]
+	before := o.Children.Pods["demo-0"].Annotations[objects.AnnotationServes]
 	o.Related.Secrets["demo-server-tls"].Certificate.ID = "the next one"
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "Converged", d.Because.Rule)
-	assert.NotEqual(t, before, d.Children.Pods[0].Annotations[AnnotationServes], "the kubelet is to write it at once")
-	assert.NotEmpty(t, d.Children.Pods[0].Annotations[AnnotationTrusts])
+	assert.NotEqual(t, before, d.Children.Pods[0].Annotations[objects.AnnotationServes], "the kubelet is to write it at once")
+	assert.NotEmpty(t, d.Children.Pods[0].Annotations[objects.AnnotationTrusts])
 }
 
 func TestAnotherAuthorityWithOverlap(t *testing.T) {

@@ -1,11 +1,13 @@
 package hooks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // etcd knows a client by the common name of its certificate, and takes that from every authority that it trusts
@@ -15,7 +17,7 @@ import (
 
 // wholeIssuer is the issuer with what goes without saying.
 func wholeIssuer(ref v1alpha1.IssuerRef) v1alpha1.IssuerRef {
-	return v1alpha1.IssuerRef{Name: ref.Name, Kind: or(ref.Kind, "Issuer"), Group: or(ref.Group, "cert-manager.io")}
+	return v1alpha1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"), Group: cmp.Or(ref.Group, "cert-manager.io")}
 }
 
 // shared reports whether other namespaces than that of the cluster can have certificates of an issuer: of any but an
@@ -29,7 +31,7 @@ func shared(ref v1alpha1.IssuerRef) bool {
 // nothing.
 func (o Observation) sharesIssuer() string {
 	asked := o.Cluster.Spec.TLS.CertManager
-	if mode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
+	if objects.TLSMode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
 		return ""
 	}
 	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates too, and who has one with the common name root "+

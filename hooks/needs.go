@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What certificates are needed for. Three things need them, and what one of them lacks is no reason to withhold
@@ -24,7 +25,7 @@ import (
 // mayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
 // while no certificate is lacking any other.
 func (v *view) mayExist(pod *corev1.Pod) bool {
-	return pod.UID != "" || podStart(pod) == StartResume || len(v.lacking) == 0
+	return pod.UID != "" || podStart(pod) == objects.StartResume || len(v.lacking) == 0
 }
 
 // lackedByPods says which of the Secrets that pods mount is not there or can't be used, and why; empty for none.
@@ -43,7 +44,7 @@ func (v *view) lackedByQuorate() []string {
 
 // lackedByChanges says all that is lacking before a member is begun or changed.
 func (v *view) lackedByChanges() []string {
-	if !encrypted(v.Cluster) {
+	if !objects.Encrypted(v.Cluster) {
 		return nil
 	}
 	var list []string
@@ -96,5 +97,5 @@ func (v *view) seesMounted() bool {
 			return false
 		}
 	}
-	return mode(v.Cluster) != v1alpha1.TLSDisabled
+	return objects.TLSMode(v.Cluster) != v1alpha1.TLSDisabled
 }

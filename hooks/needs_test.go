@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // lackings are ways in which certificates are not in order for a cluster that has run.
@@ -65,7 +66,7 @@ func TestWhatPodsNeed(t *testing.T) {
 					assert.Contains(t, d.Because.Message, "pods are kept or brought back: ")
 					assert.Nil(t, d.Step)
 					require.NotNil(t, podIn(d, "demo-1"))
-					assert.Equal(t, StartResume, podStart(podIn(d, "demo-1")))
+					assert.Equal(t, objects.StartResume, podStart(podIn(d, "demo-1")))
 					assert.NotNil(t, podIn(d, "demo-2"))
 
 					d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
@@ -88,8 +89,8 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 			delete(o.Children.Pods, "demo-3")
 			silence(&o, "demo-3")
 			record := o.Children.ConfigMaps["demo-epoch-1"]
-			record.Annotations[AnnotationStartsOn] += ",demo-3:" + string(o.Children.Claims["demo-3"].UID)
-			require.Equal(t, StartJoin, podStart(podIn(Decide(o), "demo-3")))
+			record.Annotations[objects.AnnotationStartsOn] += ",demo-3:" + string(o.Children.Claims["demo-3"].UID)
+			require.Equal(t, objects.StartJoin, podStart(podIn(Decide(o), "demo-3")))
 
 			lack(&o)
 			d := Decide(o)
@@ -105,7 +106,7 @@ func TestWhatAPodWasMadeWith(t *testing.T) {
 	o := issued(3)
 	delete(o.Children.Pods, "demo-1")
 	silence(&o, "demo-1")
-	assert.NotEmpty(t, podIn(Decide(o), "demo-1").Annotations[AnnotationTrusts])
+	assert.NotEmpty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationTrusts])
 	for _, secret := range []string{"demo-server-tls", "demo-peer-tls"} {
 		unseen := o.Related.Secrets[secret]
 		delete(o.Related.Secrets, secret)

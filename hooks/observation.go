@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Observation is everything that a decision may depend on. Decide reads it and never changes it.
@@ -44,17 +46,9 @@ type Observation struct {
 
 // Settings are the facts about the installation that the children depend on.
 type Settings struct {
-	// Image is the image of Quorate itself: its `prepare` runs in every member's pod before etcd.
-	Image string
-	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
-	ImagePullPolicy corev1.PullPolicy
+	objects.Images
 	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
 	Namespace string
-	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for [DefaultEtcdRepository].
-	EtcdRepository string
-	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
-	// that end with a slash. That of the installation always may be. Empty allows all.
-	AllowedRepositories []string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *AllowedEndpoints
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
@@ -76,10 +70,6 @@ type Children struct {
 	Certificates map[string]*CertManagerCertificate
 }
 
-// AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its --apply-strategy=server-side-apply
-// removes it.
-const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"
-
 // WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being deleted are not among them: they get
 // none any more.
 func WithoutLastApplied(c Children) []string {
@@ -88,10 +78,10 @@ func WithoutLastApplied(c Children) []string {
 		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
 }
 
-func withoutLastApplied[O metav1.Object](kind string, objects map[string]O) []string {
+func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		if o := objects[name]; o.GetAnnotations()[AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+	for _, name := range slices.Sorted(maps.Keys(children)) {
+		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
 			list = append(list, childName(kind, o))
 		}
 	}
@@ -254,7 +244,7 @@ func (s EnableDowngrade) String() string { return "enable the downgrade to " + s
 func (s CancelDowngrade) String() string { return "cancel the downgrade" }
 func (s Compact) String() string         { return fmt.Sprintf("compact to revision %d", s.Revision) }
 func (s Defragment) String() string      { return "defragment " + s.Name }
-func (s Disarm) String() string          { return "disarm " + s.Kind + " of " + or(s.Name, hex(s.ID)) }
+func (s Disarm) String() string          { return "disarm " + s.Kind + " of " + cmp.Or(s.Name, hex(s.ID)) }
 
 // Verb implements Step.
 func (AddLearner) Verb() string { return "add-learner" }

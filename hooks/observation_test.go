@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,7 +35,7 @@ func fresh(replicas int) Observation {
 		},
 		Health:   map[string]Health{},
 		Now:      now,
-		Settings: Settings{Image: "quorate:test", Namespace: "quorate-system"},
+		Settings: Settings{Images: objects.Images{Image: "quorate:test"}, Namespace: "quorate-system"},
 	}
 	withCertificates(&o)
 	return o
@@ -64,32 +65,32 @@ func observeRecord(o *Observation, n int) {
 	record.UID = "uid-record"
 	uids := map[string]types.UID{}
 	for i := range n {
-		name := MemberName("demo", i)
+		name := objects.MemberName("demo", i)
 		uids[name] = types.UID("uid-claim-" + strconv.Itoa(i))
 	}
-	record.Annotations[AnnotationStartsOn] = formatPairs(uids, ":")
-	record.Annotations[AnnotationClusterID] = "c1"
+	record.Annotations[objects.AnnotationStartsOn] = formatPairs(uids, ":")
+	record.Annotations[objects.AnnotationClusterID] = "c1"
 	o.Children.ConfigMaps[record.Name] = record
 }
 
 // addMember lists member i and lets it run on its claim.
 func addMember(o *Observation, i int, learner bool) {
-	name := MemberName("demo", i)
+	name := objects.MemberName("demo", i)
 	o.Etcd.Members = append(o.Etcd.Members, Member{
-		ID: uint64(i + 1), Name: name, PeerURLs: []string{PeerURL(o.Cluster, name)}, ClientURLs: []string{ClientURL(o.Cluster, name)}, Learner: learner,
+		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)}, ClientURLs: []string{objects.ClientURL(o.Cluster, name)}, Learner: learner,
 	})
 	if !learner {
 		list(o, name, time.Hour)
 	}
 	addClaim(o, i)
-	addPod(o, i, StartBootstrap)
+	addPod(o, i, objects.StartBootstrap)
 	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}
 	shakeHands(o, name)
 }
 
 func addClaim(o *Observation, i int) {
 	v := newView(*o)
-	claim := v.newClaim(MemberName("demo", i))
+	claim := v.newClaim(objects.MemberName("demo", i))
 	claim.UID = types.UID("uid-claim-" + strconv.Itoa(i))
 	claim.OwnerReferences = []metav1.OwnerReference{{UID: o.Cluster.UID}}
 	o.Children.Claims[claim.Name] = claim
@@ -97,10 +98,10 @@ func addClaim(o *Observation, i int) {
 
 func addPod(o *Observation, i int, start string) {
 	v := newView(*o)
-	pod := v.pod(MemberName("demo", i), start, nil)
+	pod := v.pod(objects.MemberName("demo", i), start, nil)
 	pod.UID = types.UID(fmt.Sprintf("uid-pod-%d", i))
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1), ContainerStatuses: []corev1.ContainerStatus{
-		{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 	}}
 	o.Children.Pods[pod.Name] = pod
 }

@@ -1,10 +1,12 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What tools that wait are told: kubectl wait, helm --wait, Flux and Argo CD. They know three words for an object
@@ -92,7 +94,7 @@ type prospect struct {
 
 // prospectOf is that of the rule with this place in Rules, and its verdict.
 func (v *view) prospectOf(at int, said *verdict) prospect {
-	p := prospect{or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
+	p := prospect{cmp.Or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
 	if p.Outlook == Aside {
 		next, then := v.after(at)
 		p.Outlook = v.prospectOf(next, then).Outlook
@@ -103,14 +105,14 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 		return p
 	}
 	if p.Outlook == Rests && v.Etcd != nil && !v.beside() {
-		p = or(v.unauthorized(), or(v.unreachable(), p))
+		p = cmp.Or(v.unauthorized(), cmp.Or(v.unreachable(), p))
 	}
 	return v.withUnmade(p)
 }
 
 // unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours stays as it is.
 func (v *view) unreachable() prospect {
-	name := ClientService(v.Cluster.Name)
+	name := objects.ClientService(v.Cluster.Name)
 	if v.Children.Services[name] != nil {
 		return prospect{}
 	}
@@ -120,15 +122,13 @@ func (v *view) unreachable() prospect {
 // after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are
 // no change.
 func (v *view) after(at int) (int, *verdict) {
-	for i := at + 1; ; i++ { // the last rule always applies
-		said := Rules[i].applies(v)
-		if said == nil {
-			continue
-		}
+	for {
+		next, said := Rules[at+1:].First(v)
+		at += 1 + next
 		if _, looks := said.step.(Authorize); looks && v.unauthorized() == (prospect{}) {
 			continue
 		}
-		return i, said
+		return at, said
 	}
 }
 
@@ -166,7 +166,7 @@ func (v *view) uncertified() Outlook {
 	if v.withoutCertManager() != "" {
 		return Waits
 	}
-	if mode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.leaves, func(l leaf) bool {
+	if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets && slices.ContainsFunc(v.leaves, func(l leaf) bool {
 		return (l.server || l.what == "operator") && v.secret(l.secret) != nil && v.flaw(l) != ""
 	}) {
 		return Waits
@@ -208,14 +208,14 @@ func (v *view) heirComes() Outlook {
 	case v.heir == nil:
 		return Waits
 	case v.choosing():
-		return or(v.chooseSurvivor().outlook, Works)
+		return cmp.Or(v.chooseSurvivor().outlook, Works)
 	}
 	return v.heir.filling()
 }
 
 // starts is whether the initial members may still come to a quorum by themselves.
 func (v *view) starts() Outlook {
-	if len(v.epoch.startsOn) > 0 && or(v.unfilled(), v.differing()) != "" {
+	if len(v.epoch.startsOn) > 0 && cmp.Or(v.unfilled(), v.differing()) != "" {
 		return v.filling()
 	}
 	for _, name := range v.epoch.initialNames() {

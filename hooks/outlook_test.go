@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestEveryRuleHasAnOutlook: tools that wait know what to make of each.
@@ -80,10 +81,10 @@ func TestWhatToolsAreTold(t *testing.T) {
 			o.Cluster.Spec.Suspend = true
 			delete(o.Children.Pods, "demo-1")
 			silence(o, "demo-1")
-		}), "Stalled Suspended", "rule WaitForMembers waits for that"},
-		"a defragmentation": {changed(func(o *Observation) { o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"} }), "Ready Defragment", "as the annotation asks"},
+		}), "Stalled Suspended", "rule Heal waits for that"},
+		"a defragmentation": {changed(func(o *Observation) { o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"} }), "Ready Defragment", "as the annotation asks"},
 		"a defragmentation before larger volumes": {changed(func(o *Observation) {
-			o.Cluster.Annotations = map[string]string{AnnotationDefragment: "now"}
+			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 		}), "Reconciling Defragment", "as the annotation asks"},
 		"users that are applied":                          {asked(nil), "Ready Converged", "serving"},

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // How soon to look again at a cluster with members that do not serve. A member that does not answer takes the
@@ -39,7 +40,7 @@ func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Du
 // one period would be one too many.
 func (v *view) grown(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
-	if resync == 0 || resync > patience || !silent {
+	if resync == 0 || resync > rule.Patience || !silent {
 		return resync
 	}
 	pause := max(resync, v.observed(lastChange(s))/restless)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // TestHowOftenASilentClusterIsAskedAbout: a question to a member that does not answer takes its whole time.
@@ -63,14 +64,14 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.Equal(t, patience, Decide(o).ResyncAfter, "none of that was seen")
+	assert.Equal(t, rule.Patience, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "WaitForMembers"
-	assert.Equal(t, patience, Decide(o).ResyncAfter, "another rule decides since now")
+	assert.Equal(t, rule.Patience, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)
 	o.Now = second
 	watch(&o, 24*time.Hour)
-	assert.Equal(t, soon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
+	assert.Equal(t, rule.Soon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
 	assert.Zero(t, Decide(served()).ResyncAfter)
 }

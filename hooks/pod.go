@@ -1,16 +1,11 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,56 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 const (
-	userID             = 10001
 	gracePeriod        = 30 // seconds; etcd hands its leadership on within one of them
-	foundingGate       = domain + "founding"
+	foundingGate       = objects.Domain + "founding"
 	volumeData         = "data"
 	volumeState        = "state"
 	stateMount         = "/var/run/quorate"
 	volumeCertificates = "certificates"
 )
-
-// DefaultEtcdRepository is where etcd's own project publishes its image.
-const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
-
-// image of etcd: the cluster's own repository goes before that of the installation.
-func (s Settings) image(spec *v1alpha1.EtcdClusterSpec, version string) string {
-	return or(spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)) + ":v" + version
-}
-
-// repositories are how those of images look.
-var repositories = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`)
-})
-
-// IsRepository reports whether a text can be the repository of an image: without https://, a tag or
-// a digest.
-func IsRepository(text string) bool { return repositories().MatchString(text) }
-
-// validateImage says why no image may come from where the spec says. Whoever chooses the image
-// chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
-// store.
-func (s Settings) validateImage(spec *v1alpha1.EtcdClusterSpec) error {
-	repository, ours := spec.Image.Repository, or(s.EtcdRepository, DefaultEtcdRepository)
-	switch {
-	case repository == "" || repository == ours:
-		return nil
-	case !IsRepository(repository):
-		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no digest")
-	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories, func(allowed string) bool { return holds(allowed, repository) }):
-		return nil
-	}
-	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows (--allowed-image-repositories): leave it out for %s, or use %s",
-		ours, strings.Join(s.AllowedRepositories, ", "))
-}
-
-// holds reports whether what is allowed is this repository, or a beginning of it.
-func holds(allowed, repository string) bool {
-	return repository == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(repository, allowed)
-}
 
 // newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how etcd is to
 // begin without data.
@@ -76,9 +32,9 @@ func newPod(o Observation, name, version, start string, volume resource.Quantity
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   name,
-			Labels: labels(c, map[string]string{LabelMember: name}),
+			Labels: labels(c, map[string]string{objects.LabelMember: name}),
 			Annotations: annotations(c, map[string]string{
-				AnnotationStart: start,
+				objects.AnnotationStart: start,
 			}),
 		},
 		Spec: podSpec(o, templateOf(c, version), name, version, volume, peersTLS),
@@ -97,14 +53,14 @@ func podSpec(o Observation, t *template, name, version string, volume resource.Q
 	}
 	return corev1.PodSpec{
 		Hostname:                      name,
-		Subdomain:                     PeerService(o.Cluster.Name),
+		Subdomain:                     objects.PeerService(o.Cluster.Name),
 		RestartPolicy:                 corev1.RestartPolicyAlways,
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod)),
-		SecurityContext:               podSecurity(),
+		SecurityContext:               objects.PodSecurity(),
 		ImagePullSecrets:              t.PullSecrets,
-		Affinity:                      or(t.Affinity, apart(o.Cluster)),
+		Affinity:                      cmp.Or(t.Affinity, apart(o.Cluster)),
 		NodeSelector:                  t.NodeSelector,
 		Tolerations:                   t.Tolerations,
 		TopologySpreadConstraints:     constraints,
@@ -116,18 +72,6 @@ func podSpec(o Observation, t *template, name, version string, volume resource.Q
 			// On the node's disk even when the data is in memory: prepare's memory of having started here.
 			{Name: volumeState, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		}, certificateVolume(o.Cluster.Name, t)...),
-	}
-}
-
-// podSecurity lets a pod read and write the members' volumes, as nobody who is root.
-func podSecurity() *corev1.PodSecurityContext {
-	return &corev1.PodSecurityContext{
-		RunAsNonRoot:        new(true),
-		RunAsUser:           new(int64(userID)),
-		RunAsGroup:          new(int64(userID)),
-		FSGroup:             new(int64(userID)),
-		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
-		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
 
@@ -146,9 +90,9 @@ func certificateVolume(cluster string, t *template) []corev1.Volume {
 	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o440)),
 		Sources: []corev1.VolumeProjection{
-			from(t.Server, "server", KeyCertificate, KeyPrivate, KeyTrust),
-			from(t.Peer, "peer", KeyCertificate, KeyPrivate, KeyTrust),
-			from(TokenSecret(cluster), "token", KeyTokenPrivate, KeyTokenPublic),
+			from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+			from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+			from(TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
 		},
 	}}}}
 }
@@ -166,11 +110,11 @@ func dataVolume(t *template, name string) corev1.Volume {
 
 func prepareContainer(o Observation) corev1.Container {
 	return corev1.Container{
-		Name:            ContainerPrepare,
+		Name:            objects.ContainerPrepare,
 		Image:           o.Settings.Image,
 		ImagePullPolicy: o.Settings.ImagePullPolicy,
-		Args:            []string{"prepare", "--data-dir=" + DataDir, "--marker=" + MarkerFile},
-		SecurityContext: restricted(),
+		Args:            []string{"prepare", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile},
+		SecurityContext: objects.Restricted(),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
 		}},
@@ -184,23 +128,23 @@ func prepareContainer(o Observation) corev1.Container {
 func etcdContainer(o Observation, t *template, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
 	c := o.Cluster
 	return corev1.Container{
-		Name:            ContainerEtcd,
-		Image:           o.Settings.image(&c.Spec, version),
+		Name:            objects.ContainerEtcd,
+		Image:           o.Settings.Etcd(&c.Spec, version),
 		ImagePullPolicy: t.PullPolicy,
 		Command:         append([]string{"/usr/local/bin/etcd"}, flags(c, t, name, version, volume, peersTLS)...),
 		Env:             environment(c),
 		Ports: []corev1.ContainerPort{
-			{Name: "client", ContainerPort: ClientPort},
-			{Name: "peer", ContainerPort: PeerPort},
-			{Name: "metrics", ContainerPort: MetricsPort},
+			{Name: "client", ContainerPort: objects.ClientPort},
+			{Name: "peer", ContainerPort: objects.PeerPort},
+			{Name: "metrics", ContainerPort: objects.MetricsPort},
 		},
 		Resources:       t.Resources,
-		SecurityContext: restricted(),
+		SecurityContext: objects.Restricted(),
 		VolumeMounts:    etcdMounts(t),
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(MetricsPort)}},
+			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(objects.MetricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
 		// No liveness probe: docs/decisions/0002-probes.md.
@@ -210,28 +154,20 @@ func etcdContainer(o Observation, t *template, name, version string, volume reso
 func etcdMounts(t *template) []corev1.VolumeMount {
 	list := []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}}
 	if t.Server != "" {
-		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: CertificateDir, ReadOnly: true})
+		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: objects.CertificateDir, ReadOnly: true})
 	}
 	return list
-}
-
-func restricted() *corev1.SecurityContext {
-	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: new(false),
-		ReadOnlyRootFilesystem:   new(true),
-		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-	}
 }
 
 // environment makes etcdctl work without flags, and tells the Go runtime its limits.
 func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
-	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: urlOn(scheme(c), "127.0.0.1", ClientPort)}}
-	if encrypted(c) {
+	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: urlOn(objects.Scheme(c), "127.0.0.1", objects.ClientPort)}}
+	if objects.Encrypted(c) {
 		env = append(env,
-			corev1.EnvVar{Name: "ETCDCTL_CACERT", Value: CertificateDir + "/server/" + KeyTrust},
-			corev1.EnvVar{Name: "ETCDCTL_CERT", Value: CertificateDir + "/server/" + KeyCertificate},
-			corev1.EnvVar{Name: "ETCDCTL_KEY", Value: CertificateDir + "/server/" + KeyPrivate})
+			corev1.EnvVar{Name: "ETCDCTL_CACERT", Value: objects.CertificateDir + "/server/" + objects.KeyTrust},
+			corev1.EnvVar{Name: "ETCDCTL_CERT", Value: objects.CertificateDir + "/server/" + objects.KeyCertificate},
+			corev1.EnvVar{Name: "ETCDCTL_KEY", Value: objects.CertificateDir + "/server/" + objects.KeyPrivate})
 	}
 	if cpu, ok := s.Resources.Limits[corev1.ResourceCPU]; ok {
 		env = append(env, corev1.EnvVar{Name: "GOMAXPROCS", Value: fmt.Sprint(max(1, (cpu.MilliValue()+999)/1000))})
@@ -247,7 +183,7 @@ func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 	all := theirs(c.Spec.AdditionalMetadata.Labels)
 	maps.Copy(all, own)
-	all[LabelCluster] = c.Name
+	all[objects.LabelCluster] = c.Name
 	all["app.kubernetes.io/name"] = "etcd"
 	all["app.kubernetes.io/instance"] = c.Name
 	all["app.kubernetes.io/managed-by"] = "quorate"
@@ -266,17 +202,7 @@ func fingerprint(data any) string {
 	if err != nil { // plain data always encodes
 		return "unknown"
 	}
-	return digest(string(raw))
-}
-
-// digest is a short hash of texts.
-func digest(texts ...string) string {
-	h := fnv.New64a()
-	for _, text := range texts {
-		_, _ = h.Write([]byte(text))
-		_, _ = h.Write([]byte{0})
-	}
-	return strconv.FormatUint(h.Sum64(), 16)
+	return objects.Digest(string(raw))
 }
 
 // bootstrapEnv lets etcd read the initial cluster from the epoch record itself.
@@ -286,15 +212,15 @@ func bootstrapEnv(record string) []corev1.EnvVar {
 	}
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "new"},
-		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: from(EpochKeyInitialCluster)},
-		{Name: "ETCD_INITIAL_CLUSTER_TOKEN", ValueFrom: from(EpochKeyToken)},
+		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: from(objects.EpochKeyInitialCluster)},
+		{Name: "ETCD_INITIAL_CLUSTER_TOKEN", ValueFrom: from(objects.EpochKeyToken)},
 	}
 }
 
 // joinEnv tells a new member whom it joins, by an annotation that is read whenever the container starts, and is taken away once the member has
 // begun: if its directory is emptied under it, in a pod that stays and so is not prepared again, it knows nobody to join a second time (S10).
 func joinEnv() []corev1.EnvVar {
-	told := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationInitialCluster + "']"}}
+	told := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"}}
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"},
 		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: told},

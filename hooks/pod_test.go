@@ -6,8 +6,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // made is the first pod of a cluster of one whose spec was changed like this.
@@ -18,7 +21,7 @@ func made(t *testing.T, version string, change func(*v1alpha1.EtcdClusterSpec)) 
 	change(&o.Cluster.Spec)
 	observeRecord(&o, 1)
 	addClaim(&o, 0)
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, AnnotationClusterID)
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	require.Len(t, d.Children.Pods, 1)
@@ -61,7 +64,7 @@ func TestEtcdsRepository(t *testing.T) {
 		{"quay.io/coreos/etcd", "registry.example/etcd", "quay.io/coreos/etcd:v3.6.16"},
 	} {
 		s := &v1alpha1.EtcdClusterSpec{Image: v1alpha1.ImageSpec{Repository: c.cluster}}
-		assert.Equal(t, c.want, Settings{EtcdRepository: c.installation}.image(s, "3.6.16"))
+		assert.Equal(t, c.want, objects.Images{EtcdRepository: c.installation}.Etcd(s, "3.6.16"))
 	}
 }
 
@@ -110,7 +113,7 @@ func TestAllowedRepositories(t *testing.T) {
 	}{
 		{nil, "", true}, {nil, "anybody.example/etcd", true}, {nil, "localhost:5000/etcd", true},
 		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false}, {nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
-		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true}, {[]string{"r.example/etcd"}, DefaultEtcdRepository, true},
+		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true}, {[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
 		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil", false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
 		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true}, {[]string{"r.example/mirror/"}, "r.example/mirror", false},
 		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false}, {[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
@@ -125,11 +128,16 @@ func TestAllowedRepositories(t *testing.T) {
 		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
 		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
 
-		s := aSnapshot()
-		s.Settings.AllowedRepositories = c.allowed
-		s.Clusters["orders"].Spec.Image.Repository = c.repository
-		taken := DecideSnapshot(s)
-		assert.NoError(t, VerifySnapshot(s, taken))
+		s := snapshot.Observation{
+			Snapshot: &v1alpha1.EtcdSnapshot{
+				ObjectMeta: metav1.ObjectMeta{Name: "nightly", CreationTimestamp: metav1.NewTime(now)},
+				Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+			},
+			Clusters: map[string]*v1alpha1.EtcdCluster{"demo": o.Cluster}, Images: o.Settings.Images, Now: now,
+		}
+		o.Cluster.Status = d.Status
+		taken := snapshot.Decide(s)
+		assert.NoError(t, snapshot.Verify(s, taken))
 		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Because)
 		if !c.fine {
 			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
@@ -138,7 +146,7 @@ func TestAllowedRepositories(t *testing.T) {
 	}
 	o := serve(3)
 	o.Settings.AllowedRepositories, o.Settings.EtcdRepository = []string{"r.example/etcd"}, "mirror.example/etcd"
-	o.Cluster.Spec.Image.Repository = DefaultEtcdRepository
+	o.Cluster.Spec.Image.Repository = objects.DefaultEtcdRepository
 	assert.Equal(t, "Unsupported", Decide(o).Because.Rule, "that of the installation is another one")
 	assert.Contains(t, Decide(o).Because.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
 }
@@ -147,12 +155,12 @@ func TestAllowedRepositories(t *testing.T) {
 // join (S10). A spec that gives such a key is refused, and it reaches no object either way.
 func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 	for key, metadata := range map[string]v1alpha1.Metadata{
-		AnnotationInitialCluster: {Annotations: map[string]string{AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
-		AnnotationQuarantined:    {Annotations: map[string]string{AnnotationQuarantined: "x"}},
-		AnnotationEpoch:          {Annotations: map[string]string{AnnotationEpoch: "7"}},
-		domain + "unheard-of":    {Annotations: map[string]string{domain + "unheard-of": "x"}},
-		LabelMember:              {Labels: map[string]v1alpha1.LabelValue{LabelMember: "stolen"}},
-		LabelSnapshot:            {Labels: map[string]v1alpha1.LabelValue{LabelSnapshot: "nightly"}},
+		objects.AnnotationInitialCluster: {Annotations: map[string]string{objects.AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
+		objects.AnnotationQuarantined:    {Annotations: map[string]string{objects.AnnotationQuarantined: "x"}},
+		objects.AnnotationEpoch:          {Annotations: map[string]string{objects.AnnotationEpoch: "7"}},
+		objects.Domain + "unheard-of":    {Annotations: map[string]string{objects.Domain + "unheard-of": "x"}},
+		objects.LabelMember:              {Labels: map[string]v1alpha1.LabelValue{objects.LabelMember: "stolen"}},
+		objects.LabelSnapshot:            {Labels: map[string]v1alpha1.LabelValue{objects.LabelSnapshot: "nightly"}},
 	} {
 		for state, o := range map[string]Observation{"fresh": fresh(3), "serving": serve(3)} {
 			o.Cluster.Spec.AdditionalMetadata = metadata

@@ -1,12 +1,15 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // ---- before there is a cluster
@@ -27,10 +30,10 @@ func (v *view) foundingPods() []*corev1.Pod {
 }
 
 func (v *view) bootstrapPod(name string) *corev1.Pod {
-	pod := v.pod(name, StartBootstrap, bootstrapEnv(v.epoch.record.Name))
-	pod.Labels[LabelRole] = roleVoter
+	pod := v.pod(name, objects.StartBootstrap, bootstrapEnv(v.epoch.record.Name))
+	pod.Labels[objects.LabelRole] = roleVoter
 	if v.hostPath() {
-		pod.Annotations[AnnotationInitialCluster] = v.epoch.record.Data[EpochKeyInitialCluster]
+		pod.Annotations[objects.AnnotationInitialCluster] = v.epoch.record.Data[objects.EpochKeyInitialCluster]
 	}
 	v.fill(pod)
 	v.await(pod)
@@ -51,12 +54,12 @@ func (v *view) blindPods(roll string) []*corev1.Pod {
 			pods = append(pods, v.bootstrapPod(name))
 		case !v.epoch.began(): // nobody resumes in an epoch that is to come
 		default:
-			pods = append(pods, v.pod(name, StartResume, resumeEnv()))
+			pods = append(pods, v.pod(name, objects.StartResume, resumeEnv()))
 		}
 	}
 	for _, pod := range pods {
 		if role := v.roleWhileBlind(pod); role != "" {
-			pod.Labels[LabelRole] = role
+			pod.Labels[objects.LabelRole] = role
 		}
 	}
 	return sortPods(pods)
@@ -85,20 +88,20 @@ func (v *view) listedPods(said *verdict) []*corev1.Pod {
 
 // joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
 func (v *view) joinsElsewhere(m *member) bool {
-	return v.onClaims() && v.startOf(m) == StartJoin && v.claimGone(m)
+	return v.onClaims() && v.startOf(m) == objects.StartJoin && v.claimGone(m)
 }
 
 func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
 		if m.Started() {
-			delete(pod.Annotations, AnnotationInitialCluster)
+			delete(pod.Annotations, objects.AnnotationInitialCluster)
 		}
 		if role := v.roleOf(m); role != "" {
-			pod.Labels[LabelRole] = role
+			pod.Labels[objects.LabelRole] = role
 		}
-		if m.name == said.spare && pod.Annotations[AnnotationSpared] == "" {
-			pod.Annotations[AnnotationSpared] = v.Now.UTC().Format(time.RFC3339)
+		if m.name == said.spare && pod.Annotations[objects.AnnotationSpared] == "" {
+			pod.Annotations[objects.AnnotationSpared] = v.Now.UTC().Format(time.RFC3339)
 		}
 		if m.name == said.patch {
 			v.exchange(pod)
@@ -111,19 +114,19 @@ func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
 func (v *view) podOf(m *member) *corev1.Pod {
 	var pod *corev1.Pod
 	switch start := v.startOf(m); start {
-	case StartJoin:
+	case objects.StartJoin:
 		pod = v.pod(m.name, start, joinEnv())
-		pod.Annotations[AnnotationInitialCluster] = v.joinCluster(m)
-	case StartBootstrap:
+		pod.Annotations[objects.AnnotationInitialCluster] = v.joinCluster(m)
+	case objects.StartBootstrap:
 		pod = v.bootstrapPod(m.name)
 	default:
-		pod = v.pod(m.name, StartResume, resumeEnv())
+		pod = v.pod(m.name, objects.StartResume, resumeEnv())
 	}
 	if m.Learner {
-		pod.Labels[LabelRole] = roleLearner
+		pod.Labels[objects.LabelRole] = roleLearner
 	}
 	if v.mismatched(m) {
-		pod.Labels[LabelRole] = roleFenced
+		pod.Labels[objects.LabelRole] = roleFenced
 	}
 	return pod
 }
@@ -138,7 +141,7 @@ func heldBack(pod *corev1.Pod) *corev1.Pod {
 func (v *view) joinCluster(joining *member) string {
 	var fields []string
 	for _, m := range v.members {
-		name := or(m.Name, m.name)
+		name := cmp.Or(m.Name, m.name)
 		if m.alias != "" {
 			name = "foreign-" + hex(m.ID) // its own may be that of one of ours
 		}
@@ -169,16 +172,16 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 		v.onNode(pod)
 	}
 	prepare := prepareOf(pod)
-	prepare.Env = append(prepare.Env, ofEpoch(EpochName(v.Cluster.Name, v.epoch.n)))
+	prepare.Env = append(prepare.Env, ofEpoch(objects.EpochName(v.Cluster.Name, v.epoch.n)))
 	if v.beside() {
 		openWide(pod)
 	}
 	v.noteTemplate(pod, v.versionNow())
-	pod.Annotations[AnnotationImage] = v.Settings.image(&v.Cluster.Spec, v.versionNow())
+	pod.Annotations[objects.AnnotationImage] = v.Settings.Etcd(&v.Cluster.Spec, v.versionNow())
 	v.noteServed(pod)
 	v.noteRestart(pod)
 	if provided(v.Cluster) && v.seesMounted() {
-		pod.Annotations[AnnotationTrusts] = formatPairs(v.trusted(), ":")
+		pod.Annotations[objects.AnnotationTrusts] = formatPairs(v.trusted(), ":")
 	}
 	return pod
 }
@@ -186,7 +189,7 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 // noteServed puts on a pod which certificates its member is to show.
 func (v *view) noteServed(pod *corev1.Pod) {
 	if v.serves != "" {
-		pod.Annotations[AnnotationServes] = v.serves
+		pod.Annotations[objects.AnnotationServes] = v.serves
 	}
 }
 
@@ -205,14 +208,14 @@ func (v *view) keptPods(names []string) []*corev1.Pod {
 // recorded memory pod may differ.
 func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	pod := *old
-	own := map[string]string{LabelMember: old.Name}
-	if r := old.Labels[LabelRole]; r != "" {
-		own[LabelRole] = r
+	own := map[string]string{objects.LabelMember: old.Name}
+	if r := old.Labels[objects.LabelRole]; r != "" {
+		own[objects.LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, keep(old.Annotations, AnnotationStart, AnnotationTemplate, annotationFormerTemplate,
-		AnnotationInitialCluster, AnnotationImage, AnnotationServes, AnnotationTrusts, AnnotationFlagsFor, AnnotationExchanged,
-		AnnotationRestarted, AnnotationSHA256))
+	pod.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationStart, objects.AnnotationTemplate, annotationFormerTemplate,
+		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts, objects.AnnotationFlagsFor, objects.AnnotationExchanged,
+		objects.AnnotationRestarted, objects.AnnotationSHA256))
 	v.noteServed(&pod)
 	if !v.aged(old) {
 		v.noteTemplate(&pod, madeForVersion(old))
@@ -221,8 +224,8 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		return &pod
 	}
 	v.noteSuccession(&pod, old)
-	if since := old.Annotations[AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
-		pod.Annotations[AnnotationSpared] = since
+	if since := old.Annotations[objects.AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
+		pod.Annotations[objects.AnnotationSpared] = since
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
@@ -236,7 +239,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 // takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
 func (v *view) takesImage(pod *corev1.Pod) bool {
 	wanted, idle := v.versionNow(), neverRan(pod) || v.Etcd == nil && v.epoch.quorate() && !running(pod)
-	return idle && pod.Annotations[AnnotationImage] != v.Settings.image(&v.Cluster.Spec, wanted) &&
+	return idle && pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, wanted) &&
 		(!v.epoch.quorate() || sameFlags(madeForVersion(pod), wanted))
 }
 
@@ -244,13 +247,13 @@ func (v *view) takesImage(pod *corev1.Pod) bool {
 // filled which database it must find.
 func (v *view) noteSuccession(pod, old *corev1.Pod) {
 	if v.epoch.sum != "" && insistsOnSum(old) {
-		pod.Annotations[AnnotationSHA256] = v.epoch.sum
+		pod.Annotations[objects.AnnotationSHA256] = v.epoch.sum
 	}
-	if awaits(old) && v.epoch.began() && namesRecord(old) == EpochName(v.Cluster.Name, v.epoch.n) {
-		pod.Annotations[AnnotationBegins] = "yes"
+	if awaits(old) && v.epoch.began() && namesRecord(old) == objects.EpochName(v.Cluster.Name, v.epoch.n) {
+		pod.Annotations[objects.AnnotationBegins] = "yes"
 	}
-	if old.Annotations[AnnotationSucceeds] != "" {
-		pod.Annotations[AnnotationSucceeds] = "yes"
+	if old.Annotations[objects.AnnotationSucceeds] != "" {
+		pod.Annotations[objects.AnnotationSucceeds] = "yes"
 	}
 }
 
@@ -258,7 +261,7 @@ func (v *view) noteSuccession(pod, old *corev1.Pod) {
 func (v *view) strangePods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := ordinal(v.Cluster.Name, name); !ours && !v.surveys(name) {
+		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !v.surveys(name) {
 			pods = append(pods, kept(v.Cluster, v.Children.Pods[name]))
 		}
 	}
@@ -268,7 +271,7 @@ func (v *view) strangePods() []*corev1.Pod {
 // surveys reports whether the pod of this name looks at a member's volumes.
 func (v *view) surveys(name string) bool {
 	of, is := strings.CutSuffix(name, surveySuffix)
-	_, ours := ordinal(v.Cluster.Name, of)
+	_, ours := objects.Ordinal(v.Cluster.Name, of)
 	return is && ours
 }
 

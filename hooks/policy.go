@@ -5,6 +5,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // scrapeLabel marks a Prometheus that is trusted with metrics: its pod, and its namespace, which no tenant can put a label on.
@@ -36,7 +38,7 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: selector(c)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{let(PeerPort, peers), let(ClientPort, clients), let(MetricsPort, metrics)},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{let(objects.PeerPort, peers), let(objects.ClientPort, clients), let(objects.MetricsPort, metrics)},
 		},
 	}}
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
@@ -48,7 +51,7 @@ func (v *view) firstRecord() *corev1.ConfigMap {
 		return nil
 	}
 	record := newRecord(v.Cluster, 1, 0, v.replicas)
-	if from.source == SourceExisting {
+	if from.source == objects.SourceExisting {
 		record = joiningRecord(v.Cluster)
 	}
 	originate(record, from)
@@ -59,32 +62,32 @@ func (v *view) firstRecord() *corev1.ConfigMap {
 func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
-	for _, key := range []string{AnnotationStartsOn, AnnotationClusterID, AnnotationNextMember, AnnotationVersion, AnnotationPhase, AnnotationSurvivor} {
+	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember, objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor} {
 		if value := old.Annotations[key]; value != "" {
 			ann[key] = value
 		}
 	}
-	ann[AnnotationNextMember] = strconv.Itoa(v.next())
+	ann[objects.AnnotationNextMember] = strconv.Itoa(v.next())
 	if uids := v.startsOn(); uids != nil {
-		ann[AnnotationStartsOn] = or(formatPairs(uids, ":"), startsOnNothing)
+		ann[objects.AnnotationStartsOn] = cmp.Or(formatPairs(uids, ":"), startsOnNothing)
 	}
 	if v.Etcd != nil && v.unfit() == "" {
-		ann[AnnotationClusterID] = hex(v.Etcd.ClusterID)
+		ann[objects.AnnotationClusterID] = hex(v.Etcd.ClusterID)
 	}
 	if foreign := v.noteForeign(); foreign != "" {
-		ann[AnnotationForeign], ann[AnnotationForeignSince] = foreign, v.foreignSince(foreign)
+		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = foreign, v.foreignSince(foreign)
 	}
 	if !v.epoch.quorate() && v.Etcd == nil {
-		ann[AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
+		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
 	for key, value := range map[string]string{
-		AnnotationHighestRevision: v.noteRevision(),
-		AnnotationSHA256:          v.firstSum(),
-		AnnotationReaddressed:     strings.Join(v.readdressed(), ","),
-		AnnotationMismatched:      strings.Join(v.mismatches(), ","),
-		AnnotationVersion:         said.version,
-		AnnotationRenewing:        v.renewing(said),
-		AnnotationOldLog:          v.nextOldLog(said).String(),
+		objects.AnnotationHighestRevision: v.noteRevision(),
+		objects.AnnotationSHA256:          v.firstSum(),
+		objects.AnnotationReaddressed:     strings.Join(v.readdressed(), ","),
+		objects.AnnotationMismatched:      strings.Join(v.mismatches(), ","),
+		objects.AnnotationVersion:         said.version,
+		objects.AnnotationRenewing:        v.renewing(said),
+		objects.AnnotationOldLog:          v.nextOldLog(said).String(),
 	} {
 		if value != "" {
 			ann[key] = value
@@ -99,25 +102,25 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 func (v *view) copies() map[string]string {
 	all := map[string]string{}
 	if highest := v.noteRevision(); highest != "" {
-		all[AnnotationHighestRevision] = highest
+		all[objects.AnnotationHighestRevision] = highest
 	}
 	if answered := formatAnswered(v.answered()); answered != "" {
-		all[AnnotationAnswered] = answered
+		all[objects.AnnotationAnswered] = answered
 	}
 	n := v.notedEpoch()
 	if v.epoch != nil {
 		n = max(n, v.epoch.n)
 	}
 	if n > 1 {
-		all[AnnotationEpoch] = strconv.Itoa(n)
+		all[objects.AnnotationEpoch] = strconv.Itoa(n)
 	}
 	return all
 }
 
 // notedEpoch is the number of the epoch that runs, as the peer Service has it; 0 for the first.
 func (v *view) notedEpoch() int {
-	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
-		return markIn(peers.Annotations[AnnotationEpoch])
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		return objects.ReadMark(peers.Annotations[objects.AnnotationEpoch])
 	}
 	return 0
 }
@@ -125,18 +128,18 @@ func (v *view) notedEpoch() int {
 // relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
 func (v *view) relicRecord() *corev1.ConfigMap {
 	record := v.lostRecord()
-	record.Annotations[AnnotationStartsOn] = startsOnNothing
-	record.Annotations[AnnotationNextMember] = strconv.Itoa(v.next())
-	record.Annotations[AnnotationVersion] = or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
-	record.Annotations[AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
-	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == EpochName(v.Cluster.Name, int(s.Epoch))) {
-		record.Annotations[AnnotationClusterID] = s.ClusterID
+	record.Annotations[objects.AnnotationStartsOn] = startsOnNothing
+	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.next())
+	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
+	record.Annotations[objects.AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
+	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
+		record.Annotations[objects.AnnotationClusterID] = s.ClusterID
 	}
 	if highest := v.noteRevision(); highest != "" {
-		record.Annotations[AnnotationHighestRevision] = highest
+		record.Annotations[objects.AnnotationHighestRevision] = highest
 	}
 	if foreign := v.relicForeign(); foreign != "" {
-		record.Annotations[AnnotationForeign] = foreign
+		record.Annotations[objects.AnnotationForeign] = foreign
 	}
 	return record
 }
@@ -145,7 +148,7 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 // one is taken to have what spec.restore asks for: nobody restores anything for want of a record.
 func (v *view) lostRecord() *corev1.ConfigMap {
 	n, first := v.lostEpoch()
-	from := origin{source: SourceEmpty}
+	from := origin{source: objects.SourceEmpty}
 	if v.epoch != nil {
 		n, first, from.restore = v.epoch.n, v.epoch.first, v.epoch.restore
 	}
@@ -161,7 +164,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	originate(record, from)
 	v.rememberAnswers(record, from)
 	if first > 0 {
-		record.Data[EpochKeyFirst] = strconv.Itoa(first)
+		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
 	}
 	return record
 }
@@ -171,13 +174,13 @@ func (v *view) lostEpoch() (n, first int) {
 	lowest, behind := 0, map[int]int{}
 	for name, claim := range v.all.Claims {
 		member, _ := standsOn(v.Cluster.Name, name)
-		i, ours := ordinal(v.Cluster.Name, member)
-		of := max(1, markIn(claim.Annotations[AnnotationEpoch]))
+		i, ours := objects.Ordinal(v.Cluster.Name, member)
+		of := max(1, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
 		switch {
 		case !ours || !v.ours(claim):
 		case !quarantined(claim) && (lowest == 0 || of < lowest):
 			lowest = of
-		case quarantined(claim) && claim.Annotations[AnnotationEpoch] != "":
+		case quarantined(claim) && claim.Annotations[objects.AnnotationEpoch] != "":
 			behind[of] = max(behind[of], i+1)
 		}
 	}
@@ -212,7 +215,7 @@ func (v *view) startsOn() map[string]types.UID {
 			if v.mayBeMade(m) {
 				maps.Copy(uids, v.groundsOf(m.name))
 			}
-			maps.Copy(uids, keep(v.epoch.startsOn, m.name, WALClaim(m.name)))
+			maps.Copy(uids, objects.Only(v.epoch.startsOn, m.name, WALClaim(m.name)))
 		}
 	}
 	return uids

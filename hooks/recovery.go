@@ -14,6 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // When the next epoch begins, and with whose data.
@@ -22,13 +25,13 @@ import (
 
 // beginning is where a new cluster's data comes from, or what that waits for.
 func (v *view) beginning() (origin, string) {
-	from := origin{source: SourceEmpty}
+	from := origin{source: objects.SourceEmpty}
 	snapshot := v.beginsWith()
 	if r := v.Cluster.Spec.Restore; r != nil {
 		from.restore = r.ID
 	}
 	if joins(v.Cluster) {
-		from.source = SourceExisting
+		from.source = objects.SourceExisting
 		return from, ""
 	}
 	if snapshot == nil {
@@ -38,7 +41,7 @@ func (v *view) beginning() (origin, string) {
 	if why != "" {
 		return from, why
 	}
-	from.source, from.snapshot, from.bump = SourceSnapshot, resolved, snapshot.BumpRevision
+	from.source, from.snapshot, from.bump = objects.SourceSnapshot, resolved, snapshot.BumpRevision
 	return from, ""
 }
 
@@ -79,13 +82,13 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 	}
 	if r.Snapshot != nil {
 		resolved, why := v.resolve(r.Snapshot)
-		from.source, from.snapshot, from.bump = SourceSnapshot, resolved, r.Snapshot.BumpRevision
+		from.source, from.snapshot, from.bump = objects.SourceSnapshot, resolved, r.Snapshot.BumpRevision
 		return from, why
 	}
 	if r.Epoch == nil {
 		return from, "spec.restore names neither a snapshot nor an epoch"
 	}
-	from.source, from.survivorsOf = SourceSurvivor, int(*r.Epoch)
+	from.source, from.survivorsOf = objects.SourceSurvivor, int(*r.Epoch)
 	switch {
 	case from.survivorsOf == v.epoch.n && !v.ending():
 		return from, fmt.Sprintf("epoch %d is the one that runs", v.epoch.n)
@@ -97,9 +100,9 @@ func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
 
 func (v *view) wordsFor(from origin) string {
 	switch from.source {
-	case SourceSnapshot:
+	case objects.SourceSnapshot:
 		return from.snapshot.words() + v.ofAnotherLife(from.snapshot)
-	case SourceSurvivor:
+	case objects.SourceSurvivor:
 		if from.member != "" {
 			return "what " + from.member + " has"
 		}
@@ -134,7 +137,7 @@ func recoverQuorum(v *view) *verdict {
 	}
 	from, why := v.wayBack(policy, asked)
 	if why != "" {
-		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: rule.Patience}
 	}
 	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
 }
@@ -148,25 +151,25 @@ func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string) *verdict {
 	at := v.lostUntil().UTC().Format("15:04:05 UTC")
 	why := fmt.Sprintf("the data of %s is gone, and with it the quorum; by spec.recovery", strings.Join(lost, ", "))
 	if len(lost) == 0 {
-		why = "no quorum answers, although its data is there; by the annotation " + AnnotationRecover
+		why = "no quorum answers, although its data is there; by the annotation " + objects.AnnotationRecover
 	}
-	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: patience}
+	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: rule.Patience}
 }
 
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.
 func (v *view) recoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
-	by, of, _ := strings.Cut(v.Cluster.Annotations[AnnotationRecover], ":")
+	by, of, _ := strings.Cut(v.Cluster.Annotations[objects.AnnotationRecover], ":")
 	p := v1alpha1.QuorumLoss(by)
 	known := slices.Contains([]v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}, p)
 	if known && of == fmt.Sprint(v.epoch.n) {
 		return p, true
 	}
-	return or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
+	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
 // byHand is the command that starts the way back.
 func (v *view) byHand(policy v1alpha1.QuorumLoss) string {
-	return fmt.Sprintf("kubectl annotate --overwrite -n %s etcdcluster/%s %s=%s:%d", v.Cluster.Namespace, v.Cluster.Name, AnnotationRecover, policy, v.epoch.n)
+	return fmt.Sprintf("kubectl annotate --overwrite -n %s etcdcluster/%s %s=%s:%d", v.Cluster.Namespace, v.Cluster.Name, objects.AnnotationRecover, policy, v.epoch.n)
 }
 
 // suggested is the way back that loses least, and the command that takes it; empty when only one is left that loses all.
@@ -233,7 +236,7 @@ func (v *view) mayVote() []string {
 // before that is taken from its pod ([promote]).
 func (v *view) toldToJoin(name string) bool {
 	pod := v.Children.Pods[name]
-	return pod != nil && podStart(pod) == StartJoin && pod.Annotations[AnnotationInitialCluster] != ""
+	return pod != nil && podStart(pod) == objects.StartJoin && pod.Annotations[objects.AnnotationInitialCluster] != ""
 }
 
 // besideOthers is why no epoch takes over from one that has foreign members: nobody stops those.
@@ -253,12 +256,12 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss, asked bool) (origin, string) 
 		if len(v.survivors(v.epoch.n)) == 0 {
 			return from, "no member's volume has survived" + v.withoutGivenUp(v.epoch.n) + "; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.byHand(v1alpha1.RecoverFromSnapshot)
 		}
-		from.source, from.survivorsOf = SourceSurvivor, v.epoch.n
+		from.source, from.survivorsOf = objects.SourceSurvivor, v.epoch.n
 		return from, ""
 	case v1alpha1.RecoverFromSnapshot:
 		return v.fromNewest(from, asked)
 	case v1alpha1.RecoverRecreate:
-		from.source = SourceEmpty
+		from.source = objects.SourceEmpty
 		return from, ""
 	case v1alpha1.RecoverManual:
 	}
@@ -273,7 +276,7 @@ func (v *view) fromNewest(from origin, asked bool) (origin, string) {
 	if asked && newest == nil && v.epoch.snapshot == nil {
 		newest = whosever
 	}
-	from.source = SourceSnapshot
+	from.source = objects.SourceSnapshot
 	switch {
 	case newest != nil:
 		var why string
@@ -281,14 +284,14 @@ func (v *view) fromNewest(from origin, asked bool) (origin, string) {
 		return from, why
 	case v.epoch.snapshot != nil:
 		began := *v.epoch.snapshot
-		began.SHA256 = or(began.SHA256, v.epoch.sum)
+		began.SHA256 = cmp.Or(began.SHA256, v.epoch.sum)
 		from.snapshot = &began
 		return from, ""
 	case whosever != nil:
 		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is of another life, of etcd cluster %s: if that is what you want, %s",
-			hex(v.epoch.clusterID), whosever.Name, or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
+			hex(v.epoch.clusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
 	}
-	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", LabelCluster, v.Cluster.Name)
+	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", objects.LabelCluster, v.Cluster.Name)
 }
 
 // fromMember is the way back where no volume can be copied: what a member that still runs has applied, fetched from it.
@@ -301,7 +304,7 @@ func (v *view) fromMember(from origin) (origin, string) {
 	case v.mayHaveQuorum():
 		return from, "so many members run that they may have a quorum, although none answers"
 	}
-	from.source, from.survivorsOf = SourceSurvivor, v.epoch.n
+	from.source, from.survivorsOf = objects.SourceSurvivor, v.epoch.n
 	from.member, _, _ = strings.Cut(v.running(), ":")
 	return from, ""
 }
@@ -359,14 +362,14 @@ func (v *view) survivors(epoch int) []string {
 func (v *view) givenUp(member string) bool {
 	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
 		claim := v.all.Claims[name]
-		return condemned(claim) && (quarantined(claim) || claim.Annotations[AnnotationCondemned] != CondemnedSilent)
+		return condemned(claim) && (quarantined(claim) || claim.Annotations[objects.AnnotationCondemned] != objects.CondemnedSilent)
 	})
 }
 
 // withoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
 func (v *view) withoutGivenUp(epoch int) string {
 	if all := filter(v.left(epoch), v.givenUp); len(all) > 0 {
-		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)", strings.Join(all, ", "), AnnotationCondemned)
+		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)", strings.Join(all, ", "), objects.AnnotationCondemned)
 	}
 	return ""
 }
@@ -375,13 +378,13 @@ func (v *view) withoutGivenUp(epoch int) string {
 func (v *view) left(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
-		n, member := ordinal(v.Cluster.Name, name)
+		n, member := objects.Ordinal(v.Cluster.Name, name)
 		claim, wal := v.all.Claims[name], v.all.Claims[WALClaim(name)]
 		going := claim.DeletionTimestamp != nil || wal != nil && wal.DeletionTimestamp != nil
 		if !member || !v.ours(claim) || neverBound(claim) || going {
 			continue
 		}
-		of := markIn(claim.Annotations[AnnotationEpoch])
+		of := objects.ReadMark(claim.Annotations[objects.AnnotationEpoch])
 		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) {
 			of = v.epoch.n
 		}
@@ -410,31 +413,31 @@ const surveySuffix = "-survey"
 func (v *view) chooseSurvivor() *verdict {
 	of := v.survivors(v.heir.epoch.survivorsOf)
 	if len(of) == 0 {
-		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: rule.Patience}
 	}
 	s := v.survey(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: patience}
+		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: rule.Patience}
 	case s.best == "":
-		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: patience}
+		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: rule.Patience}
 	case s.mixed:
-		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: rule.Patience}
 	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
 		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
-			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: patience}
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: rule.Patience}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: rule.Soon}
 }
 
 // survey is what is known of the volumes of survivors.
 type survey struct {
 	// best has the most of those that can be used, most is what it has; empty for none.
 	best string
-	most SurveyReport
+	most reports.Survey
 	// told have told what they hold, waits may still do so, and unreached were waited for long enough.
 	told, waits, unreached []string
 	evidence               []string
@@ -494,11 +497,11 @@ func (v *view) goesOnWithout(s *survey) bool {
 
 // discount is what a person does so that volumes do not count.
 func (v *view) discount(which, claims string) string {
-	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims, AnnotationCondemned)
+	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims, objects.AnnotationCondemned)
 }
 
 // ahead compares logs as raft does in elections: whoever is not behind has everything that a quorum has acknowledged, if anybody here has.
-func ahead(a, b *SurveyReport) bool {
+func ahead(a, b *reports.Survey) bool {
 	return a.LastTerm > b.LastTerm || a.LastTerm == b.LastTerm && a.LastIndex > b.LastIndex
 }
 
@@ -515,7 +518,7 @@ const surveyAgain = 30 * time.Second
 // surveyed is what a look at the member's volumes has told; nil for nothing yet, and late when that was waited for long
 // enough. Only a volume that was read and has nothing whole tells that it does not count: a pod that was killed, or could
 // not read what is there, says nothing of it.
-func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
+func (v *view) surveyed(name string) (report *reports.Survey, late bool) {
 	if report := surveyReport(v.all.Pods[name+surveySuffix]); report != nil {
 		return report, false
 	}
@@ -523,12 +526,12 @@ func (v *view) surveyed(name string) (report *SurveyReport, late bool) {
 }
 
 // surveyReport is what the pod has told of its volume; nil for nothing.
-func surveyReport(pod *corev1.Pod) *SurveyReport {
+func surveyReport(pod *corev1.Pod) *reports.Survey {
 	t := surveyEnd(pod)
 	if t == nil {
 		return nil
 	}
-	report, err := readReport[SurveyReport](t.Message)
+	report, err := reports.Read[reports.Survey](t.Message)
 	if err != nil || report.Error == "" && report.ClusterID == "" || report.Error != "" && report.Reason != "Damaged" && report.Reason != "NotFound" {
 		return nil
 	}
@@ -537,7 +540,7 @@ func surveyReport(pod *corev1.Pod) *SurveyReport {
 
 // surveyEnd is how the container of the pod has ended; nil when it has not, or nothing tells.
 func surveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
-	return statusOf(pod, ContainerSurvey).State.Terminated
+	return objects.StatusOf(pod, objects.ContainerSurvey).State.Terminated
 }
 
 // surveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
@@ -548,7 +551,7 @@ func (v *view) surveyedSince() time.Time {
 		if _, ours := standsOn(v.Cluster.Name, name); !ours || !v.ours(claim) {
 			continue
 		}
-		if at, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined]); err == nil && at.After(since) {
+		if at, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined]); err == nil && at.After(since) {
 			since = at
 		}
 	}
@@ -562,12 +565,12 @@ func (v *view) unheard(pod *corev1.Pod) string {
 	}
 	why := pod.Status.Reason
 	if t := surveyEnd(pod); t != nil {
-		why = or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
-		if report, err := readReport[SurveyReport](t.Message); err == nil && report.Error != "" {
+		why = cmp.Or(t.Reason, fmt.Sprintf("exit %d", t.ExitCode))
+		if report, err := reports.Read[reports.Survey](t.Message); err == nil && report.Error != "" {
 			why = report.Error
 		}
 	}
-	return " (its pod has ended: " + or(why, "Failed") + ")"
+	return " (its pod has ended: " + cmp.Or(why, "Failed") + ")"
 }
 
 // toldNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
@@ -585,7 +588,7 @@ func (v *view) toldNothing(pod *corev1.Pod) bool {
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
 func (v *view) surveyPods(said *verdict) []*corev1.Pod {
-	if v.heir == nil || v.forsakes() || v.heir.epoch.source != SourceSurvivor || v.heir.epoch.survivor != "" || said.survivor != "" {
+	if v.heir == nil || v.forsakes() || v.heir.epoch.source != objects.SourceSurvivor || v.heir.epoch.survivor != "" || said.survivor != "" {
 		return nil
 	}
 	if v.ending() && v.lingering() != "" {
@@ -606,10 +609,10 @@ func (v *view) surveyPods(said *verdict) []*corev1.Pod {
 func (v *view) surveyPod(name string) *corev1.Pod {
 	s := &v.Cluster.Spec
 	survey := corev1.Container{
-		Name: ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
-		Command:                  []string{snapshotProgram},
+		Name: objects.ContainerSurvey, Image: v.Settings.Image, ImagePullPolicy: v.Settings.ImagePullPolicy,
+		Command:                  []string{objects.SnapshotProgram},
 		Args:                     []string{"survey", "--data-dir=" + survivorMount + "/data"},
-		SecurityContext:          restricted(),
+		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
@@ -628,7 +631,7 @@ func (v *view) surveyPod(name string) *corev1.Pod {
 			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: new(false),
 			EnableServiceLinks:           new(false),
-			SecurityContext:              podSecurity(),
+			SecurityContext:              objects.PodSecurity(),
 			ImagePullSecrets:             s.Image.PullSecrets,
 			NodeSelector:                 s.NodeSelector,
 			Tolerations:                  s.Tolerations,
@@ -642,7 +645,7 @@ func (v *view) surveyPod(name string) *corev1.Pod {
 // surveyLabels are not those of a member: neither Services nor budgets are meant.
 func surveyLabels(c *v1alpha1.EtcdCluster) map[string]string {
 	all := labels(c, nil)
-	delete(all, LabelCluster)
+	delete(all, objects.LabelCluster)
 	return all
 }
 
@@ -650,7 +653,7 @@ func surveyLabels(c *v1alpha1.EtcdCluster) map[string]string {
 
 // originStatus is where the data comes from; nil for nowhere.
 func (e *epoch) originStatus() *v1alpha1.OriginStatus {
-	if e.source == SourceEmpty && e.after == 0 {
+	if e.source == objects.SourceEmpty && e.after == 0 {
 		return nil
 	}
 	s := &v1alpha1.OriginStatus{Source: e.source, After: int64(e.after), Restore: e.restore, Survivor: e.survivor, Evidence: e.evidence}
@@ -659,10 +662,6 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 	}
 	return s
 }
-
-// answeredBefore is the condition's reason when an epoch has answered the ID that spec.restore has, and another one has
-// come after it.
-const answeredBefore = "Answered"
 
 // restored is the condition Restored: whether the cluster has the data that spec.restore asks for; false when it asks for none.
 func restored(v *view) (reason, message string, is, shown bool) {
@@ -675,7 +674,7 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		return "", "", false, false
 	case v.epoch == nil:
 		_, why := v.beginning()
-		return "Waiting", or(why, "the cluster has not begun"), false, true
+		return "Waiting", cmp.Or(why, "the cluster has not begun"), false, true
 	case v.epoch.restore == r.ID:
 		reason, message, is = v.answers()
 		return reason, message, is, true
@@ -683,11 +682,11 @@ func restored(v *view) (reason, message string, is, shown bool) {
 	_, why := v.wished(r)
 	switch {
 	case v.answered()[r.ID] != 0:
-		return answeredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
+		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
 	case why == "" && v.growing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}
-	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, or(why, "about to begin")), false, true
+	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")), false, true
 }
 
 // staged is how far the next epoch has come.

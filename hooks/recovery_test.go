@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestAStatusOfLongAgoLosesNoQuorum: its voters are gone because others have taken their places, and those run. Nothing takes over from them by
@@ -42,25 +43,25 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 		assert.NoError(t, Verify(o, d))
 
 		// A learner was about to join when the second of them was lost.
-		refused := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: ExitDataLost}}
-		waits := []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
-		ran := []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		refused := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}}
+		waits := []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+		ran := []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		for reason, joins := range map[string]struct {
 			start, cluster string
 			prepare        corev1.ContainerStatus
 			etcd           []corev1.ContainerStatus
 			begins         bool
 		}{
-			"it has not run yet":                        {StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
-			"it runs; were it a voter, four need three": {StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, true},
-			"it was promoted, and its pod is new":       {StartJoin, "", corev1.ContainerStatus{}, waits, false},
-			"it was to resume, and found nothing":       {StartResume, "", corev1.ContainerStatus{State: refused}, waits, true},
-			"it found its volume when it tried again":   {StartResume, "", corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
+			"it has not run yet":                        {objects.StartJoin, "demo-0=...", corev1.ContainerStatus{}, waits, true},
+			"it runs; were it a voter, four need three": {objects.StartJoin, "demo-0=...", corev1.ContainerStatus{}, ran, true},
+			"it was promoted, and its pod is new":       {objects.StartJoin, "", corev1.ContainerStatus{}, waits, false},
+			"it was to resume, and found nothing":       {objects.StartResume, "", corev1.ContainerStatus{State: refused}, waits, true},
+			"it found its volume when it tried again":   {objects.StartResume, "", corev1.ContainerStatus{LastTerminationState: refused}, ran, false},
 		} {
 			pod := o.Children.Pods["demo-0"].DeepCopy()
 			pod.Name, pod.UID = "demo-3", "learner"
-			pod.Annotations[AnnotationStart], pod.Annotations[AnnotationInitialCluster] = joins.start, joins.cluster
-			joins.prepare.Name = ContainerPrepare
+			pod.Annotations[objects.AnnotationStart], pod.Annotations[objects.AnnotationInitialCluster] = joins.start, joins.cluster
+			joins.prepare.Name = objects.ContainerPrepare
 			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = []corev1.ContainerStatus{joins.prepare}, joins.etcd
 			o.Children.Pods["demo-3"] = pod
 			o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
@@ -85,8 +86,8 @@ func TestALearnerThatRunsMayMakeAQuorum(t *testing.T) {
 
 	pod := o.Children.Pods["demo-0"].DeepCopy()
 	pod.Name, pod.UID = "demo-2", "learner"
-	pod.Annotations[AnnotationStart], pod.Annotations[AnnotationInitialCluster] = StartJoin, "demo-0=..."
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Annotations[objects.AnnotationStart], pod.Annotations[objects.AnnotationInitialCluster] = objects.StartJoin, "demo-0=..."
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	o.Children.Pods["demo-2"] = pod
 	o.Children.Claims["demo-2"] = o.Children.Claims["demo-0"].DeepCopy()
 	o.Children.Claims["demo-2"].Name = "demo-2"

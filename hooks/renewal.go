@@ -1,12 +1,16 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // How a change reaches members that run. A member whose pod is not the one that the spec asks for is renewed: restarted by deleting its
@@ -62,12 +66,12 @@ func (v *view) templateDiffers(m *member) (string, bool) {
 
 // imageDiffers reports whether the member is to run another image, and which.
 func (v *view) imageDiffers(m *member) (string, bool) {
-	wanted, has := v.Settings.image(&v.Cluster.Spec, v.epoch.version), m.pod.Annotations[AnnotationImage]
+	wanted, has := v.Settings.Etcd(&v.Cluster.Spec, v.epoch.version), m.pod.Annotations[objects.AnnotationImage]
 	switch {
 	case has == wanted:
 		return "", false
 	case tagOf(has) != tagOf(wanted):
-		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), or(tagOf(has), "what it runs")), true
+		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), cmp.Or(tagOf(has), "what it runs")), true
 	}
 	return fmt.Sprintf("its image is to be %s", wanted), true
 }
@@ -79,7 +83,7 @@ const rolledWithin = 5 * time.Minute
 // replica of Quorate which is about to go has in its settings still. The two would answer by turns, and exchange the image back and forth.
 func (v *view) mayDiffer(m *member) bool {
 	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
-		m.serving() && tagOf(m.pod.Annotations[AnnotationImage]) == v.epoch.version
+		m.serving() && tagOf(m.pod.Annotations[objects.AnnotationImage]) == v.epoch.version
 }
 
 // wantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the kubelet is about to
@@ -100,12 +104,12 @@ func tagOf(image string) string {
 
 // madeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what is noted of them.
 func madeForVersion(pod *corev1.Pod) string {
-	return or(pod.Annotations[AnnotationFlagsFor], tagOf(pod.Annotations[AnnotationImage]))
+	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], tagOf(pod.Annotations[objects.AnnotationImage]))
 }
 
 // peersInPlain reports whether a member that can't be restarted to listen by TLS must be succeeded by one that does.
 func (v *view) peersInPlain(m *member) bool {
-	return !v.restartable() && encrypted(v.Cluster) && v.everyoneDials() && !byTLS(m.PeerURLs...)
+	return !v.restartable() && objects.Encrypted(v.Cluster) && v.everyoneDials() && !byTLS(m.PeerURLs...)
 }
 
 // spareable reports whether the quorum can do without one voter (S1). A third voter that is there only to replace one of two does not
@@ -155,9 +159,9 @@ func roll(v *view) *verdict {
 		return said
 	}
 	if inPlace {
-		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: soon}
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: rule.Soon}
 	}
-	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: soon}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: rule.Soon}
 }
 
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just been exchanged,
@@ -167,12 +171,12 @@ func (v *view) unsettled() *verdict {
 		switch {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
-			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: rule.Soon}
 		case m.restarting():
-			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: rule.Soon}
 		case v.runsOtherVersion(m):
 			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
-				m.pod.Annotations[AnnotationImage], v.epoch.version), outlook: Waits, resync: soon}
+				m.pod.Annotations[objects.AnnotationImage], v.epoch.version), outlook: Waits, resync: rule.Soon}
 		}
 	}
 	return nil
@@ -184,7 +188,7 @@ func (m *member) restarting() bool {
 	if m.name == "" {
 		return false
 	}
-	return m.pod == nil || m.pod.DeletionTimestamp != nil || m.pod.Annotations[AnnotationExchanged] != "" && m.pod.Annotations[AnnotationExchanged] == containerOf(m.pod)
+	return m.pod == nil || m.pod.DeletionTimestamp != nil || m.pod.Annotations[objects.AnnotationExchanged] != "" && m.pod.Annotations[objects.AnnotationExchanged] == containerOf(m.pod)
 }
 
 // runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.
@@ -211,24 +215,24 @@ func (v *view) versionNow() string {
 func (v *view) given(version string) bool {
 	return slices.ContainsFunc(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && tagOf(pod.Annotations[AnnotationImage]) == version
+		return pod != nil && tagOf(pod.Annotations[objects.AnnotationImage]) == version
 	})
 }
 
 // exchange gives a desired pod another image for etcd, and a note of the container that is to end by that.
 func (v *view) exchange(pod *corev1.Pod) {
-	wanted := v.Settings.image(&v.Cluster.Spec, v.versionNow())
+	wanted := v.Settings.Etcd(&v.Cluster.Spec, v.versionNow())
 	if made := madeForVersion(pod); made != tagOf(wanted) {
-		pod.Annotations[AnnotationFlagsFor] = made
+		pod.Annotations[objects.AnnotationFlagsFor] = made
 	}
-	pod.Annotations[AnnotationImage] = wanted
+	pod.Annotations[objects.AnnotationImage] = wanted
 	if id := containerOf(pod); id != "" {
-		pod.Annotations[AnnotationExchanged] = id
+		pod.Annotations[objects.AnnotationExchanged] = id
 		v.noteRestart(pod)
 	}
 	pod.Spec.Containers = slices.Clone(pod.Spec.Containers)
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == ContainerEtcd {
+		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {
 			pod.Spec.Containers[i].Image = wanted
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Revisions never go back from epoch to epoch (S21). A client that has seen a revision of an earlier epoch must not be answered by a later one as if
@@ -67,8 +70,8 @@ func (v *view) observedRevision() int64 {
 
 // notedRevision is the copy on the peer Service; 0 for none.
 func (v *view) notedRevision() int64 {
-	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
-		return revisionIn(peers.Annotations[AnnotationHighestRevision])
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		return revisionIn(peers.Annotations[objects.AnnotationHighestRevision])
 	}
 	return 0
 }
@@ -114,8 +117,8 @@ func (v *view) passed() bool {
 }
 
 // seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods show them.
-func (v *view) seeds() map[string]*RestoreReport {
-	reports := map[string]*RestoreReport{}
+func (v *view) seeds() map[string]*reports.Restore {
+	reports := map[string]*reports.Restore{}
 	for _, name := range v.epoch.initialNames() {
 		if report := seedReport(v.Children.Pods[name]); report != nil {
 			reports[name] = report
@@ -125,11 +128,11 @@ func (v *view) seeds() map[string]*RestoreReport {
 }
 
 // seedReport is what the pod's data directory was filled with; nil when it was not, or does not say.
-func seedReport(pod *corev1.Pod) *RestoreReport {
+func seedReport(pod *corev1.Pod) *reports.Restore {
 	if !seeded(pod) {
 		return nil
 	}
-	report, err := readReport[RestoreReport](seedStatus(pod).State.Terminated.Message)
+	report, err := reports.Read[reports.Restore](seedStatus(pod).State.Terminated.Message)
 	if err != nil || report.Revision == 0 {
 		return nil
 	}

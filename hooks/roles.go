@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Which role pods show while no quorum answers. It may be Quorate alone that reaches no member, and clients are
@@ -16,7 +18,7 @@ import (
 
 // roleWhileBlind is the role that a pod is to show while no quorum answers; empty for none.
 func (v *view) roleWhileBlind(pod *corev1.Pod) string {
-	was, other := pod.Labels[LabelRole], slices.Contains(v.epoch.mismatched, pod.Name)
+	was, other := pod.Labels[objects.LabelRole], slices.Contains(v.epoch.mismatched, pod.Name)
 	switch {
 	case !v.epoch.quorate():
 		return was

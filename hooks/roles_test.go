@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // cameBack is a cluster of three that serves without Quorate, and the pod of demo-1 has come back.
 func cameBack(o Observation) Observation {
 	o.Etcd, o.Health = nil, map[string]Health{}
-	pod := newView(o).pod("demo-1", StartResume, resumeEnv())
+	pod := newView(o).pod("demo-1", objects.StartResume, resumeEnv())
 	pod.UID, pod.Status = "uid-new", o.Children.Pods["demo-1"].Status
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	o.Children.Pods["demo-1"] = pod
@@ -33,30 +35,30 @@ func TestRoleWhileBlind(t *testing.T) {
 		{"on another claim", func(o *Observation) { o.Children.Claims["demo-1"].UID = "another" }, ""},
 		{"its claim goes", func(o *Observation) { o.Children.Claims["demo-1"].DeletionTimestamp = &o.Cluster.CreationTimestamp }, ""},
 		{"its claim is gone", func(o *Observation) { delete(o.Children.Claims, "demo-1") }, ""},
-		{"the record was deleted", func(o *Observation) { record(o)[AnnotationStartsOn] = startsOnNothing }, ""},
-		{"another etcd has answered there", func(o *Observation) { record(o)[AnnotationMismatched] = "demo-0,demo-1" }, ""},
+		{"the record was deleted", func(o *Observation) { record(o)[objects.AnnotationStartsOn] = startsOnNothing }, ""},
+		{"another etcd has answered there", func(o *Observation) { record(o)[objects.AnnotationMismatched] = "demo-0,demo-1" }, ""},
 		{"and it was shown to vote", func(o *Observation) {
-			record(o)[AnnotationMismatched] = "demo-1"
-			o.Children.Pods["demo-1"].Labels[LabelRole] = roleVoter
+			record(o)[objects.AnnotationMismatched] = "demo-1"
+			o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleVoter
 		}, roleFenced},
 		{"another cluster answers there", func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xbad, MemberID: 2} }, roleFenced},
 		{"another member answers there", func(o *Observation) {
 			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 0xc1, MemberID: 9}
 		}, roleFenced},
 		{"it answers without a quorum", func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xc1, MemberID: 2} }, roleVoter},
-		{"it was a learner, and is ready", func(o *Observation) { o.Children.Pods["demo-1"].Labels[LabelRole] = roleLearner }, roleVoter},
-		{"it is fenced", func(o *Observation) { o.Children.Pods["demo-1"].Labels[LabelRole] = roleFenced }, roleFenced},
+		{"it was a learner, and is ready", func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleLearner }, roleVoter},
+		{"it is fenced", func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleFenced }, roleFenced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := cameBack(serve(3))
 			c.given(&o)
 			d := Decide(o)
 			require.NoError(t, Verify(o, d))
-			assert.Equal(t, c.role, podIn(d, "demo-1").Labels[LabelRole])
+			assert.Equal(t, c.role, podIn(d, "demo-1").Labels[objects.LabelRole])
 			if c.role == roleVoter {
 				return
 			}
-			podIn(d, "demo-1").Labels[LabelRole] = roleVoter
+			podIn(d, "demo-1").Labels[objects.LabelRole] = roleVoter
 			assert.ErrorContains(t, Verify(o, d), "S8: clients are led to demo-1", "the oracle sees it")
 		})
 	}
@@ -66,30 +68,30 @@ func TestRoleWhileBlindOnANode(t *testing.T) {
 	o := cameBack(serveOn("a", "b", "c"))
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, roleVoter, podIn(d, "demo-1").Labels[LabelRole])
+	assert.Equal(t, roleVoter, podIn(d, "demo-1").Labels[objects.LabelRole])
 
 	o.Children.Pods["demo-1"].Spec.Affinity = pinned(nil, "c")
 	d = Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Empty(t, podIn(d, "demo-1").Labels[LabelRole])
+	assert.Empty(t, podIn(d, "demo-1").Labels[objects.LabelRole])
 }
 
 // TestWhoIsRecordedAsMismatched: a member that answered as another stays on the record until it answers as itself.
 func TestWhoIsRecordedAsMismatched(t *testing.T) {
-	recorded := func(d Decision) string { return d.Children.ConfigMaps[0].Annotations[AnnotationMismatched] }
+	recorded := func(d Decision) string { return d.Children.ConfigMaps[0].Annotations[objects.AnnotationMismatched] }
 	o := serve(3)
 	o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 0xbad, MemberID: 2}
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "demo-1", recorded(d))
 
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationMismatched] = "demo-1"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationMismatched] = "demo-1"
 	o.Health["demo-1"] = Health{Err: "no answer"}
 	o.Children.Pods["demo-1"].UID = types.UID("another pod, without the label")
 	d = Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "demo-1", recorded(d))
-	delete(d.Children.ConfigMaps[0].Annotations, AnnotationMismatched)
+	delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationMismatched)
 	assert.ErrorContains(t, Verify(o, d), "the record forgets")
 
 	blind := o

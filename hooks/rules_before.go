@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // The rules for what stops us, for what comes before there is a cluster, and for when no quorum answers.
@@ -38,9 +41,9 @@ func applyStrategy(v *view) *verdict {
 	if v.Cluster.Status.Phase == "ApplyStrategy" {
 		outlook = Waits
 	}
-	return &verdict{outlook: outlook, resync: patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+	return &verdict{outlook: outlook, resync: rule.Patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
 		"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set dynamic-apply",
-		strings.Join(shown, ", "), more, AnnotationLastApplied)}
+		strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
 }
 
 // ---- before there is a cluster
@@ -57,20 +60,20 @@ func record(v *view) *verdict {
 		return nil
 	}
 	if v.epoch != nil || v.relics() {
-		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: patience}
+		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: rule.Patience}
 	}
 	if joins(v.Cluster) {
-		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: patience}
+		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: rule.Patience}
 	}
 	from, waits := v.beginning()
 	if waits != "" {
-		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: patience}
+		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: rule.Patience}
 	}
-	message := fmt.Sprintf("recording the first epoch with %s", count(v.replicas, "member"))
-	if from.source != SourceEmpty {
+	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(v.replicas, "member"))
+	if from.source != objects.SourceEmpty {
 		message += ", which begins with " + v.wordsFor(from)
 	}
-	return &verdict{message: message, resync: patience}
+	return &verdict{message: message, resync: rule.Patience}
 }
 
 // relics reports whether the cluster has run before, by anything that we can see.
@@ -88,9 +91,9 @@ func pause(v *view) *verdict {
 	}
 	if held := v.lastHolds(); len(held) > 0 {
 		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
-			strings.Join(held, ", ")), outlook: Waits, resync: patience}
+			strings.Join(held, ", ")), outlook: Waits, resync: rule.Patience}
 	}
-	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", count(left, "pod")), resync: patience}
+	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")), resync: rule.Patience}
 }
 
 // lastHolds are the pods that alone keep a claim that is being deleted, and the data on it.
@@ -104,11 +107,11 @@ func (v *view) lastHolds() []string {
 func certify(v *view) *verdict {
 	switch {
 	case v.estranged != "":
-		return &verdict{message: v.estranged, outlook: Waits, resync: patience}
+		return &verdict{message: v.estranged, outlook: Waits, resync: rule.Patience}
 	case len(v.lacking) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates" + v.whileLacking() + ": " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: patience}
+	return &verdict{message: "waiting for certificates" + v.whileLacking() + ": " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: rule.Patience}
 }
 
 func found(v *view) *verdict {
@@ -118,7 +121,7 @@ func found(v *view) *verdict {
 	if v.hostPath() {
 		return v.foundOnNodes()
 	}
-	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: patience}
+	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: rule.Patience}
 }
 
 // ---- without a quorum's answer
@@ -127,7 +130,7 @@ func foreign(v *view) *verdict {
 	if !v.foreign {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: patience}
+	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: rule.Patience}
 }
 
 func reschedule(v *view) *verdict {
@@ -137,7 +140,7 @@ func reschedule(v *view) *verdict {
 	for _, name := range v.names {
 		pod := v.Children.Pods[name]
 		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && v.aged(pod) {
-			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: soon}
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: rule.Soon}
 		}
 	}
 	return nil
@@ -148,10 +151,10 @@ func start(v *view) *verdict {
 		return nil
 	}
 	if why := v.stalled(); why != "" {
-		return &verdict{message: why, outlook: v.starts(), resync: patience}
+		return &verdict{message: why, outlook: v.starts(), resync: rule.Patience}
 	}
 	initial := v.epoch.initialNames()
-	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.ailingPods(initial), resync: soon}
+	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.ailingPods(initial), resync: rule.Soon}
 }
 
 func quorumLost(v *view) *verdict {
@@ -174,14 +177,14 @@ func quorumLost(v *view) *verdict {
 	if way := v.suggested(); v.epoch.quorate() && way != "" && (v.heir == nil || v.byWish()) {
 		message += "; " + way
 	}
-	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.heirComes(), resync: patience}
+	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.heirComes(), resync: rule.Patience}
 }
 
 // knownVoters are the voters as last known, for words only: no decision follows from them.
 func (v *view) knownVoters() []string {
 	var known []string
 	for _, m := range v.Cluster.Status.Members {
-		if n, ours := ordinal(v.Cluster.Name, m.Name); ours && n >= v.epoch.first && m.Role == v1alpha1.Voter {
+		if n, ours := objects.Ordinal(v.Cluster.Name, m.Name); ours && n >= v.epoch.first && m.Role == v1alpha1.Voter {
 			known = append(known, m.Name)
 		}
 	}
@@ -218,7 +221,7 @@ func blind(v *view) *verdict {
 	if left := v.leftBehind(); len(left) > 0 {
 		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and they are made from this one", strings.Join(left, ", "))
 	}
-	return &verdict{message: message, outlook: v.deafened(), resync: patience}
+	return &verdict{message: message, outlook: v.deafened(), resync: rule.Patience}
 }
 
 // leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for what it no longer names,

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // The rules that change the members, with a quorum's answer in hand.
@@ -16,7 +19,7 @@ func elect(v *view) *verdict {
 	if v.Etcd.Leader != 0 {
 		return nil
 	}
-	return &verdict{message: "waiting for the members to elect a leader", resync: soon}
+	return &verdict{message: "waiting for the members to elect a leader", resync: rule.Soon}
 }
 
 func learnerLost(v *view) *verdict {
@@ -52,9 +55,9 @@ const CallsEnd = 20 * time.Second
 // member for long enough.
 func (v *view) expel(m *member, why string) *verdict {
 	if !v.listedLong(m) {
-		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting until calls from before its addition are over, %.0f seconds after it", why, CallsEnd.Seconds()), resync: rule.Patience}
 	}
-	return or(v.chooseToGo(m, why), v.change(Remove{ID: m.ID, Name: m.called()}, why))
+	return cmp.Or(v.chooseToGo(m, why), v.change(Remove{ID: m.ID, Name: m.called()}, why))
 }
 
 // listedLong reports whether the status has listed the member for longer than calls live. A status that is lost or old only
@@ -70,7 +73,7 @@ func promote(v *view) *verdict {
 	if l == nil || l.name == "" || !v.caughtUp(l) || v.agedTemplate(l) {
 		return nil // a call that saw it down may still be about to delete a pod of an older template
 	}
-	if l.pod.Annotations[AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
+	if l.pod.Annotations[objects.AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
 		return nil
 	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.name)
@@ -105,7 +108,7 @@ func learnerYields(v *view) *verdict {
 func remake(v *view) *verdict {
 	for _, m := range v.heldFirst(v.members) {
 		if reason, stale := v.outdated(m); stale && v.disposable(m) {
-			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: rule.Patience}, reason)
 		}
 	}
 	for _, m := range v.heldFirst(v.members) {
@@ -113,9 +116,9 @@ func remake(v *view) *verdict {
 		switch {
 		case !wants || m.serving() || v.mismatched(m):
 		case v.goes(m) && v.disposable(m):
-			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("making the pod %s anew: %s", m.name, reason), roll: m.name, resync: rule.Patience}, reason)
 		case m.Learner && !neverRan(m.pod) || !m.Learner && v.leads(m) == 0 && v.spares(m):
-			return v.remade(m, &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: patience}, reason)
+			return v.remade(m, &verdict{message: fmt.Sprintf("exchanging the image of %s, which does not serve: %s", m.name, reason), patch: m.name, resync: rule.Patience}, reason)
 		}
 	}
 	return nil
@@ -127,7 +130,7 @@ func (v *view) remade(m *member, said *verdict, reason string) *verdict {
 	if m.Learner || said.patch != "" && neverRan(m.pod) {
 		return said
 	}
-	return or(v.choose(m, said.patch != "", reason), said)
+	return cmp.Or(v.choose(m, said.patch != "", reason), said)
 }
 
 // disposable reports whether the member's pod may be deleted without harm: a learner's nearly always, a voter's when it is down
@@ -158,9 +161,9 @@ func (v *view) outdated(m *member) (string, bool) {
 		return "", false
 	case v.misstarted(m):
 		return "it waits for data that the member never had", true
-	case podStart(m.pod) != StartResume && m.Started() && crashing(m.pod):
+	case podStart(m.pod) != objects.StartResume && m.Started() && crashing(m.pod):
 		return "it crashes, and would begin the member a second time", true
-	case podStart(m.pod) == StartJoin && !m.Started() && m.pod.Annotations[AnnotationInitialCluster] != v.joinCluster(m):
+	case podStart(m.pod) == objects.StartJoin && !m.Started() && m.pod.Annotations[objects.AnnotationInitialCluster] != v.joinCluster(m):
 		return "the membership changed before it started", true
 	case v.agedTemplate(m):
 		return "it was made from an older template", true
@@ -183,16 +186,16 @@ func learnerCatchesUp(v *view) *verdict {
 	case l == nil:
 		return nil
 	case l.name == "":
-		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting: the learner %s is a stranger's; promote or remove it with etcdctl", hex(l.ID)), outlook: Waits, resync: rule.Patience}
 	case !l.serving():
-		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, colon(v.complaint(l))), outlook: v.byPerson([]*member{l}), resync: soon}
+		return &verdict{message: fmt.Sprintf("waiting for the learner %s to start%s", l.name, wording.Colon(v.complaint(l))), outlook: v.byPerson([]*member{l}), resync: rule.Soon}
 	}
-	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: soon}
+	return &verdict{message: fmt.Sprintf("waiting for the learner %s to catch up", l.name), resync: rule.Soon}
 }
 
 func depart(v *view) *verdict {
 	if left := v.departing(); len(left) > 0 {
-		return &verdict{message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")), resync: patience}
+		return &verdict{message: fmt.Sprintf("waiting for removed members to stop: %s", strings.Join(left, ", ")), resync: rule.Patience}
 	}
 	return nil
 }
@@ -200,7 +203,7 @@ func depart(v *view) *verdict {
 func mark(v *view) *verdict {
 	for _, m := range v.members {
 		if m.name != "" && !v.pastMark(m.name) {
-			return &verdict{message: fmt.Sprintf("recording that the name %s is taken", m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("recording that the name %s is taken", m.name), resync: rule.Soon}
 		}
 	}
 	return nil
@@ -262,7 +265,7 @@ func shrink(v *view) *verdict {
 	if len(voters) <= v.replicas {
 		return nil
 	}
-	return v.retire(v.victim(), fmt.Sprintf("shrinking from %d to %s", len(voters), count(v.replicas, "voter")))
+	return v.retire(v.victim(), fmt.Sprintf("shrinking from %d to %s", len(voters), wording.Count(v.replicas, "voter")))
 }
 
 // victim is the voter of ours that a shrink takes next: not serving before serving, followers before the leader, the highest
@@ -293,18 +296,18 @@ func (v *view) retire(m *member, why string) *verdict {
 	enough := len(stay) == len(others) || !m.serving() && len(stay) >= quorum(len(others)) // who does not serve may only not be reached
 	switch {
 	case m.called() == "":
-		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: only strangers are left, which Quorate does not remove; use etcdctl member remove", outlook: Waits, resync: rule.Patience}
 	case serving(others) < quorum(len(others)):
 		return &verdict{
 			message: fmt.Sprintf("%s; waiting: without %s only %d of %d voters would serve%s", why, m.called(), serving(others), len(others), v.complaintsOf(silent)),
-			outlook: v.byPerson(silent), resync: patience,
+			outlook: v.byPerson(silent), resync: rule.Patience,
 		}
 	case !enough && v.undisturbed(others, why) != nil:
 		return v.undisturbed(others, why)
 	case !enough:
 		return &verdict{
 			message: fmt.Sprintf("%s; waiting: %s serves, and another voter does not%s", why, m.called(), v.complaintsOf(silent)),
-			outlook: v.byPerson(silent), resync: patience,
+			outlook: v.byPerson(silent), resync: rule.Patience,
 		}
 	case m.ID == v.Etcd.Leader:
 		return v.change(v.handOver(m), fmt.Sprintf("%s; %s leads and hands over first", why, m.called()))
@@ -336,28 +339,28 @@ func grow(v *view) *verdict {
 	if len(voters) >= v.wanted() {
 		return nil
 	}
-	name := MemberName(v.Cluster.Name, v.next())
-	why := fmt.Sprintf("growing from %d to %s", len(voters), count(v.wanted(), "voter"))
+	name := objects.MemberName(v.Cluster.Name, v.next())
+	why := fmt.Sprintf("growing from %d to %s", len(voters), wording.Count(v.wanted(), "voter"))
 	if going, reason := v.goingVoter(); going != nil && v.wanted() > v.replicas {
 		why += fmt.Sprintf(", for %s is to be replaced: %s", going.name, reason)
 	}
 	if to, open := v.downgrading(); open {
-		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: etcd lets nobody join while the downgrade to %s is under way; set spec.version back to have it cancelled", why, to), outlook: Waits, resync: rule.Patience}
 	}
 	if silent := filter(v.voters, func(m *member) bool { return !m.serving() }); len(silent) > 0 {
-		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.complaintsOf(silent)+v.foreignSilent()), outlook: v.byPerson(silent), resync: soon}
+		return &verdict{message: fmt.Sprintf("%s; waiting for %s to serve%s", why, strings.Join(names(silent), ", "), v.complaintsOf(silent)+v.foreignSilent()), outlook: v.byPerson(silent), resync: rule.Soon}
 	}
 	if unfit := v.unfit(); unfit != "" {
-		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: " + unfit, outlook: Waits, resync: rule.Patience}
 	}
 	if said := v.restsBefore(why); said != nil {
 		return said
 	}
 	if v.heir != nil {
-		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), outlook: v.heirComes(), resync: patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: epoch %d is being made ready to take over", why, v.heir.epoch.n), outlook: v.heirComes(), resync: rule.Patience}
 	}
 	if v.crowded() {
-		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", outlook: Waits, resync: patience}
+		return &verdict{message: why + "; waiting: every node of spec.storage.hostPath.nodes has a member; add one", outlook: Waits, resync: rule.Patience}
 	}
 	return v.change(AddLearner{Name: name, PeerURL: v.peerURL(name)}, fmt.Sprintf("%s: adding %s", why, name))
 }

@@ -3,6 +3,10 @@ package hooks
 import (
 	"fmt"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // The rules for when there is nothing to change.
@@ -13,20 +17,20 @@ func heal(v *view) *verdict {
 		return nil
 	}
 	if fenced := filter(names(silent), v.fenced); len(fenced) == len(silent) {
-		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), AnnotationFence), outlook: Waits}
+		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence), outlook: Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
-	return &verdict{message: message + v.complaintsOf(silent), outlook: v.byPerson(silent), resync: patience}
+	return &verdict{message: message + v.complaintsOf(silent), outlook: v.byPerson(silent), resync: rule.Patience}
 }
 
 func readdress(v *view) *verdict {
-	if !encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.lacking) > 0 {
+	if !objects.Encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.lacking) > 0 {
 		return nil
 	}
 	for _, leads := range []bool{false, true} {
 		for _, m := range v.voters {
 			if m.name != "" && !byTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
-				return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
+				return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
 			}
 		}
 	}
@@ -34,5 +38,5 @@ func readdress(v *view) *verdict {
 }
 
 func converged(v *view) *verdict {
-	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", count(len(v.voters), "voter"))}
+	return &verdict{message: fmt.Sprintf("serving as the spec wants, with %s", wording.Count(len(v.voters), "voter"))}
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ func (v *view) runningVersion(members []v1alpha1.MemberStatus) string {
 		}
 	}
 	before, _, _ := strings.Cut(v.Cluster.Status.Running, " -> ")
-	is := or(before, or(v.Cluster.Status.Version, wanted))
+	is := cmp.Or(before, v.Cluster.Status.Version, wanted)
 	if others := filter(runs, func(r release) bool { return r.String() != wanted }); len(others) > 0 {
 		is = slices.MinFunc(others, func(a, b release) int {
 			if a.less(b) {

@@ -118,14 +118,3 @@ func (Bundle) recipe()    {}
 func (Adopt) recipe()     {}
 func (TokenKeys) recipe() {}
 func (Password) recipe()  {}
-
-// Keys of the Secrets' data.
-const (
-	KeyCertificate         = corev1.TLSCertKey
-	KeyPrivate             = corev1.TLSPrivateKeyKey
-	KeyTrust               = corev1.ServiceAccountRootCAKey
-	KeyPreviousCertificate = "previous.crt"
-	KeyPreviousPrivate     = "previous.key"
-	KeyTokenPrivate        = "token.key"
-	KeyTokenPublic         = "token.pub"
-)

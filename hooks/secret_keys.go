@@ -2,6 +2,8 @@ package hooks
 
 import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // SecretKeys says what a decision about a cluster can ask for of Secrets: of each Secret by name, the keys. What is not among them need
@@ -15,13 +17,13 @@ type SecretKeys struct {
 
 // AskedKeys are those of this cluster.
 func AskedKeys(c *v1alpha1.EtcdCluster) SecretKeys {
-	pair := []string{KeyCertificate, KeyPrivate, KeyTrust, KeyPreviousCertificate, KeyPreviousPrivate}
-	k := SecretKeys{Own: map[string]bool{KeyTokenPrivate: true, KeyTokenPublic: true, passwordKey: true}, Named: map[string]map[string]bool{}}
+	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate}
+	k := SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true, users.PasswordKey: true}, Named: map[string]map[string]bool{}}
 	for _, key := range pair {
 		k.Own[key] = true
 	}
 	k.name(CASecret(c.Name), pair...)
-	k.name(TokenSecret(c.Name), KeyTokenPrivate, KeyTokenPublic)
+	k.name(TokenSecret(c.Name), objects.KeyTokenPrivate, objects.KeyTokenPublic)
 	for _, l := range leaves(c) {
 		k.name(l.secret, pair...)
 	}
@@ -35,15 +37,15 @@ func AskedKeys(c *v1alpha1.EtcdCluster) SecretKeys {
 		}
 	}
 	if a := c.Spec.Auth; a != nil {
-		k.password(rootPasswordSource(c.Name, a))
+		k.password(users.RootPasswordSource(c.Name, a))
 		for _, u := range a.Users {
-			k.password(sourceOr("", u.PasswordSecret, PasswordSecret(c.Name, u.Name)))
+			k.password(users.PasswordIn("", u.PasswordSecret, users.PasswordSecret(c.Name, u.Name)))
 		}
 	}
 	return k
 }
 
-func (k SecretKeys) password(from *PasswordFrom) { k.name(from.Secret, from.Key) }
+func (k SecretKeys) password(from *users.PasswordFrom) { k.name(from.Secret, from.Key) }
 
 func (k SecretKeys) name(secret string, keys ...string) {
 	if k.Named[secret] == nil {

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -8,6 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // How the initial members of an epoch come to their data: an init container fills the data directory before prepare guards it. It runs in
@@ -34,13 +39,13 @@ func (v *view) fill(pod *corev1.Pod) {
 		return
 	}
 	switch e.source {
-	case SourceSnapshot:
+	case objects.SourceSnapshot:
 		if e.snapshot != nil {
 			v.fromSnapshot(pod, e.snapshot)
 		}
-	case SourceEmpty:
+	case objects.SourceEmpty:
 		v.seedBy(pod, v.seedContainer(pod, []string{"--empty"}), nil)
-	case SourceSurvivor:
+	case objects.SourceSurvivor:
 		if e.member != "" {
 			v.fromRunning(pod, e.member)
 		} else {
@@ -59,14 +64,14 @@ func (v *view) await(pod *corev1.Pod) {
 	prepare.Args = append(prepare.Args, "--await="+gateMount+"/begins")
 	prepare.VolumeMounts = append(prepare.VolumeMounts, corev1.VolumeMount{Name: volumeGate, MountPath: gateMount, ReadOnly: true})
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volumeGate, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-		Items: []corev1.DownwardAPIVolumeFile{{Path: "begins", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationBegins + "']"}}},
+		Items: []corev1.DownwardAPIVolumeFile{{Path: "begins", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationBegins + "']"}}},
 	}}})
 }
 
 // ofEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
 func ofEpoch(record string) corev1.EnvVar {
 	return corev1.EnvVar{Name: envEpoch, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record}, Key: EpochKeyToken},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record}, Key: objects.EpochKeyToken},
 	}}
 }
 
@@ -92,7 +97,7 @@ func awaits(pod *corev1.Pod) bool {
 
 func prepareOf(pod *corev1.Pod) *corev1.Container {
 	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == ContainerPrepare {
+		if pod.Spec.InitContainers[i].Name == objects.ContainerPrepare {
 			return &pod.Spec.InitContainers[i]
 		}
 	}
@@ -100,9 +105,9 @@ func prepareOf(pod *corev1.Pod) *corev1.Container {
 }
 
 func (v *view) fromSnapshot(pod *corev1.Pod, from *resolved) {
-	access := accessTo(from.Store, from.ServiceAccountName, true)
+	access := stores.AccessTo(from.Store, from.ServiceAccountName, true)
 	if from.IdentitySecret != "" {
-		access.identify(from.IdentitySecret)
+		access.Identify(from.IdentitySecret)
 	}
 	args := append([]string{"--url=" + from.URL}, access.Args...)
 	if from.SHA256 != "" {
@@ -136,24 +141,16 @@ func (v *view) fromSurvivor(pod *corev1.Pod) {
 
 // fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing comes after that.
 func (v *view) fromRunning(pod *corev1.Pod, member string) {
-	args := []string{"--from-member=" + ClientURL(v.Cluster, member)}
+	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member)}
 	var volumes []corev1.Volume
 	var mounts []corev1.VolumeMount
-	if secret := OperatorSecret(v.Cluster); secret != "" {
-		args = append(args, "--ca="+operatorDir+"/"+KeyTrust, "--cert="+operatorDir+"/"+KeyCertificate, "--cert-key="+operatorDir+"/"+KeyPrivate)
-		volumes, mounts = []corev1.Volume{operatorVolume(secret)}, []corev1.VolumeMount{{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}}
+	if secret := objects.OperatorSecret(v.Cluster); secret != "" {
+		args = append(args, objects.OperatorFlags()...)
+		volumes, mounts = []corev1.Volume{objects.OperatorVolume(secret)}, []corev1.VolumeMount{objects.OperatorMount()}
 	}
 	seed := v.seedContainer(pod, args)
 	seed.VolumeMounts = append(seed.VolumeMounts, mounts...)
 	v.seedBy(pod, seed, volumes)
-}
-
-// operatorVolume holds the certificate that Quorate shows to members.
-func operatorVolume(secret string) corev1.Volume {
-	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: secret, DefaultMode: new(int32(0o440)),
-		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate}, {Key: KeyTrust, Path: KeyTrust}},
-	}}}
 }
 
 func claimVolume(name, claim string) corev1.Volume {
@@ -164,19 +161,19 @@ func claimVolume(name, claim string) corev1.Volume {
 func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 	version := v.versionNow()
 	c := corev1.Container{
-		Name:            ContainerSeed,
-		Image:           v.Settings.image(&v.Cluster.Spec, version),
+		Name:            objects.ContainerSeed,
+		Image:           v.Settings.Etcd(&v.Cluster.Spec, version),
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
-		Command:         []string{toolsBinary},
-		Args: slices.Concat([]string{"restore", "--data-dir=" + DataDir, "--marker=" + MarkerFile,
-			"--name=" + pod.Name, "--peer-url=" + PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from, v.epoch.beginArgs()),
-		Env:                      append([]corev1.EnvVar{temporary(stateMount)}, bootstrapEnv(v.epoch.record.Name)...),
-		SecurityContext:          restricted(),
+		Command:         []string{objects.ToolsBinary},
+		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
+			"--name=" + pod.Name, "--peer-url=" + objects.PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from, v.epoch.beginArgs()),
+		Env:                      append([]corev1.EnvVar{objects.Temporary(stateMount)}, bootstrapEnv(v.epoch.record.Name)...),
+		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}},
-		VolumeMounts: []corev1.VolumeMount{toolsMount(), {Name: volumeData, MountPath: dataMount}, {Name: volumeState, MountPath: stateMount}},
+		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: volumeData, MountPath: dataMount}, {Name: volumeState, MountPath: stateMount}},
 	}
 	if v.hasWAL(pod.Name) {
 		c.Args = append(c.Args, "--wal-dir="+WALDir)
@@ -187,10 +184,10 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 
 // seedBy puts the container before prepare.
 func (v *view) seedBy(pod *corev1.Pod, seed corev1.Container, volumes []corev1.Volume) {
-	pod.Spec.Volumes = append(append(pod.Spec.Volumes, toolsVolume()), volumes...)
+	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), volumes...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), toolsContainer(v.Settings), seed, prepare)
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images), seed, prepare)
 }
 
 // seeded reports whether the pod's data directory is filled, or was not to be.
@@ -200,7 +197,7 @@ func seeded(pod *corev1.Pod) bool {
 }
 
 // seedFailure is why the pod's data directory could not be filled at the last try; nil while nothing is known to be wrong.
-func seedFailure(pod *corev1.Pod) *RestoreReport {
+func seedFailure(pod *corev1.Pod) *reports.Restore {
 	s := seedStatus(pod)
 	if s == nil {
 		return nil
@@ -209,9 +206,9 @@ func seedFailure(pod *corev1.Pod) *RestoreReport {
 		if t == nil || t.ExitCode == 0 {
 			continue
 		}
-		report, err := readReport[RestoreReport](t.Message)
+		report, err := reports.Read[reports.Restore](t.Message)
 		if err != nil || report.Error == "" {
-			return &RestoreReport{Error: fmt.Sprintf("the container %s ended with code %d: %.300s", ContainerSeed, t.ExitCode, or(t.Message, t.Reason))}
+			return &reports.Restore{Error: fmt.Sprintf("the container %s ended with code %d: %.300s", objects.ContainerSeed, t.ExitCode, cmp.Or(t.Message, t.Reason))}
 		}
 		return report
 	}
@@ -219,7 +216,7 @@ func seedFailure(pod *corev1.Pod) *RestoreReport {
 }
 
 func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
-	if s := statusOf(pod, ContainerSeed); s.Name != "" {
+	if s := objects.StatusOf(pod, objects.ContainerSeed); s.Name != "" {
 		return &s
 	}
 	return nil
@@ -233,7 +230,7 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // unknownSum reports whether the epoch begins with a snapshot of which nobody knew the SHA-256 when it was recorded.
 func (e *epoch) unknownSum() bool {
-	return e != nil && e.source == SourceSnapshot && e.snapshot != nil && e.snapshot.SHA256 == ""
+	return e != nil && e.source == objects.SourceSnapshot && e.snapshot != nil && e.snapshot.SHA256 == ""
 }
 
 // firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it was known before.
@@ -262,17 +259,17 @@ func (v *view) firstToFill() string {
 // insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is made before that is known.
 func (v *view) insistOnSum(pod *corev1.Pod, seed *corev1.Container) {
 	seed.Env = append(seed.Env, corev1.EnvVar{Name: EnvSHA256, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + AnnotationSHA256 + "']"},
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationSHA256 + "']"},
 	}})
 	if v.epoch.sum != "" {
-		pod.Annotations[AnnotationSHA256] = v.epoch.sum
+		pod.Annotations[objects.AnnotationSHA256] = v.epoch.sum
 	}
 }
 
 // insistsOnSum reports whether the pod reads which SHA-256 it must find.
 func insistsOnSum(pod *corev1.Pod) bool {
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == ContainerSeed {
+		if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {
 			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == EnvSHA256 })
 		}
 	}
@@ -292,9 +289,9 @@ func (v *view) differing() string {
 			first = name
 		}
 		one := reports[first]
-		if one.differsFrom(report, v.epoch.source == SourceSnapshot) {
+		if one.DiffersFrom(report, v.epoch.source == objects.SourceSnapshot) {
 			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, %s has %s; what is there is kept as it is; %s",
-				first, name, first, one.describe(), name, report.describe(), v.otherwiseFilled())
+				first, name, first, one.Describe(), name, report.Describe(), v.otherwiseFilled())
 		}
 		if one.Hash == "" {
 			first = name
@@ -307,28 +304,10 @@ func (v *view) differing() string {
 	return ""
 }
 
-// differsFrom reports whether two members were filled with different data. Of a snapshot the databases are the same, byte by
-// byte. In the middle of a compaction neither the keys nor the hash are known.
-func (r *RestoreReport) differsFrom(other *RestoreReport, ofSnapshot bool) bool {
-	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
-		return true
-	}
-	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
-}
-
 // mute are the initial members whose pods do not say what they were filled with.
 func (v *view) mute() []string {
 	reports := v.seeds()
 	return filter(v.epoch.initialNames(), func(name string) bool { return reports[name] == nil })
-}
-
-// describe says what a member was filled with.
-func (r *RestoreReport) describe() string {
-	words := fmt.Sprintf("%s at revision %d with the hash %s", count(int(r.Keys), "key"), r.Revision, r.Hash)
-	if r.SHA256 != "" {
-		words += " and the SHA-256 " + r.SHA256
-	}
-	return words
 }
 
 // otherwiseFilled is what a person does to have the members of an epoch filled once more.
@@ -342,7 +321,7 @@ func (v *view) otherwiseFilled() string {
 	case v.epoch.after == 0:
 		return "delete the EtcdCluster and create it again to have it made anew"
 	}
-	return "ask for another way back by the annotation " + AnnotationRecover
+	return "ask for another way back by the annotation " + objects.AnnotationRecover
 }
 
 // ---- which snapshot
@@ -368,23 +347,23 @@ func (v *view) resolve(s *v1alpha1.SnapshotSource) (*resolved, string) {
 	if s.Name == "" {
 		return r, "" // validate has looked at it
 	}
-	snapshot := v.Related.Snapshots[s.Name]
+	from := v.Related.Snapshots[s.Name]
 	switch {
-	case snapshot == nil:
+	case from == nil:
 		return nil, fmt.Sprintf("EtcdSnapshot %s does not exist in namespace %s", s.Name, v.Cluster.Namespace)
-	case !restorable(snapshot):
-		return nil, unrestorable(snapshot)
+	case !snapshot.Restorable(from):
+		return nil, snapshot.Unrestorable(from)
 	}
-	r.Name, r.ClusterID = s.Name, snapshot.Status.ClusterID
-	r.URL, r.SHA256 = snapshot.Status.URI, snapshot.Status.SHA256
+	r.Name, r.ClusterID = s.Name, from.Status.ClusterID
+	r.URL, r.SHA256 = from.Status.URI, from.Status.SHA256
 	if s.Store == nil {
-		r.Store = snapshot.Spec.Store
+		r.Store = from.Spec.Store
 	}
-	r.ServiceAccountName = or(r.ServiceAccountName, snapshot.Spec.Job.ServiceAccountName)
-	if _, err := ParseArtifactURL(r.URL); err != nil {
+	r.ServiceAccountName = cmp.Or(r.ServiceAccountName, from.Spec.Job.ServiceAccountName)
+	if _, err := stores.ParseArtifactURL(r.URL); err != nil {
 		return nil, fmt.Sprintf("status.uri of EtcdSnapshot %s is not one that can be used: %s", s.Name, err)
 	}
-	if err := validateStore("store", &r.Store); err != nil {
+	if err := stores.Validate("store", &r.Store); err != nil {
 		return nil, fmt.Sprintf("EtcdSnapshot %s can't be reached: %s", s.Name, err)
 	}
 	return r, ""

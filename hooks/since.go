@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -33,7 +34,7 @@ import (
 const usualResync = 30 * time.Second
 
 // resyncPeriod is within how long Quorate looks again when nothing happens.
-func (v *view) resyncPeriod() time.Duration { return or(v.Resync, usualResync) }
+func (v *view) resyncPeriod() time.Duration { return cmp.Or(v.Resync, usualResync) }
 
 // A look is written once the last one that was written is two resync periods old, so that it costs one write in
 // that time (and one more call: Metacontroller calls again when the status changes). With calls up to twice as far
@@ -85,4 +86,11 @@ func (v *view) counts() bool {
 		return v.epoch.founded()
 	}
 	return slices.ContainsFunc(v.voters, func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
+}
+
+func later(x, y time.Time) time.Time {
+	if x.After(y) {
+		return x
+	}
+	return y
 }

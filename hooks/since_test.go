@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // watch lets Quorate have looked without a gap for so long.
@@ -61,7 +62,7 @@ func TestNothingIsCountedAtRest(t *testing.T) {
 	}{
 		"all serve":             {serve(3), false},
 		"a voter does not":      {given(), true},
-		"it is fenced":          {given(func(o *Observation) { o.Cluster.Annotations = map[string]string{AnnotationFence: "demo-1"} }), false},
+		"it is fenced":          {given(func(o *Observation) { o.Cluster.Annotations = map[string]string{objects.AnnotationFence: "demo-1"} }), false},
 		"suspended":             {given(func(o *Observation) { o.Cluster.Spec.Suspend = true }), false},
 		"no quorum answers":     {given(blind), true},
 		"paused":                {given(blind, func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }), false},

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // release is an etcd version.
@@ -57,9 +59,9 @@ func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
 		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
-			s.Options.AutoCompaction.Retention, or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
+			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return cmp.Or(settings.validateImage(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
+	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
 
 // unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation does
@@ -102,10 +104,10 @@ func readable(c v1alpha1.AutoCompaction) bool {
 	case v1alpha1.CompactOff:
 		return true
 	case v1alpha1.CompactRevision:
-		n, err := strconv.ParseInt(or(c.Retention, "0"), 10, 64)
+		n, err := strconv.ParseInt(cmp.Or(c.Retention, "0"), 10, 64)
 		return err == nil && n >= 0
 	default:
-		d, err := time.ParseDuration(or(c.Retention, "0"))
+		d, err := time.ParseDuration(cmp.Or(c.Retention, "0"))
 		return err == nil && d >= 0
 	}
 }
@@ -158,8 +160,8 @@ func vulnerable(version string) string {
 	return ""
 }
 
-func heartbeatMillis(o v1alpha1.Options) int32 { return or(o.HeartbeatInterval, 100) }
-func electionMillis(o v1alpha1.Options) int32  { return or(o.ElectionTimeout, 1000) }
+func heartbeatMillis(o v1alpha1.Options) int32 { return cmp.Or(o.HeartbeatInterval, 100) }
+func electionMillis(o v1alpha1.Options) int32  { return cmp.Or(o.ElectionTimeout, 1000) }
 
 // storageSize of each member.
 func storageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
@@ -186,21 +188,21 @@ func flags(c *v1alpha1.EtcdCluster, t *template, member, version string, volume 
 	if t.Options.QuotaBackendBytes != nil {
 		quota = *t.Options.QuotaBackendBytes
 	}
-	peers, clients := "http", urlOn(scheme(c), "0.0.0.0", ClientPort)
+	peers, clients := "http", urlOn(objects.Scheme(c), "0.0.0.0", objects.ClientPort)
 	if peersTLS {
 		peers = "https"
 	}
 	if allowsPlaintext(c) {
-		clients = urlOn("http", "0.0.0.0", ClientPort) + "," + clients
+		clients = urlOn("http", "0.0.0.0", objects.ClientPort) + "," + clients
 	}
 	list := []string{
 		"--name=" + member,
-		"--data-dir=" + DataDir,
+		"--data-dir=" + objects.DataDir,
 		"--listen-client-urls=" + clients,
-		"--advertise-client-urls=" + ClientURL(c, member),
-		"--listen-peer-urls=" + urlOn(peers, "0.0.0.0", PeerPort),
-		"--initial-advertise-peer-urls=" + peerURLOf(c, member, peersTLS),
-		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", MetricsPort),
+		"--advertise-client-urls=" + objects.ClientURL(c, member),
+		"--listen-peer-urls=" + urlOn(peers, "0.0.0.0", objects.PeerPort),
+		"--initial-advertise-peer-urls=" + objects.PeerURLOf(c, member, peersTLS),
+		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", objects.MetricsPort),
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
 	}
 	list = append(list, optionFlags(t)...)
@@ -268,13 +270,13 @@ func certificateFlags(cluster, version string) []string {
 		skip = "--experimental-peer-skip-client-san-verification=true"
 	}
 	return []string{
-		"--cert-file=" + CertificateDir + "/server/" + KeyCertificate,
-		"--key-file=" + CertificateDir + "/server/" + KeyPrivate,
-		"--trusted-ca-file=" + CertificateDir + "/server/" + KeyTrust,
+		"--cert-file=" + objects.CertificateDir + "/server/" + objects.KeyCertificate,
+		"--key-file=" + objects.CertificateDir + "/server/" + objects.KeyPrivate,
+		"--trusted-ca-file=" + objects.CertificateDir + "/server/" + objects.KeyTrust,
 		"--client-cert-auth=true",
-		"--peer-cert-file=" + CertificateDir + "/peer/" + KeyCertificate,
-		"--peer-key-file=" + CertificateDir + "/peer/" + KeyPrivate,
-		"--peer-trusted-ca-file=" + CertificateDir + "/peer/" + KeyTrust,
+		"--peer-cert-file=" + objects.CertificateDir + "/peer/" + objects.KeyCertificate,
+		"--peer-key-file=" + objects.CertificateDir + "/peer/" + objects.KeyPrivate,
+		"--peer-trusted-ca-file=" + objects.CertificateDir + "/peer/" + objects.KeyTrust,
 		"--peer-client-cert-auth=true",
 		"--peer-cert-allowed-cn=" + peerName(cluster),
 		skip,
@@ -286,14 +288,18 @@ func token(simple bool) string {
 	if simple {
 		return "simple"
 	}
-	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", CertificateDir, KeyTokenPublic, CertificateDir, KeyTokenPrivate)
+	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir, objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
 }
 
-// or is the value, or the fallback when the value is zero.
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
+// validateSources says what is wrong with the snapshots that the spec of a cluster names.
+func validateSources(s *v1alpha1.EtcdClusterSpec) error {
+	if b := s.Bootstrap; b != nil {
+		if err := stores.ValidateSource("spec.bootstrap.snapshot", b.Snapshot); err != nil {
+			return err
+		}
 	}
-	return value
+	if r := s.Restore; r != nil {
+		return stores.ValidateSource("spec.restore.snapshot", r.Snapshot)
+	}
+	return nil
 }

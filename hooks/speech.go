@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // How a cluster that speaks plain text learns TLS while it runs. A member can dial by TLS only with certificates, and it listens to
@@ -34,7 +35,7 @@ func speaks(pod *corev1.Pod) speech {
 		return s
 	}
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name != ContainerEtcd {
+		if pod.Spec.Containers[i].Name != objects.ContainerEtcd {
 			continue
 		}
 		for _, flag := range pod.Spec.Containers[i].Command {
@@ -65,8 +66,8 @@ func (v *view) peersDial(name string) bool {
 	if m := v.find(name); m != nil {
 		return byTLS(m.PeerURLs...)
 	}
-	if v.epoch == nil || !encrypted(v.Cluster) {
-		return encrypted(v.Cluster)
+	if v.epoch == nil || !objects.Encrypted(v.Cluster) {
+		return objects.Encrypted(v.Cluster)
 	}
 	return !v.epoch.plain() || slices.Contains(v.epoch.readdressed, name)
 }
@@ -74,7 +75,7 @@ func (v *view) peersDial(name string) bool {
 // plain reports whether the epoch began in plain text.
 func (e *epoch) plain() bool {
 	if e.existing() {
-		return e.record.Data[EpochKeyPeers] == "http"
+		return e.record.Data[objects.EpochKeyPeers] == "http"
 	}
 	for _, u := range e.initial {
 		if !byTLS(u) {
@@ -108,12 +109,12 @@ func (v *view) everyoneDials() bool {
 
 // peerURL is the URL of a new member: one of TLS once everybody can dial that.
 func (v *view) peerURL(name string) string {
-	return peerURLOf(v.Cluster, name, encrypted(v.Cluster) && v.everyoneDials())
+	return objects.PeerURLOf(v.Cluster, name, objects.Encrypted(v.Cluster) && v.everyoneDials())
 }
 
 // speaksOtherwise reports whether the member must be restarted to speak as it should, and why.
 func (v *view) speaksOtherwise(m *member) (string, bool) {
-	if !encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.lacking) > 0 {
+	if !objects.Encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.lacking) > 0 {
 		return "", false
 	}
 	s := m.speech
@@ -133,5 +134,5 @@ func (v *view) speaksOtherwise(m *member) (string, bool) {
 
 // allowsPlaintext reports whether clients may speak plain text beside TLS.
 func allowsPlaintext(c *v1alpha1.EtcdCluster) bool {
-	return encrypted(c) && c.Spec.TLS.AllowPlaintextClients
+	return objects.Encrypted(c) && c.Spec.TLS.AllowPlaintextClients
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // plainText is a cluster of n voters that serves in plain text.
@@ -72,7 +73,7 @@ func breathe(o *Observation, turn int) {
 			pod.UID = types.UID(fmt.Sprintf("uid-%s-%d", m.Name, turn))
 		}
 		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1), ContainerStatuses: []corev1.ContainerStatus{
-			{Name: ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}
 		o.Health[m.Name] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: o.Etcd.Leader, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000}
 		if speaks(pod).certificates {
@@ -118,7 +119,7 @@ func TestAClusterLearnsTLSWhileItRuns(t *testing.T) {
 		assert.True(t, byTLS(m.PeerURLs...))
 		assert.Equal(t, speech{certificates: true, peers: true, clients: true, plain: true}, speaks(o.Children.Pods[m.Name]))
 	}
-	assert.Equal(t, "demo-0,demo-1,demo-2", o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationReaddressed])
+	assert.Equal(t, "demo-0,demo-1,demo-2", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationReaddressed])
 	reason, _, secured := security(newView(o))
 	assert.Equal(t, "PlaintextAllowed", reason)
 	assert.False(t, secured)
@@ -137,7 +138,7 @@ func TestAPodIsMadeAsItsPeersDialIt(t *testing.T) {
 	o := plainText(3)
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, AllowPlaintextClients: true}
 	withCertificates(&o)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationReaddressed] = "demo-1"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationReaddressed] = "demo-1"
 	o.Etcd = nil
 	clear(o.Children.Pods)
 	clear(o.Health)

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -11,23 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-)
-
-// What the conditions Reconciling and Stalled say while they are False.
-const (
-	notReconciling, nothingUnderWay = "NotReconciling", "nothing is under way"
-	notStalled, nothingWaits        = "NotStalled", "nothing waits for a person"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
 // status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
-func status(v *view, because Because, next prospect) v1alpha1.EtcdClusterStatus {
+func status(v *view, because rule.Because, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
 		ObservedGeneration: v.Cluster.Generation,
 		ClusterID:          old.ClusterID,
 		Epoch:              old.Epoch,
 		Version:            old.Version,
-		Selector:           LabelCluster + "=" + v.Cluster.Name,
+		Selector:           objects.LabelCluster + "=" + v.Cluster.Name,
 		Phase:              because.Rule,
 		Members:            members(v),
 	}
@@ -74,7 +72,7 @@ func members(v *view) []v1alpha1.MemberStatus {
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: or(m.called(), or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: cmp.Or(m.called(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
@@ -87,12 +85,12 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, h Health, ready bool) v1alp
 	_, asked := v.Health[s.Name]
 	switch {
 	case s.Foreign && h.MemberID == 0:
-		s.Message = or(h.Err, "it is not known at which URL it answers")
+		s.Message = cmp.Or(h.Err, "it is not known at which URL it answers")
 	case s.Foreign:
 		s.Version, s.Alarms = h.Version, h.Alarms
 		s.DBSize, s.DBSizeInUse = rounded(h.DBSize), rounded(h.DBSizeInUse)
 	case !asked && v.fenced(s.Name):
-		s.Message = "it is stopped by the annotation " + AnnotationFence
+		s.Message = "it is stopped by the annotation " + objects.AnnotationFence
 	case !asked:
 		s.Message = "its pod has no address"
 	case h.Err != "":
@@ -130,7 +128,7 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
-func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
+func conditions(v *view, because rule.Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
@@ -150,12 +148,12 @@ func conditions(v *view, because Because, next prospect, auth *v1alpha1.AuthStat
 	if next.Outlook == Works {
 		set(v1alpha1.Reconciling, true, next.reason, next.message)
 	} else {
-		set(v1alpha1.Reconciling, false, notReconciling, nothingUnderWay)
+		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
 	}
 	if next.Outlook == Waits {
 		set(v1alpha1.Stalled, true, next.reason, next.message)
 	} else {
-		set(v1alpha1.Stalled, false, notStalled, nothingWaits)
+		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
 	}
 	if trouble := troubles(v, because); len(trouble) > 0 {
 		set(v1alpha1.Degraded, true, v.troubleWord(), strings.Join(trouble, "; "))
@@ -192,10 +190,10 @@ func (v *view) connection() *v1alpha1.ConnectionStatus {
 	if v.epoch == nil {
 		return nil
 	}
-	host := ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
-	c := &v1alpha1.ConnectionStatus{Endpoints: []string{urlOn(scheme(v.Cluster), host, ClientPort)}}
-	if name := ClientSecret(v.Cluster.Name); encrypted(v.Cluster) {
-		if s := v.secret(name); s != nil && s.has(KeyCertificate, KeyPrivate, KeyTrust) {
+	host := objects.ClientService(v.Cluster.Name) + "." + v.Cluster.Namespace + ".svc"
+	c := &v1alpha1.ConnectionStatus{Endpoints: []string{urlOn(objects.Scheme(v.Cluster), host, objects.ClientPort)}}
+	if name := ClientSecret(v.Cluster.Name); objects.Encrypted(v.Cluster) {
+		if s := v.secret(name); s != nil && s.has(objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust) {
 			c.ClientSecret, c.AuthoritySecret = name, name
 		}
 	}
@@ -204,7 +202,7 @@ func (v *view) connection() *v1alpha1.ConnectionStatus {
 
 // tlsStatus lists the certificates in use and when they expire.
 func tlsStatus(v *view) v1alpha1.TLSStatus {
-	s := v1alpha1.TLSStatus{Mode: mode(v.Cluster)}
+	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(v.Cluster)}
 	add := func(name, secret string) {
 		if observed := v.secret(secret); observed != nil && observed.Certificate != nil {
 			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: secret, NotAfter: metav1.NewTime(observed.Certificate.NotAfter)})
@@ -224,7 +222,7 @@ func tlsStatus(v *view) v1alpha1.TLSStatus {
 
 // security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
 func security(v *view) (reason, message string, secured bool) {
-	if !encrypted(v.Cluster) {
+	if !objects.Encrypted(v.Cluster) {
 		message = "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text"
 		if why := v.asksInPlainText(); why != "" {
 			message += "; " + why
@@ -259,7 +257,7 @@ func security(v *view) (reason, message string, secured bool) {
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.
-func troubles(v *view, because Because) []string {
+func troubles(v *view, because rule.Because) []string {
 	var list []string
 	if v.Etcd == nil {
 		if v.replicas > 0 && v.epoch != nil && (v.epoch.quorate() || v.neverBegins()) || v.longUnmade() {
@@ -268,7 +266,7 @@ func troubles(v *view, because Because) []string {
 		return list
 	}
 	for _, m := range v.members {
-		who := or(m.called(), "stranger "+hex(m.ID))
+		who := cmp.Or(m.called(), "stranger "+hex(m.ID))
 		if what := v.troubleOf(m, who); what != "" {
 			list = append(list, what)
 		}
@@ -289,7 +287,7 @@ func (v *view) troubleOf(m *member, who string) string {
 	case m.alias != "" && (m.serving() || !v.epoch.quorate() && !m.heard):
 		return ""
 	case m.alias != "":
-		return who + " does not serve" + colon(m.health.Err)
+		return who + " does not serve" + wording.Colon(m.health.Err)
 	case m.name == "":
 		return v.strange(m)
 	case lost:
@@ -299,9 +297,24 @@ func (v *view) troubleOf(m *member, who string) string {
 	case v.deaf(m.health):
 		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md"
 	case !m.serving() && v.fenced(m.name):
-		return who + " is stopped by the annotation " + AnnotationFence
+		return who + " is stopped by the annotation " + objects.AnnotationFence
 	case !m.serving() && (!m.Learner || m.Started()):
-		return who + " does not serve" + colon(v.complaint(m))
+		return who + " does not serve" + wording.Colon(v.complaint(m))
 	}
 	return ""
+}
+
+// restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are being filled with.
+func (v *view) restoring() []string {
+	var list []string
+	add := func(e *epoch) {
+		if e.snapshot != nil && !e.quorate() && e.phase != phaseForsaken {
+			list = append(list, e.snapshot.URL)
+		}
+	}
+	add(v.epoch)
+	if v.heir != nil {
+		add(v.heir.epoch)
+	}
+	return distinct(list)
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and beside whatever
@@ -49,12 +52,12 @@ type volume struct {
 func (v *view) claimSpec(claim string) (resource.Quantity, *string, bool) {
 	s := &v.Cluster.Spec.Storage
 	if !strings.HasSuffix(claim, walSuffix) {
-		return canonical(storageSize(&v.Cluster.Spec)), s.StorageClassName, true
+		return objects.Canonical(storageSize(&v.Cluster.Spec)), s.StorageClassName, true
 	}
 	if s.WAL == nil {
 		return resource.Quantity{}, nil, false
 	}
-	return canonical(walSize(s.WAL)), s.WAL.StorageClassName, true
+	return objects.Canonical(walSize(s.WAL)), s.WAL.StorageClassName, true
 }
 
 func walSize(s *v1alpha1.WALSpec) resource.Quantity {
@@ -209,7 +212,7 @@ func (v *view) pending(d *volume) string {
 	}
 	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError} {
 		if c := d.condition(kind); c != nil {
-			return or(c.Message, "its storage can't make it larger")
+			return cmp.Or(c.Message, "its storage can't make it larger")
 		}
 	}
 	if d.condition(corev1.PersistentVolumeClaimFileSystemResizePending) != nil {
@@ -222,7 +225,7 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 	if claim.Spec.StorageClassName == nil {
 		return "the default"
 	}
-	return or(*claim.Spec.StorageClassName, "none")
+	return cmp.Or(*claim.Spec.StorageClassName, "none")
 }
 
 // complaints are what is said of members, in their order: who shares a reason is named together.
@@ -264,7 +267,7 @@ func resize(v *view) *verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: patience}
+	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: rule.Patience}
 }
 
 // ---- what takes a new volume
@@ -392,7 +395,7 @@ func (v *view) quotaDiffers(m *member) (string, bool) {
 // quotaOf is the quota by the flags that the pod was made with; false without one that can be read.
 func quotaOf(pod *corev1.Pod) (int64, bool) {
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name != ContainerEtcd {
+		if pod.Spec.Containers[i].Name != objects.ContainerEtcd {
 			continue
 		}
 		for _, flag := range pod.Spec.Containers[i].Command {

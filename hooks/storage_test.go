@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // onVolumes is a cluster of three that serves on bound volumes of 1Gi of the class slow.
@@ -230,11 +231,11 @@ func withLogs() Observation {
 	o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")}
 	record := o.Children.ConfigMaps["demo-epoch-1"]
 	for i := range 3 {
-		name := MemberName("demo", i)
+		name := objects.MemberName("demo", i)
 		wal := *o.Children.Claims[name]
 		wal.Name, wal.UID = WALClaim(name), "uid-wal-"+wal.UID
 		o.Children.Claims[wal.Name] = &wal
-		record.Annotations[AnnotationStartsOn] += "," + wal.Name + ":" + string(wal.UID)
+		record.Annotations[objects.AnnotationStartsOn] += "," + wal.Name + ":" + string(wal.UID)
 		withWAL(o.Children.Pods[name])
 	}
 	return o
@@ -301,7 +302,7 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 // bare is a pod of a member without the volume for its log.
 func bare(o Observation, name string) *corev1.Pod {
 	v := newView(o)
-	pod := newPod(o, name, v.epoch.version, StartResume, *quantity("1Gi"), true, resumeEnv())
+	pod := newPod(o, name, v.epoch.version, objects.StartResume, *quantity("1Gi"), true, resumeEnv())
 	return pod
 }
 
@@ -318,20 +319,20 @@ func TestFoundingWaitsForBothClaims(t *testing.T) {
 
 	addClaim(&o, 0)
 	d = Decide(o)
-	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn], "half of what it stands on is missing")
+	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn], "half of what it stands on is missing")
 	wal.UID, wal.OwnerReferences = "uid-wal", []metav1.OwnerReference{{UID: o.Cluster.UID}}
 	o.Children.Claims["demo-0-wal"] = wal
 	d = Decide(o)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal", d.Children.ConfigMaps[0].Annotations[AnnotationStartsOn])
+	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods)
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 	d = Decide(o)
 	require.Len(t, d.Children.Pods, 1)
-	assert.Equal(t, StartBootstrap, podStart(d.Children.Pods[0]))
+	assert.Equal(t, objects.StartBootstrap, podStart(d.Children.Pods[0]))
 	assert.NoError(t, Verify(o, d))
 	o.Children.Claims["demo-0-wal"].UID = "another"
 	for _, pod := range Decide(o).Children.Pods {
-		assert.NotEqual(t, StartBootstrap, podStart(pod), "it may begin on what is recorded, and on nothing else")
+		assert.NotEqual(t, objects.StartBootstrap, podStart(pod), "it may begin on what is recorded, and on nothing else")
 	}
 }

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // How one epoch takes over from another: to restore a snapshot in place, to go back to earlier data, or because the quorum's data is lost.
@@ -38,11 +42,11 @@ import (
 
 // within are the children of one epoch: pods and claims whose members' numbers are its own, and those without a number.
 func within(o Observation, e *epoch, below int) Children {
-	if e == nil || e.first == 0 && below == mostMembers {
+	if e == nil || e.first == 0 && below == objects.MostMembers {
 		return o.Children
 	}
 	own := func(name string) bool {
-		n, numbered := ordinal(o.Cluster.Name, name)
+		n, numbered := objects.Ordinal(o.Cluster.Name, name)
 		return !numbered || n >= e.first && n < below
 	}
 	c := o.Children
@@ -62,7 +66,7 @@ func within(o Observation, e *epoch, below int) Children {
 
 // inEpoch reports whether the member's number is one of the view's epoch.
 func (v *view) inEpoch(member string) bool {
-	n, numbered := ordinal(v.Cluster.Name, member)
+	n, numbered := objects.Ordinal(v.Cluster.Name, member)
 	return numbered && n < v.below && (v.epoch == nil || n >= v.epoch.first)
 }
 
@@ -85,17 +89,17 @@ type resolved struct {
 // words name it for messages.
 func (r *resolved) words() string {
 	if r.Name != "" {
-		return "EtcdSnapshot " + r.Name + " " + storeWords(r.URL)
+		return "EtcdSnapshot " + r.Name + " " + stores.Words(r.URL)
 	}
-	return "the snapshot " + storeWords(r.URL)
+	return "the snapshot " + stores.Words(r.URL)
 }
 
 func readOrigin(cm *corev1.ConfigMap) origin {
-	from := origin{source: or(cm.Data[EpochKeySource], SourceEmpty), restore: cm.Data[EpochKeyRestore], survivorsOf: markIn(cm.Data[EpochKeySurvivorsOf]), member: cm.Data[EpochKeyMember]}
-	if raw, set := cm.Data[EpochKeyBumpRevision]; set {
+	from := origin{source: cmp.Or(cm.Data[objects.EpochKeySource], objects.SourceEmpty), restore: cm.Data[objects.EpochKeyRestore], survivorsOf: objects.ReadMark(cm.Data[objects.EpochKeySurvivorsOf]), member: cm.Data[objects.EpochKeyMember]}
+	if raw, set := cm.Data[objects.EpochKeyBumpRevision]; set {
 		from.bump = new(revisionIn(raw))
 	}
-	if raw := cm.Data[EpochKeySnapshot]; raw != "" {
+	if raw := cm.Data[objects.EpochKeySnapshot]; raw != "" {
 		from.snapshot = &resolved{}
 		if err := json.Unmarshal([]byte(raw), from.snapshot); err != nil {
 			from.snapshot = nil
@@ -105,30 +109,30 @@ func readOrigin(cm *corev1.ConfigMap) origin {
 }
 
 func readSuccession(cm *corev1.ConfigMap) succession {
-	s := succession{after: markIn(cm.Data[EpochKeyAfter]), phase: cm.Annotations[AnnotationPhase], evidence: cm.Annotations[AnnotationSurvivor]}
+	s := succession{after: objects.ReadMark(cm.Data[objects.EpochKeyAfter]), phase: cm.Annotations[objects.AnnotationPhase], evidence: cm.Annotations[objects.AnnotationSurvivor]}
 	s.survivor, _, _ = strings.Cut(s.evidence, ":")
 	return s
 }
 
 // originate writes where the data comes from.
 func originate(record *corev1.ConfigMap, from origin) {
-	record.Data[EpochKeySource] = from.source
+	record.Data[objects.EpochKeySource] = from.source
 	if from.restore != "" {
-		record.Data[EpochKeyRestore] = from.restore
+		record.Data[objects.EpochKeyRestore] = from.restore
 	}
 	if from.survivorsOf > 0 {
-		record.Data[EpochKeySurvivorsOf] = strconv.Itoa(from.survivorsOf)
+		record.Data[objects.EpochKeySurvivorsOf] = strconv.Itoa(from.survivorsOf)
 	}
 	if from.member != "" {
-		record.Data[EpochKeyMember] = from.member
+		record.Data[objects.EpochKeyMember] = from.member
 	}
 	if from.bump != nil {
-		record.Data[EpochKeyBumpRevision] = strconv.FormatInt(*from.bump, 10)
+		record.Data[objects.EpochKeyBumpRevision] = strconv.FormatInt(*from.bump, 10)
 	}
 	if from.snapshot != nil {
 		raw, err := json.Marshal(from.snapshot)
 		if err == nil { // plain data always encodes
-			record.Data[EpochKeySnapshot] = string(raw)
+			record.Data[objects.EpochKeySnapshot] = string(raw)
 		}
 	}
 }
@@ -136,7 +140,7 @@ func originate(record *corev1.ConfigMap, from origin) {
 // succeed asks for the record of the next epoch.
 func (v *view) succeed(from origin, message string) *verdict {
 	size := v.replicas
-	if from.source == SourceSurvivor && from.member == "" {
+	if from.source == objects.SourceSurvivor && from.member == "" {
 		size = 1 // a volume can be copied by one pod
 	}
 	first := v.next()
@@ -145,17 +149,17 @@ func (v *view) succeed(from origin, message string) *verdict {
 	}
 	record := newRecord(v.Cluster, v.nextEpoch(), first, size)
 	originate(record, from)
-	record.Data[EpochKeyAfter] = strconv.Itoa(v.epoch.n)
-	record.Data[EpochKeyFirst] = strconv.Itoa(first)
-	record.Data[EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
+	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.epoch.n)
+	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
+	record.Data[objects.EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
 	v.remember(record, from)
 	if from.member != "" {
-		record.Annotations[AnnotationSurvivor] = v.running()
+		record.Annotations[objects.AnnotationSurvivor] = v.running()
 	}
 	if from.survivorsOf == v.epoch.n && from.member == "" || v.ending() {
-		record.Annotations[AnnotationPhase] = phaseStopping // what is to be copied must not change
+		record.Annotations[objects.AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
-	return &verdict{message: message, heir: record, resync: soon}
+	return &verdict{message: message, heir: record, resync: rule.Soon}
 }
 
 // remember writes on the record of the next epoch what must be known of those before.
@@ -165,12 +169,12 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 		floor = max(floor, v.heir.epoch.floor)
 		before = v.heir.epoch.past
 	}
-	record.Data[EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
+	record.Data[objects.EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
 	highest := max(floor, int64(v.nextEpoch()-1)*revisionGap)
 	if from.bump == nil {
 		highest = noted(floor + revisionGap)
 	}
-	record.Annotations[AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
+	record.Annotations[objects.AnnotationHighestRevision] = strconv.FormatInt(highest, 10)
 	if v.epoch.record != nil {
 		before = maps.Clone(before)
 		now := past{v.epoch.clusterID, before[v.epoch.n].voters}
@@ -179,7 +183,7 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 		}
 		before[v.epoch.n] = now
 	}
-	record.Data[EpochKeyPast] = formatPast(before)
+	record.Data[objects.EpochKeyPast] = formatPast(before)
 	v.rememberAnswers(record, from)
 }
 
@@ -187,7 +191,7 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 func (v *view) numbers(of []*member) string {
 	var all []string
 	for _, m := range of {
-		n, ours := ordinal(v.Cluster.Name, m.name)
+		n, ours := objects.Ordinal(v.Cluster.Name, m.name)
 		if !ours {
 			return ""
 		}
@@ -199,19 +203,19 @@ func (v *view) numbers(of []*member) string {
 // rememberAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
 func (v *view) rememberAnswers(record *corev1.ConfigMap, from origin) {
 	answered := v.answered()
-	if n, _ := ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
+	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
 		answered[from.restore] = n
 	}
 	if len(answered) > 0 {
-		record.Data[EpochKeyAnswered] = formatAnswered(answered)
+		record.Data[objects.EpochKeyAnswered] = formatAnswered(answered)
 	}
 }
 
 // answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of that.
 func (v *view) answered() map[string]int {
 	all := map[string]int{}
-	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
-		all = readAnswered(peers.Annotations[AnnotationAnswered])
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		all = readAnswered(peers.Annotations[objects.AnnotationAnswered])
 	}
 	if v.epoch == nil {
 		return all
@@ -250,7 +254,7 @@ func (v *view) nextEpoch() int {
 		n = v.heir.epoch.n
 	}
 	for _, claim := range v.all.Claims {
-		n = max(n, markIn(claim.Annotations[AnnotationEpoch]))
+		n = max(n, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
 	}
 	return n + 1
 }
@@ -262,19 +266,19 @@ func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
 		return nil
 	}
 	record := v.heir.advance(&verdict{})
-	if phase := or(said.phase, v.heir.epoch.phase); phase != "" {
-		record.Annotations[AnnotationPhase] = phase
+	if phase := cmp.Or(said.phase, v.heir.epoch.phase); phase != "" {
+		record.Annotations[objects.AnnotationPhase] = phase
 	}
-	if chosen := or(said.survivor, v.heir.epoch.evidence); chosen != "" {
-		record.Annotations[AnnotationSurvivor] = chosen
+	if chosen := cmp.Or(said.survivor, v.heir.epoch.evidence); chosen != "" {
+		record.Annotations[objects.AnnotationSurvivor] = chosen
 	}
 	return record
 }
 
 // leftover reports whether a ConfigMap is the record of an epoch that is over, or that was to be and is not any more.
 func (v *view) leftover(cm *corev1.ConfigMap) bool {
-	_, is := ordinal(v.Cluster.Name+"-epoch", cm.Name)
-	return is && cm.Data[EpochKeyToken] != "" && v.epoch != nil
+	_, is := objects.Ordinal(v.Cluster.Name+"-epoch", cm.Name)
+	return is && cm.Data[objects.EpochKeyToken] != "" && v.epoch != nil
 }
 
 // ---- the rule
@@ -297,7 +301,7 @@ func succeed(v *view) *verdict {
 	}
 	if v.ending() {
 		if left := v.lingering(); left != "" {
-			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: patience}
+			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: rule.Patience}
 		}
 	}
 	if v.choosing() {
@@ -313,7 +317,7 @@ func succeed(v *view) *verdict {
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: patience}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: rule.Patience}
 	}
 	if !v.ending() {
 		if late := v.longEnding(); len(late) > 0 {
@@ -322,9 +326,9 @@ func succeed(v *view) *verdict {
 		return v.stop(fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), "")
 	}
 	if !v.heir.seesAll() {
-		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: soon}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: rule.Soon}
 	}
-	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: soon}
+	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: rule.Soon}
 }
 
 // stop writes down that the epoch that runs is stopped.
@@ -333,7 +337,7 @@ func (v *view) stop(why, when string) *verdict {
 	if v.onClaims() {
 		message += "; its volumes are kept"
 	}
-	return &verdict{message: message, phase: phaseStopping, resync: soon}
+	return &verdict{message: message, phase: phaseStopping, resync: rule.Soon}
 }
 
 // growing reports whether the epoch that runs lacks a member.
@@ -433,7 +437,7 @@ func (v *view) mayStopFirst(r *v1alpha1.Restore) bool { return r != nil && r.Sto
 // collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not see that yet (S9).
 func (v *view) collides() bool {
 	return slices.ContainsFunc(v.members, func(m *member) bool {
-		n, ours := ordinal(v.Cluster.Name, m.name)
+		n, ours := objects.Ordinal(v.Cluster.Name, m.name)
 		return ours && n >= v.heir.epoch.first
 	})
 }
@@ -441,9 +445,9 @@ func (v *view) collides() bool {
 // forsake writes down that the next epoch is not to come, and then takes down what was made for it.
 func (v *view) forsake(why string) *verdict {
 	if v.forsakes() {
-		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: soon}
+		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: rule.Soon}
 	}
-	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: rule.Soon}
 }
 
 // byWish reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
@@ -505,7 +509,7 @@ func (v *view) lingering() string {
 // unended are the pods of members that have not ended, longEnding those that were to end long ago, and whose nodes do not say that they have.
 func (v *view) unended() []string {
 	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
-		_, ours := ordinal(v.Cluster.Name, name)
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
 		return ours && !finished(v.Children.Pods[name])
 	})
 }
@@ -521,7 +525,7 @@ func (v *view) wordsForLongEnding(late []string) string {
 
 // choosing reports whether the next epoch begins with the volume of a member, and nobody knows yet of which.
 func (v *view) choosing() bool {
-	return v.heir.epoch.source == SourceSurvivor && v.heir.epoch.survivor == ""
+	return v.heir.epoch.source == objects.SourceSurvivor && v.heir.epoch.survivor == ""
 }
 
 // staging is what the next epoch waits for before this one is stopped; empty for nothing.
@@ -542,7 +546,7 @@ func (v *view) staging() string {
 func (v *view) seesAll() bool {
 	return slices.ContainsFunc(v.epoch.initialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && pod.Annotations[AnnotationSucceeds] != ""
+		return pod != nil && pod.Annotations[objects.AnnotationSucceeds] != ""
 	})
 }
 
@@ -554,7 +558,7 @@ func (v *view) unstaged() string {
 	if !v.epoch.filled() {
 		return ""
 	}
-	if why := or(v.unfilled(), v.differing()); why != "" {
+	if why := cmp.Or(v.unfilled(), v.differing()); why != "" {
 		return why
 	}
 	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
@@ -579,7 +583,7 @@ func (v *view) unstaged() string {
 func (v *view) unfilled() string {
 	for _, name := range v.epoch.initialNames() {
 		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
-			why := fmt.Sprintf("%s could not be filled (%s): %s", name, or(report.Reason, "Failed"), report.Error)
+			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
 			if report.Reason == "Damaged" && v.epoch.sum != "" {
 				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been overwritten since: then %s", v.epoch.firstInitial(), v.epoch.sum, v.otherwiseFilled())
 			}
@@ -594,7 +598,7 @@ func (v *view) heldUp(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	if why := or(v.unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
+	if why := cmp.Or(v.unscheduled(&member{pod: pod}), unpulled(&member{pod: pod})); why != "" {
 		return " (" + why + ")"
 	}
 	return ""
@@ -603,11 +607,11 @@ func (v *view) heldUp(pod *corev1.Pod) string {
 // describe says where the epoch's data comes from.
 func (e *epoch) describe() string {
 	switch e.source {
-	case SourceSnapshot:
+	case objects.SourceSnapshot:
 		if e.snapshot != nil {
 			return "its data is " + e.snapshot.words()
 		}
-	case SourceSurvivor:
+	case objects.SourceSurvivor:
 		return fmt.Sprintf("its data is that of %s, of epoch %d (%s)", e.survivor, e.survivorsOf, e.evidence)
 	}
 	return "without data"
@@ -623,14 +627,14 @@ func stage(v *view) *verdict {
 	switch {
 	case v.heir != nil:
 		outlook = v.heirComes()
-	case reason == answeredBefore, reason == "Differing":
+	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = Waits
 	case reason == "Impossible":
 		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
 			outlook = v.arrives(v.Cluster.Spec.Restore.Snapshot)
 		}
 	}
-	return &verdict{message: message, outlook: outlook, resync: patience}
+	return &verdict{message: message, outlook: outlook, resync: rule.Patience}
 }
 
 // ---- what an epoch leaves behind
@@ -643,7 +647,7 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		member, ours := standsOn(v.Cluster.Name, name)
-		if n, _ := ordinal(v.Cluster.Name, member); !ours || n >= v.epoch.first || v.expired(v.all.Claims[name]) {
+		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.epoch.first || v.expired(v.all.Claims[name]) {
 			continue
 		}
 		claim := *v.all.Claims[name]
@@ -657,15 +661,15 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 // of a member which was given up before.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := standsOn(v.Cluster.Name, claim.Name)
-	own := keep(claim.Annotations, AnnotationQuarantined, AnnotationEpoch, AnnotationCondemned)
-	own[AnnotationEpoch] = or(own[AnnotationEpoch], strconv.Itoa(epoch))
-	if own[AnnotationQuarantined] == "" {
-		own[AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
-		if own[AnnotationCondemned] == CondemnedSilent {
-			delete(own, AnnotationCondemned) // it was not removed
+	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationCondemned)
+	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
+	if own[objects.AnnotationQuarantined] == "" {
+		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
+		if own[objects.AnnotationCondemned] == objects.CondemnedSilent {
+			delete(own, objects.AnnotationCondemned) // it was not removed
 		}
 	}
-	claim.Labels = labels(v.Cluster, map[string]string{LabelMember: member, LabelQuarantined: "true"})
+	claim.Labels = labels(v.Cluster, map[string]string{objects.LabelMember: member, objects.LabelQuarantined: "true"})
 	claim.Annotations = annotations(v.Cluster, own)
 }
 
@@ -693,7 +697,7 @@ func (v *view) expired(claim *corev1.PersistentVolumeClaim) bool {
 	if v.Etcd == nil || v.heir != nil || !v.ours(claim) || !quarantined(claim) {
 		return false
 	}
-	since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 	return err == nil && !v.Now.Before(since.Add(keepVolumesFor(&v.Cluster.Spec)))
 }
 

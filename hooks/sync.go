@@ -3,6 +3,8 @@ package hooks
 import (
 	"context"
 	"errors"
+
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Etcd is the side of etcd that Sync needs. Package etcdops implements it over the network, the model and the
@@ -53,7 +55,7 @@ func Sync(ctx context.Context, o Observation, etcd Etcd) (Decision, *Outcome) {
 	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
 	if err := etcd.Do(ctx, d.Step, o.Etcd, Located(endpoints, o.Etcd, o.Health)); err != nil {
 		o.Taken.Err = err.Error()
-		if unfinished := (*AuthUnfinished)(nil); errors.As(err, &unfinished) {
+		if unfinished := (*users.Unfinished)(nil); errors.As(err, &unfinished) {
 			o.Taken.Passwords = unfinished.Passwords
 		}
 	}

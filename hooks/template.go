@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // template is all that a spec decides of a member's pod and that only another pod can change. It is in one form for
@@ -58,20 +60,20 @@ func (t *template) hash() string { return fingerprint([]any{templateRevision, t}
 func templateOf(c *v1alpha1.EtcdCluster, version string) *template {
 	s := &c.Spec
 	t := &template{
-		PullPolicy: or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
+		PullPolicy: cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), PullSecrets: unlessEmpty(s.Image.PullSecrets),
 		Affinity: affinity(c), Spread: spread(c), Tolerations: tolerations(s.Tolerations),
 		PriorityClass: s.PriorityClassName, Resources: containerResources(s), Options: options(s, version),
 	}
 	if len(s.NodeSelector) > 0 {
 		t.NodeSelector = s.NodeSelector
 	}
-	if encrypted(c) {
+	if objects.Encrypted(c) {
 		t.Server, t.Peer = serverSecret(c), peerSecret(c)
-		t.MinTLS, t.CipherSuites = or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
+		t.MinTLS, t.CipherSuites = cmp.Or(s.TLS.MinVersion, minTLS), unlessEmpty(s.TLS.CipherSuites)
 		t.SimpleToken = s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple
 	}
 	if s.Storage.Medium == v1alpha1.Memory {
-		t.Tmpfs = new(canonical(storageSize(s)))
+		t.Tmpfs = new(objects.Canonical(storageSize(s)))
 	}
 	return t
 }
@@ -91,7 +93,7 @@ func (v *view) templateNow(version string) string {
 
 // aged reports whether the pod was made from another template than the spec asks for now.
 func (v *view) aged(pod *corev1.Pod) bool {
-	if has, told := pod.Annotations[AnnotationTemplate]; told {
+	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
 		return has != v.templateNow(madeForVersion(pod))
 	}
 	return pod.Annotations[annotationFormerTemplate] != v.formerTemplate()
@@ -99,7 +101,7 @@ func (v *view) aged(pod *corev1.Pod) bool {
 
 // noteTemplate puts on a pod of what template it is.
 func (v *view) noteTemplate(pod *corev1.Pod, version string) {
-	pod.Annotations[AnnotationTemplate] = v.templateNow(version)
+	pod.Annotations[objects.AnnotationTemplate] = v.templateNow(version)
 	pod.Annotations[annotationFormerTemplate] = v.formerTemplate()
 }
 
@@ -108,22 +110,6 @@ func unlessEmpty[T any](list []T) []T {
 		return nil
 	}
 	return list
-}
-
-// canonical is the quantity in the one form in which this value is written, and as the API server writes it: our
-// answer never differs from what is stored.
-func canonical(q resource.Quantity) resource.Quantity {
-	whole, thousandths := q.Value(), *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
-	switch decimal := *resource.NewQuantity(whole, resource.DecimalSI); {
-	case decimal.Cmp(q) == 0 && whole%1024 == 0 && whole != 0:
-		return *resource.NewQuantity(whole, resource.BinarySI)
-	case decimal.Cmp(q) == 0:
-		return decimal
-	case thousandths.Cmp(q) == 0:
-		return thousandths
-	}
-	// As small, or as large, as hardly one is.
-	return resource.MustParse(resource.NewDecimalQuantity(*q.AsDec(), resource.DecimalSI).String())
 }
 
 var (
@@ -152,7 +138,7 @@ func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements
 			list[corev1.ResourceMemory] = memory
 		}
 		for name, q := range list {
-			list[name] = canonical(q)
+			list[name] = objects.Canonical(q)
 		}
 	}
 	return r
@@ -245,7 +231,7 @@ func unless[T comparable](value *T, meant T) *T {
 
 // selector matches the cluster's pods.
 func selector(c *v1alpha1.EtcdCluster) map[string]string {
-	return map[string]string{LabelCluster: c.Name}
+	return map[string]string{objects.LabelCluster: c.Name}
 }
 
 // options are those of etcd that only a restart changes, with their defaults said; those of etcd's own that are meant
@@ -256,7 +242,7 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 	if s.Storage.Medium == v1alpha1.Memory {
 		o.QuotaBackendBytes = new(quotaBytes(s.Options, storageSize(s)))
 	}
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), or(o.LogLevel, "info")
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), cmp.Or(o.LogLevel, "info")
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)
@@ -280,12 +266,12 @@ func autoCompaction(c v1alpha1.AutoCompaction) v1alpha1.AutoCompaction {
 	case v1alpha1.CompactOff:
 		c.Retention = ""
 	case v1alpha1.CompactRevision:
-		c.Retention = or(c.Retention, "10000")
+		c.Retention = cmp.Or(c.Retention, "10000")
 		if n, err := strconv.ParseInt(c.Retention, 10, 64); err == nil {
 			c.Retention = strconv.FormatInt(n, 10)
 		}
 	default:
-		c.Mode, c.Retention = v1alpha1.CompactPeriodic, or(c.Retention, "1h")
+		c.Mode, c.Retention = v1alpha1.CompactPeriodic, cmp.Or(c.Retention, "1h")
 		if d, err := time.ParseDuration(c.Retention); err == nil {
 			c.Retention = brief(d)
 		}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // theirTemplates are the templates of pods that the release before this one made, as it wrote them, by what their
@@ -28,7 +29,7 @@ var theirTemplates = map[string]func(*v1alpha1.EtcdClusterSpec){
 // the other.
 func byThePrevious(o *Observation, template string) {
 	for _, pod := range o.Children.Pods {
-		delete(pod.Annotations, AnnotationTemplate)
+		delete(pod.Annotations, objects.AnnotationTemplate)
 		pod.Annotations[annotationFormerTemplate] = template
 	}
 }
@@ -46,7 +47,7 @@ func TestNeitherReleaseRestartsMembers(t *testing.T) {
 		d := Decide(o)
 		require.Equal(t, "Converged", d.Because.Rule, "%s: %s", template, d.Because.Message)
 		for _, pod := range d.Children.Pods {
-			assert.Equal(t, newView(o).templateNow("3.6.16"), pod.Annotations[AnnotationTemplate])
+			assert.Equal(t, newView(o).templateNow("3.6.16"), pod.Annotations[objects.AnnotationTemplate])
 			assert.Equal(t, template, pod.Annotations[annotationFormerTemplate], "the release before knows it by this")
 		}
 		observe(&o, d)
@@ -75,7 +76,7 @@ func TestAChangeReachesPodsOfThePreviousRelease(t *testing.T) {
 	d := Decide(o)
 	assert.Equal(t, "RollingUpdate", d.Because.Rule)
 	for _, pod := range d.Children.Pods {
-		assert.NotContains(t, pod.Annotations, AnnotationTemplate)
+		assert.NotContains(t, pod.Annotations, objects.AnnotationTemplate)
 		assert.Equal(t, "ed7c666e349fcad5", pod.Annotations[annotationFormerTemplate])
 	}
 }

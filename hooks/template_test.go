@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // field is one that a spec may leave out.
@@ -127,7 +128,7 @@ func inMemory() Observation {
 		addMember(&o, i, false)
 	}
 	clear(o.Children.Claims)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationStartsOn] = "demo-0:uid-pod-0,demo-1:uid-pod-1,demo-2:uid-pod-2"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:uid-pod-0,demo-1:uid-pod-1,demo-2:uid-pod-2"
 	observe(&o, Decide(o))
 	return o
 }
@@ -235,7 +236,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			after := saying(t, o, f.path, value)
 			require.NoError(t, validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others", what)
 			was, is := newView(o), newView(after)
-			before, now := was.pod("demo-1", StartResume, nil).Spec, is.pod("demo-1", StartResume, nil).Spec
+			before, now := was.pod("demo-1", objects.StartResume, nil).Spec, is.pod("demo-1", objects.StartResume, nil).Spec
 			made, renewed := !assert.ObjectsAreEqual(before, now), is.renewal(is.find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
@@ -277,8 +278,8 @@ func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
 	}
 	o := serve(3)
 	for _, pod := range o.Children.Pods { // made for 3.5, by a spec that says nothing
-		pod.Annotations[AnnotationImage] = "gcr.io/etcd-development/etcd:v3.5.35"
-		pod.Annotations[AnnotationTemplate] = templateOf(o.Cluster, "3.5.35").hash()
+		pod.Annotations[objects.AnnotationImage] = "gcr.io/etcd-development/etcd:v3.5.35"
+		pod.Annotations[objects.AnnotationTemplate] = templateOf(o.Cluster, "3.5.35").hash()
 	}
 	v := newView(o)
 	assert.False(t, v.agedTemplate(v.members[0]), "its template is judged by the version that it was made for")
@@ -294,7 +295,7 @@ func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
 		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"}, "512": {"0.5Ki", "512"},
 	} {
 		for _, q := range all {
-			is := canonical(*quantity(q))
+			is := objects.Canonical(*quantity(q))
 			assert.Equal(t, want, is.String(), q)
 		}
 	}

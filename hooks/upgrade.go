@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // How running members come to another version (S18). The epoch record says which version members are to run; rule Roll brings them there
@@ -186,10 +188,10 @@ func (v *view) forceSnapshots(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != to {
-			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: rule.Soon}
 		}
 	}
-	return &verdict{message: why + ": they have written it", snapshotted: true, resync: soon}
+	return &verdict{message: why + ": they have written it", snapshotted: true, resync: rule.Soon}
 }
 
 // ---- the rules
@@ -221,7 +223,7 @@ func retarget(v *view) *verdict {
 		return v.retargetBeside()
 	}
 	if to, agreed := v.overtaken(); agreed {
-		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: soon}
+		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: rule.Soon}
 	}
 	hops := v.hops()
 	if len(hops) == 0 {
@@ -231,7 +233,7 @@ func retarget(v *view) *verdict {
 	if refused || to.minor != v.release().minor && !v.halfway(to) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: rule.Soon}
 }
 
 // overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the last member had already
@@ -279,14 +281,14 @@ func upgrade(v *view) *verdict {
 	case v.refuses(hops):
 		return &verdict{message: v.refusal(hops), outlook: Waits}
 	case v.behind() != "":
-		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: patience}
+		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: rule.Patience}
 	case next.less(v.release()):
 		return v.stepDown(next)
 	}
 	if first := v.forceSnapshots(next); first != nil {
 		return first
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: rule.Soon}
 }
 
 // refuses reports whether the wanted version is more than one step away, and a person wants to take each.
@@ -327,7 +329,7 @@ func (v *view) behind() string {
 
 // runningSince is when the etcd of a pod was started; zero when that is not known.
 func runningSince(pod *corev1.Pod) time.Time {
-	if etcd := statusOf(pod, ContainerEtcd); etcd.State.Running != nil {
+	if etcd := objects.StatusOf(pod, objects.ContainerEtcd); etcd.State.Running != nil {
 		return etcd.State.Running.StartedAt.Time
 	}
 	return time.Time{}
@@ -345,8 +347,8 @@ func (v *view) stepDown(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != next.base() {
-			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: rule.Soon}
 		}
 	}
-	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: soon}
+	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: rule.Soon}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestTheWayFromOneVersionToAnother(t *testing.T) {
@@ -60,12 +61,12 @@ func TestAMinorVersionIsGoneToWhenAllHaveSettled(t *testing.T) {
 	o.Cluster.Spec.Version = "3.7.3"
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "3.7.3", recordOf(d)[AnnotationVersion], d.Because.Message)
+	assert.Equal(t, "3.7.3", recordOf(d)[objects.AnnotationVersion], d.Because.Message)
 
 	h := o.Health["demo-1"]
 	h.StorageVersion = "3.5.0"
 	o.Health["demo-1"] = h
-	assert.Equal(t, "3.6.16", recordOf(Decide(o))[AnnotationVersion], "the cluster has not agreed on 3.6 yet")
+	assert.Equal(t, "3.6.16", recordOf(Decide(o))[objects.AnnotationVersion], "the cluster has not agreed on 3.6 yet")
 	h.StorageVersion = "3.6.0"
 	o.Health["demo-1"] = h
 	o.Children.Pods["demo-2"].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-settling + time.Second))
@@ -96,7 +97,7 @@ func TestDownItGoesByEtcdsOwnProtocol(t *testing.T) {
 	}
 	d = Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "3.5.35", recordOf(d)[AnnotationVersion])
+	assert.Equal(t, "3.5.35", recordOf(d)[objects.AnnotationVersion])
 
 	o.Cluster.Spec.Version = "3.6.16"
 	assert.Equal(t, CancelDowngrade{}, Decide(o).Step, "taken back")
@@ -107,40 +108,40 @@ func TestWhat35WroteLiesBeforeASnapshotBefore37(t *testing.T) {
 	settled(&o)
 	o.Cluster.Spec.Version = "3.7.3"
 	record := o.Children.ConfigMaps["demo-epoch-1"].Annotations
-	record[AnnotationOldLog] = "3.5@900"
+	record[objects.AnnotationOldLog] = "3.5@900"
 	assert.Equal(t, EnableDowngrade{Version: "3.5.0"}, Decide(o).Step)
 	for name, h := range o.Health {
 		h.Downgrade, h.StorageVersion = "3.5.0", "3.5.0"
 		o.Health[name] = h
 	}
 	d := Decide(o)
-	assert.Empty(t, recordOf(d)[AnnotationOldLog])
-	assert.Equal(t, "3.6.16", recordOf(d)[AnnotationVersion], "not before the downgrade is cancelled")
-	delete(record, AnnotationOldLog)
+	assert.Empty(t, recordOf(d)[objects.AnnotationOldLog])
+	assert.Equal(t, "3.6.16", recordOf(d)[objects.AnnotationVersion], "not before the downgrade is cancelled")
+	delete(record, objects.AnnotationOldLog)
 	assert.Equal(t, CancelDowngrade{}, Decide(o).Step)
 
-	record[AnnotationOldLog] = "3.5@900"
+	record[objects.AnnotationOldLog] = "3.5@900"
 	for name, h := range o.Health {
 		h.Downgrade, h.StorageVersion, h.RaftIndex = "", "3.6.0", 16_000
 		o.Health[name] = h
 	}
-	assert.Empty(t, recordOf(Decide(o))[AnnotationOldLog], "members have written a snapshot by themselves")
+	assert.Empty(t, recordOf(Decide(o))[objects.AnnotationOldLog], "members have written a snapshot by themselves")
 }
 
 func TestTwoMinorVersionsNeedStep(t *testing.T) {
 	o := serve(3)
 	settled(&o)
 	o.Cluster.Spec.Version = "3.7.3"
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[AnnotationVersion] = "3.5.35"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationVersion] = "3.5.35"
 	for name, h := range o.Health {
 		h.Version, h.StorageVersion = "3.5.35", ""
 		o.Health[name] = h
-		o.Children.Pods[name].Annotations[AnnotationImage] = o.Settings.image(&o.Cluster.Spec, "3.5.35")
+		o.Children.Pods[name].Annotations[objects.AnnotationImage] = o.Settings.Etcd(&o.Cluster.Spec, "3.5.35")
 	}
 	d := Decide(o)
 	assert.Equal(t, "Upgrade", d.Because.Rule)
 	assert.Contains(t, d.Because.Message, "3.5.35 -> 3.6.16 -> 3.7.3")
-	assert.Equal(t, "3.5.35", recordOf(d)[AnnotationVersion])
+	assert.Equal(t, "3.5.35", recordOf(d)[objects.AnnotationVersion])
 	o.Cluster.Spec.UpgradePolicy = v1alpha1.UpgradeStep
-	assert.Equal(t, "3.6.16", recordOf(Decide(o))[AnnotationVersion])
+	assert.Equal(t, "3.6.16", recordOf(Decide(o))[objects.AnnotationVersion])
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/safety"
 )
 
 // Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
@@ -50,6 +51,15 @@ func (j *judgement) require(ok bool, rule, format string, args ...any) {
 	}
 }
 
+// newContainers checks those of every pod that an answer makes.
+func (j *judgement) newContainers() {
+	for _, pod := range j.d.Children.Pods {
+		if j.o.Children.Pods[pod.Name] == nil {
+			j.broken = append(j.broken, safety.CheckContainers(j.o.Settings.Images, "pod "+pod.Name, &pod.Spec)...)
+		}
+	}
+}
+
 // prospects: tools are told one thing, and what the table of outlooks allows.
 func (j *judgement) prospects() {
 	var is []string
@@ -63,7 +73,7 @@ func (j *judgement) prospects() {
 		if r.Name != j.d.Because.Rule {
 			continue
 		}
-		said := r.applies(j.v)
+		said := r.Ask(j.v)
 		j.require(said != nil && (said.outlook == "" || slices.Contains(outlooks[r.Name], said.outlook)), "outlook", "the table does not let rule %s have the outlook of %+v", r.Name, said)
 	}
 }

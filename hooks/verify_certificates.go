@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // outTrusted reports whether the member said that it trusts other authorities than its Secret holds.
 func (j *judgement) outTrusted(m *member) bool {
 	s := j.v.secret(serverSecret(j.o.Cluster))
-	if !encrypted(j.o.Cluster) || s == nil || len(m.health.Trusts) == 0 {
+	if !objects.Encrypted(j.o.Cluster) || s == nil || len(m.health.Trusts) == 0 {
 		return false
 	}
 	begun, known := begunWith(m.pod)
@@ -20,7 +21,7 @@ func (j *judgement) outTrusted(m *member) bool {
 // speaksWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak, or can't dial by TLS.
 func (j *judgement) speaksWrong(m *member) bool {
 	s := speaks(m.pod)
-	return encrypted(j.o.Cluster) && m.pod != nil && (!s.certificates || !s.peers || !byTLS(m.PeerURLs...) || s.plain != allowsPlaintext(j.o.Cluster))
+	return objects.Encrypted(j.o.Cluster) && m.pod != nil && (!s.certificates || !s.peers || !byTLS(m.PeerURLs...) || s.plain != allowsPlaintext(j.o.Cluster))
 }
 
 // secrets checks that no certificate is lost, and none put to use that somebody would not accept (S19).
@@ -29,7 +30,7 @@ func (j *judgement) secrets() {
 		j.provided()
 		return
 	}
-	if mode(j.o.Cluster) != v1alpha1.TLSAuto {
+	if objects.TLSMode(j.o.Cluster) != v1alpha1.TLSAuto {
 		return
 	}
 	desired := map[string]*DesiredSecret{}
@@ -119,7 +120,7 @@ func (j *judgement) signer(made Leaf) *Certificate {
 
 func (j *judgement) trustedByAll(authority *Certificate) bool {
 	for name := range j.o.Children.Pods {
-		if _, ours := ordinal(j.o.Cluster.Name, name); ours && !slices.Contains(j.o.Health[name].Trusts, authority.Subject) {
+		if _, ours := objects.Ordinal(j.o.Cluster.Name, name); ours && !slices.Contains(j.o.Health[name].Trusts, authority.Subject) {
 			return false
 		}
 	}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // claims checks what becomes of the data.
@@ -35,8 +37,8 @@ func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) 
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration
 	}
-	if keep > 0 && claim.Annotations[AnnotationCondemned]+claim.Annotations[AnnotationQuarantined] != "" {
-		since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+	if keep > 0 && claim.Annotations[objects.AnnotationCondemned]+claim.Annotations[objects.AnnotationQuarantined] != "" {
+		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name, keep)
 	}
 }

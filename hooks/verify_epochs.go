@@ -7,12 +7,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // inEpoch are those children of the answer that are of the view's epoch, or of none.
 func (j *judgement) inEpoch(v *view) Desired {
 	d := j.d.Children
-	first, below := 0, mostMembers
+	first, below := 0, objects.MostMembers
 	if v.epoch != nil {
 		first = v.epoch.first
 	}
@@ -20,10 +23,10 @@ func (j *judgement) inEpoch(v *view) Desired {
 		below = v.heir.epoch.first
 	}
 	for _, cm := range j.begun() { // an epoch that is only now recorded
-		below = min(below, markIn(cm.Data[EpochKeyFirst]))
+		below = min(below, objects.ReadMark(cm.Data[objects.EpochKeyFirst]))
 	}
 	own := func(name string) bool {
-		n, numbered := ordinal(j.o.Cluster.Name, name)
+		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
 	d.Pods = filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.surveys(p.Name) })
@@ -37,7 +40,7 @@ func (j *judgement) inEpoch(v *view) Desired {
 // begun are the records of the answer that were not observed.
 func (j *judgement) begun() []*corev1.ConfigMap {
 	return filter(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
-		return cm.Data[EpochKeyAfter] != "" && j.o.Children.ConfigMaps[cm.Name] == nil
+		return cm.Data[objects.EpochKeyAfter] != "" && j.o.Children.ConfigMaps[cm.Name] == nil
 	})
 }
 
@@ -71,7 +74,7 @@ func (j *judgement) succession() {
 	}
 	j.require(j.d.Step == nil, "S8", "%s in an epoch that is being stopped", j.d.Step)
 	for name := range j.v.Children.Pods {
-		_, ours := ordinal(j.o.Cluster.Name, name)
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || j.pod(name) == nil, "S8", "the pod %s stays, whose epoch is being stopped", name)
 	}
 	for name := range j.v.Children.Claims {
@@ -81,7 +84,7 @@ func (j *judgement) succession() {
 
 // newHeir: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
 func (j *judgement) newHeir(cm *corev1.ConfigMap) {
-	n, _ := ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
+	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
 	e := parseEpoch(n, cm)
 	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
@@ -89,10 +92,10 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
 	j.remembers(e)
 	for name := range e.initial {
-		i, ours := ordinal(j.o.Cluster.Name, name)
+		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
 	}
-	if e.source == SourceSurvivor && e.survivorsOf == j.v.epoch.n || e.restore != j.v.epoch.restore {
+	if e.source == objects.SourceSurvivor && e.survivorsOf == j.v.epoch.n || e.restore != j.v.epoch.restore {
 		return
 	}
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
@@ -110,10 +113,10 @@ func (j *judgement) remembers(e *epoch) {
 func (j *judgement) seenRevision() int64 {
 	var highest int64
 	if old := j.v.epoch; old != nil && old.record != nil {
-		highest = revisionIn(old.record.Annotations[AnnotationHighestRevision])
+		highest = revisionIn(old.record.Annotations[objects.AnnotationHighestRevision])
 	}
-	if peers := j.o.Children.Services[PeerService(j.o.Cluster.Name)]; peers != nil {
-		highest = max(highest, revisionIn(peers.Annotations[AnnotationHighestRevision]))
+	if peers := j.o.Children.Services[objects.PeerService(j.o.Cluster.Name)]; peers != nil {
+		highest = max(highest, revisionIn(peers.Annotations[objects.AnnotationHighestRevision]))
 	}
 	for _, h := range j.o.Health {
 		if j.v.Etcd != nil && h.Err == "" && h.ClusterID == j.v.Etcd.ClusterID && j.v.epoch.clusterID == h.ClusterID {
@@ -129,7 +132,7 @@ func (j *judgement) filledAlike(heir *view, now *epoch) {
 	if !now.filled() {
 		return
 	}
-	var first *RestoreReport
+	var first *reports.Restore
 	for _, name := range now.initialNames() {
 		report := seedReport(heir.Children.Pods[name])
 		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.n, name)
@@ -143,7 +146,7 @@ func (j *judgement) filledAlike(heir *view, now *epoch) {
 		if same.Hash == "" || first.Hash == "" { // in the middle of a compaction
 			same.Keys, same.Hash = first.Keys, first.Hash
 		}
-		if now.source != SourceSnapshot {
+		if now.source != objects.SourceSnapshot {
 			same.SHA256 = first.SHA256
 		}
 		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.n, *first, *report)
@@ -159,7 +162,7 @@ func (j *judgement) seeds(v *view) {
 		return
 	}
 	for _, pod := range j.d.Children.Pods {
-		if v.epoch.initial[pod.Name] == "" || podStart(pod) != StartBootstrap {
+		if v.epoch.initial[pod.Name] == "" || podStart(pod) != objects.StartBootstrap {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
@@ -167,7 +170,7 @@ func (j *judgement) seeds(v *view) {
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
-			if c := &pod.Spec.InitContainers[i]; c.Name == ContainerSeed {
+			if c := &pod.Spec.InitContainers[i]; c.Name == objects.ContainerSeed {
 				args = strings.Join(c.Args, " ")
 			}
 		}
@@ -217,7 +220,7 @@ func (j *judgement) begins(heir *view) {
 	j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", heir.epoch.n)
 	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", heir.epoch.n, before)
 	for name, pod := range j.v.Children.Pods {
-		_, ours := ordinal(j.o.Cluster.Name, name)
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", heir.epoch.n, name, before)
 	}
 	for name, claim := range j.v.Children.Claims {
@@ -225,7 +228,7 @@ func (j *judgement) begins(heir *view) {
 	}
 	sees := false
 	for _, pod := range heir.Children.Pods {
-		sees = sees || pod.Annotations[AnnotationSucceeds] != ""
+		sees = sees || pod.Annotations[objects.AnnotationSucceeds] != ""
 	}
 	j.require(sees, "S8", "epoch %d begins on a view of pods that may lag", heir.epoch.n)
 }
@@ -234,7 +237,7 @@ func (j *judgement) begins(heir *view) {
 func (j *judgement) marks(heir *view) {
 	for _, pod := range j.d.Children.Pods {
 		old := j.o.Children.Pods[pod.Name]
-		if pod.Annotations[AnnotationSucceeds] != "" && (old == nil || old.Annotations[AnnotationSucceeds] == "") {
+		if pod.Annotations[objects.AnnotationSucceeds] != "" && (old == nil || old.Annotations[objects.AnnotationSucceeds] == "") {
 			j.require(heir.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8", "%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
 		}
 	}
@@ -246,9 +249,9 @@ func (j *judgement) gates(v *view) {
 		if v.epoch == nil || !v.inEpoch(pod.Name) {
 			continue
 		}
-		opens := pod.Annotations[AnnotationBegins] != ""
+		opens := pod.Annotations[objects.AnnotationBegins] != ""
 		if v.epoch.began() {
-			j.require(!opens || namesRecord(pod) == EpochName(j.o.Cluster.Name, v.epoch.n), "S8", "the pod %s may begin, and was not made for epoch %d", pod.Name, v.epoch.n)
+			j.require(!opens || namesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.epoch.n), "S8", "the pod %s may begin, and was not made for epoch %d", pod.Name, v.epoch.n)
 			continue
 		}
 		j.require(awaits(pod) && strings.Contains(strings.Join(prepareOf(pod).Args, " "), "--await=") || gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
@@ -264,16 +267,16 @@ func (j *judgement) former() {
 	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
 		claim := j.o.Children.Claims[name]
 		member, _ := standsOn(j.o.Cluster.Name, name)
-		n, ours := ordinal(j.o.Cluster.Name, member)
+		n, ours := objects.Ordinal(j.o.Cluster.Name, member)
 		if !ours || n >= j.v.epoch.first || j.hasClaim(name) || claim.DeletionTimestamp != nil {
 			continue
 		}
-		since, err := time.Parse(time.RFC3339, claim.Annotations[AnnotationQuarantined])
+		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 		kept := err == nil && j.o.Now.Sub(since) >= keepVolumesFor(&j.o.Cluster.Spec)
 		j.require(j.v.Etcd != nil && kept && j.v.ours(claim), "S7", "the claim %s of an earlier epoch goes too early", name)
 	}
 	for _, pod := range j.d.Children.Pods {
-		n, ours := ordinal(j.o.Cluster.Name, pod.Name)
+		n, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
 		j.require(!ours || n >= j.v.epoch.first, "S8", "the pod %s of an earlier epoch is in the answer", pod.Name)
 	}
 }
@@ -298,9 +301,9 @@ func (j *judgement) record() {
 		}
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
-			_, read := ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
-			bootstraps := read && cm.Annotations[AnnotationStartsOn] == "" && cm.Data[EpochKeyToken] != ""
-			heir := cm.Data[EpochKeyAfter] != ""
+			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
+			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" && cm.Data[objects.EpochKeyToken] != ""
+			heir := cm.Data[objects.EpochKeyAfter] != ""
 			j.require(!bootstraps || heir || old == nil && !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
 		}
 	}

@@ -3,6 +3,8 @@ package hooks
 import (
 	"slices"
 	"strings"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What Verify says of clusters that have joined an existing etcd.
@@ -18,7 +20,7 @@ func (j *judgement) beside() bool {
 		return noted || e.clusterID == 0
 	}
 	return (noted || e.clusterID == 0) && slices.ContainsFunc(j.o.Etcd.Members, func(m Member) bool {
-		_, ours := memberAt(j.o.Cluster, m.PeerURLs)
+		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
 		return !ours
 	})
 }

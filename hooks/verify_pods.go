@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // pods checks what runs.
@@ -26,7 +28,7 @@ func (j *judgement) pods() {
 			j.require(j.o.Children.Claims[name] == nil || j.hasClaim(name), "S12", "the member %s has no claim %s in the answer", m.name, name)
 		}
 		if now := j.pod(m.name); now != nil && j.v.epoch.founded() && j.masked(m.name) {
-			j.require(now.Labels[LabelRole] == "fenced", "S8", "clients are led to %s, where another member answers", m.name)
+			j.require(now.Labels[objects.LabelRole] == "fenced", "S8", "clients are led to %s, where another member answers", m.name)
 		}
 		j.require(!j.masked(m.name) || !slices.Contains(rolled, m.name), "S8", "the pod of %s goes, where another member answers", m.name)
 	}
@@ -56,7 +58,7 @@ func (j *judgement) lastHolds() {
 		if !j.claimOfGoes(name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
 			continue
 		}
-		_, ours := ordinal(j.o.Cluster.Name, name)
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		j.require(!ours || j.pod(name) != nil, "S12", "the pod %s goes, and with it the data on a claim that is being deleted", name)
 	}
 }
@@ -77,7 +79,7 @@ func (j *judgement) needsPod(m *member) bool {
 func (j *judgement) podsThatGo() []string {
 	var rolled []string
 	for name, pod := range j.o.Children.Pods {
-		_, ours := ordinal(j.o.Cluster.Name, name)
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		if j.pod(name) != nil || pod.DeletionTimestamp != nil || finished(pod) || !ours {
 			continue
 		}
@@ -105,7 +107,7 @@ func (j *judgement) exchanged() []string {
 			continue
 		}
 		j.require(!m.serving() || j.mayRestart(m), "S1", "the image of %s is exchanged, which serves", m.name)
-		j.chosen(m, m.name, string(m.pod.UID), or(containerOf(m.pod), "-"))
+		j.chosen(m, m.name, string(m.pod.UID), cmp.Or(containerOf(m.pod), "-"))
 		j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the image of %s is exchanged, and too few other voters serve and stay", m.name)
 		list = append(list, m.name)
 	}
@@ -114,14 +116,14 @@ func (j *judgement) exchanged() []string {
 
 // chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
 func (j *judgement) chosen(m *member, what ...string) {
-	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down"))
+	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down"))
 	j.require(slices.Equal(named, what), "S2", "%s is restarted or removed, and the record names %q instead of %q", m.name, named, what)
-	j.require(m.pod.Annotations[AnnotationSpared] == "", "S2", "%s is restarted or removed, which is spared", m.name)
+	j.require(m.pod.Annotations[objects.AnnotationSpared] == "", "S2", "%s is restarted or removed, which is spared", m.name)
 }
 
 func etcdImage(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Name == ContainerEtcd {
+		if pod.Spec.Containers[i].Name == objects.ContainerEtcd {
 			return pod.Spec.Containers[i].Image
 		}
 	}
@@ -140,10 +142,10 @@ func (j *judgement) stays(m *member) bool {
 	if !m.serving() || m.name == "" || m.pod == nil {
 		return m.serving() && m.name == "" && j.beside()
 	}
-	ends, spared := m.pod.Annotations[AnnotationExchanged], m.pod.Annotations[AnnotationSpared]
+	ends, spared := m.pod.Annotations[objects.AnnotationExchanged], m.pod.Annotations[objects.AnnotationSpared]
 	since, err := time.Parse(time.RFC3339, spared)
-	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[AnnotationRenewing], " down")), "", "", "")
-	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == or(containerOf(m.pod), "-"))
+	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down")), "", "", "")
+	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == cmp.Or(containerOf(m.pod), "-"))
 	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && (!chosen || err == nil && j.o.Now.Sub(since) >= CallsEnd)
 }
 
@@ -161,7 +163,7 @@ func (j *judgement) unlike(m *member) bool {
 		return false
 	}
 	return j.outTrusted(m) || j.speaksWrong(m) || speaks(m.pod).anyPeer && !j.beside() || j.volumeUnlike(m) || j.v.aged(m.pod) ||
-		m.pod.Annotations[AnnotationImage] != j.o.Settings.image(&j.o.Cluster.Spec, j.v.epoch.version)
+		m.pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.epoch.version)
 }
 
 // volumeUnlike reports whether the member's volume, or what etcd knows of it, is not as the spec wants it.
@@ -197,7 +199,7 @@ func (j *judgement) standsWell(pod *corev1.Pod) (usable, recorded bool) {
 	recorded = usable
 	for _, name := range named {
 		claim := j.o.Children.Claims[name]
-		j.require(claim == nil || claim.Annotations[AnnotationQuarantined] == "", "S10", "a new pod %s on a claim in quarantine", pod.Name)
+		j.require(claim == nil || claim.Annotations[objects.AnnotationQuarantined] == "", "S10", "a new pod %s on a claim in quarantine", pod.Name)
 		usable = usable && j.v.usable(claim)
 		recorded = recorded && claim != nil && j.v.epoch.mayStartEmpty(name, claim.UID)
 	}
@@ -215,13 +217,13 @@ func (j *judgement) newPod(pod *corev1.Pod) {
 	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
 	j.require(gate || j.v.memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
-	case StartBootstrap:
+	case objects.StartBootstrap:
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
-	case StartJoin:
+	case objects.StartJoin:
 		j.require(m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner", pod.Name)
 		j.require(gate || recorded, "S10", "a new pod %s may begin empty, but not on this claim", pod.Name)
-	case StartResume:
+	case objects.StartResume:
 		j.require(!j.v.memory(), "S10", "a new memory pod %s can't have data to resume", pod.Name)
 	default:
 		j.require(false, "S10", "a new pod %s does not say how it starts", pod.Name)
@@ -237,16 +239,16 @@ func (j *judgement) newPodOnNode(pod *corev1.Pod) {
 	own := strings.HasSuffix(directoryIn(pod), "-"+string(j.o.Cluster.UID)+"/"+pod.Name)
 	j.require(own && len(claimsIn(pod)) == 0, "S10", "a new pod %s is not in a directory of its own", pod.Name)
 	switch podStart(pod) {
-	case StartBootstrap:
+	case objects.StartBootstrap:
 		has := j.o.Cluster.Status
 		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.v.epoch.n) // the status tells of an epoch before
 		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.quorate() && early), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
-	case StartJoin:
+	case objects.StartJoin:
 		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner whose node is recorded", pod.Name)
 	default:
-		j.require(podStart(pod) == StartResume, "S10", "a new pod %s does not say how it starts", pod.Name)
-		j.require(pod.Annotations[AnnotationInitialCluster] == "", "S10", "a new pod %s resumes, and says that it may begin", pod.Name)
+		j.require(podStart(pod) == objects.StartResume, "S10", "a new pod %s does not say how it starts", pod.Name)
+		j.require(pod.Annotations[objects.AnnotationInitialCluster] == "", "S10", "a new pod %s resumes, and says that it may begin", pod.Name)
 	}
 }
 

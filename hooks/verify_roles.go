@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
@@ -13,17 +15,17 @@ func (j *judgement) led() {
 	if j.v.Etcd != nil || j.v.epoch == nil || j.v.epoch.record == nil || !j.v.epoch.quorate() {
 		return
 	}
-	others := strings.Split(j.v.epoch.record.Annotations[AnnotationMismatched], ",")
+	others := strings.Split(j.v.epoch.record.Annotations[objects.AnnotationMismatched], ",")
 	for _, pod := range j.d.Children.Pods {
-		if _, ours := ordinal(j.o.Cluster.Name, pod.Name); !ours || pod.Labels[LabelRole] != "voter" {
+		if _, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name); !ours || pod.Labels[objects.LabelRole] != "voter" {
 			continue
 		}
 		h := j.o.Health[pod.Name]
 		itself := h.MemberID == 0 || h.Err == "" && h.ClusterID == j.v.epoch.clusterID
 		j.require(itself && !slices.Contains(others, pod.Name), "S8",
 			"clients are led to %s, where another member answers or has", pod.Name)
-		if old := j.o.Children.Pods[pod.Name]; old == nil || old.Labels[LabelRole] != "voter" {
-			j.require(old != nil && old.Labels[LabelRole] != "fenced" && isReady(old), "S8",
+		if old := j.o.Children.Pods[pod.Name]; old == nil || old.Labels[objects.LabelRole] != "voter" {
+			j.require(old != nil && old.Labels[objects.LabelRole] != "fenced" && isReady(old), "S8",
 				"clients are led to %s, which is fenced or not ready", pod.Name)
 			j.onRecord(pod)
 		}
@@ -38,7 +40,7 @@ func isReady(pod *corev1.Pod) bool {
 
 // onRecord: all that the pod stands on is what the record names for its member.
 func (j *judgement) onRecord(pod *corev1.Pod) {
-	recorded := strings.Split(j.v.epoch.record.Annotations[AnnotationStartsOn], ",")
+	recorded := strings.Split(j.v.epoch.record.Annotations[objects.AnnotationStartsOn], ",")
 	var stands []string
 	for _, name := range claimsIn(pod) {
 		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp == nil {

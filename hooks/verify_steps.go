@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // step checks the one change of etcd's membership.
@@ -44,8 +46,8 @@ func (j *judgement) step() {
 }
 
 func (j *judgement) addLearner(s AddLearner) {
-	n, ours := ordinal(j.o.Cluster.Name, s.Name)
-	j.require(ours && (s.PeerURL == PeerURL(j.o.Cluster, s.Name) || s.PeerURL == peerURLOf(j.o.Cluster, s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
+	n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name)
+	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) || s.PeerURL == objects.PeerURLOf(j.o.Cluster, s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
 	j.require(j.v.epoch != nil && n >= j.v.epoch.next, "S9", "%s: the number is below the mark", s)
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
@@ -68,7 +70,7 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
-	j.require(m.pod == nil || m.pod.Annotations[AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
+	j.require(m.pod == nil || m.pod.Annotations[objects.AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
 	stay, voters := j.othersStay(m), len(j.v.voters)+1
 	j.require(serving(j.v.voters)+1 >= quorum(voters), "S1", "%s would leave too few of %d serving", s, voters)
 	j.require(stay+1 >= quorum(voters) || stay < quorum(voters-1), "S1", "%s would leave %d of %d serving and staying", s, stay+1, voters)
@@ -79,7 +81,7 @@ func (j *judgement) promote(s Promote) {
 func (j *judgement) readdress(s Readdress) {
 	m := j.v.find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
-	j.require(s.PeerURL == PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
+	j.require(s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
 	j.require(j.v.learner() == nil && len(j.v.departing()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.voters {
 		j.require(j.stays(o), "S1", "%s while %s does not serve, or may be restarted", s, o.name)
@@ -94,7 +96,7 @@ func (j *judgement) remove(s Remove) {
 		j.require(false, "S6", "%s, which etcd does not list", s)
 		return
 	}
-	if n, ours := ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() && ours {
+	if n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name); !j.v.onClaims() && ours {
 		j.require(n < j.v.epoch.next, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := j.joined(m)
@@ -158,7 +160,7 @@ func (j *judgement) dead(m *member) bool {
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.
 func (j *judgement) watchedFor(long func(since time.Time) bool) bool {
 	w := j.o.Cluster.Status.Watched
-	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*or(j.o.Resync, 30*time.Second)
+	return w != nil && long(w.Since.Time) && j.o.Now.Sub(w.Until.Time) <= 4*cmp.Or(j.o.Resync, 30*time.Second)
 }
 
 // toBeKept reports whether all claims of the member are marked to be kept.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // view is an observation put together: what the rules look at.
@@ -63,11 +64,11 @@ type member struct {
 func newView(o Observation) *view {
 	current, heir := epochs(o)
 	if heir == nil {
-		return viewOf(o, current, mostMembers)
+		return viewOf(o, current, objects.MostMembers)
 	}
 	v := viewOf(o, current, heir.first)
 	o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
-	v.heir = viewOf(o, heir, mostMembers)
+	v.heir = viewOf(o, heir, objects.MostMembers)
 	v.heir.unopposed = v.over()
 	return v
 }
@@ -94,13 +95,13 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	if v.Etcd != nil {
 		for _, m := range v.Etcd.Members {
 			v.members = append(v.members, v.member(m))
-			if name, ours := memberAt(o.Cluster, m.PeerURLs); ours {
+			if name, ours := objects.MemberAt(o.Cluster, m.PeerURLs); ours {
 				traces[name] = true
 			}
 		}
 	}
 	for name := range traces {
-		if _, ours := ordinal(o.Cluster.Name, name); ours {
+		if _, ours := objects.Ordinal(o.Cluster.Name, name); ours {
 			v.names = append(v.names, name)
 		}
 	}
@@ -124,7 +125,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 
 func (v *view) member(m Member) *member {
 	e := &member{Member: m}
-	name, ours := memberAt(v.Cluster, m.PeerURLs)
+	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
 	if !ours {
 		v.meet(e)
 		return e
@@ -167,14 +168,14 @@ func (v *view) next() int {
 		n = v.epoch.next
 	}
 	// A copy of the mark, for the day that somebody deletes the record.
-	if peers := v.Children.Services[PeerService(v.Cluster.Name)]; peers != nil {
-		n = max(n, markIn(peers.Annotations[AnnotationNextMember]))
+	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
+		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
 	}
 	if v.heir != nil {
 		n = max(n, v.heir.next())
 	}
 	for _, name := range v.names {
-		if i, _ := ordinal(v.Cluster.Name, name); i >= n {
+		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
 			n = i + 1
 		}
 	}
@@ -183,7 +184,7 @@ func (v *view) next() int {
 
 // pastMark reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
 func (v *view) pastMark(name string) bool {
-	n, _ := ordinal(v.Cluster.Name, name)
+	n, _ := objects.Ordinal(v.Cluster.Name, name)
 	return v.epoch != nil && n < v.epoch.next
 }
 
@@ -199,8 +200,8 @@ func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
 
 // elsewhere reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
 func (v *view) elsewhere(claim *corev1.PersistentVolumeClaim) bool {
-	of := claim.Annotations[AnnotationEpoch]
-	return of != "" && v.epoch != nil && markIn(of) != v.epoch.n
+	of := claim.Annotations[objects.AnnotationEpoch]
+	return of != "" && v.epoch != nil && objects.ReadMark(of) != v.epoch.n
 }
 
 // learner is the first learner that etcd lists; nil without one.
@@ -219,7 +220,7 @@ func (v *view) departing() []string {
 		return nil
 	}
 	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
-		_, ours := ordinal(v.Cluster.Name, name)
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
 		return ours && v.find(name) == nil && !graceOver(v.Children.Pods[name], v.Now)
 	})
 }
@@ -278,22 +279,22 @@ func (v *view) barred(pod *corev1.Pod) bool {
 func (v *view) startOf(m *member) string {
 	switch {
 	case m.Started():
-		return StartResume
+		return objects.StartResume
 	case m.Learner:
-		return StartJoin
+		return objects.StartJoin
 	case v.mayBegin(m.name):
-		return StartBootstrap
+		return objects.StartBootstrap
 	default:
-		return StartResume
+		return objects.StartResume
 	}
 }
 
 // misstarted reports whether the pod was made, while blind, to resume a member that turns out never to have run.
 func (v *view) misstarted(m *member) bool {
-	return m.pod != nil && podStart(m.pod) == StartResume && v.startOf(m) != StartResume
+	return m.pod != nil && podStart(m.pod) == objects.StartResume && v.startOf(m) != objects.StartResume
 }
 
-func podStart(pod *corev1.Pod) string { return pod.Annotations[AnnotationStart] }
+func podStart(pod *corev1.Pod) string { return pod.Annotations[objects.AnnotationStart] }
 
 // finished reports whether the pod has ended for good, as an evicted one has. Kubernetes never takes that back.
 func finished(pod *corev1.Pod) bool {
@@ -310,20 +311,20 @@ func Endpoints(o Observation) []Endpoint {
 	if current != nil {
 		cluster = current.clusterID
 	}
-	below := mostMembers
+	below := objects.MostMembers
 	if heir != nil {
 		below = heir.first
 	}
 	o.Children = within(o, current, below)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), byOrdinal) {
 		pod := o.Children.Pods[name]
-		_, ours := ordinal(o.Cluster.Name, name)
+		_, ours := objects.Ordinal(o.Cluster.Name, name)
 		if !ours || pod.Status.PodIP == "" || finished(pod) {
 			continue
 		}
-		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, ClientPort), PeerURL: PeerURL(o.Cluster, name), ClusterID: cluster}
-		if s := speaks(pod); s.clients || encrypted(o.Cluster) && !s.plain {
-			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, ClientPort), host(o.Cluster, name)
+		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, objects.ClientPort), PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
+		if s := speaks(pod); s.clients || objects.Encrypted(o.Cluster) && !s.plain {
+			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, objects.ClientPort), objects.Host(o.Cluster, name)
 		}
 		list = append(list, e)
 	}

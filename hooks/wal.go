@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // A member may have a second claim, for its write-ahead log alone. What it stands on is both, then: it starts when both are there, it may
@@ -27,7 +29,7 @@ func WALClaim(member string) string { return member + walSuffix }
 // standsOn is the member that a claim belongs to, by its name; false for a name that is not of a member's claim.
 func standsOn(cluster, claim string) (member string, ours bool) {
 	member = strings.TrimSuffix(claim, walSuffix)
-	_, ours = ordinal(cluster, member)
+	_, ours = objects.Ordinal(cluster, member)
 	return member, ours
 }
 

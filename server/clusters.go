@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -101,7 +102,7 @@ func (s *Server) syncCluster(
 // finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).
 func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began time.Time) *decided {
 	children, finalized := s.finalizeFn(o)
-	because := hooks.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
+	because := rule.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
 	if finalized {
 		because.Message = "the cluster is deleted"
 	}
@@ -121,7 +122,7 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began
 // letClusterGo answers everything as it is.
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	children := hooks.AsObserved(r.Observation(began, s.options.Settings))
-	because := hooks.Because{
+	because := rule.Because{
 		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
 	}
 	return &decided{

@@ -8,6 +8,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -35,7 +36,7 @@ func (s *Server) shown(r *wire.ClusterCall) hooks.Etcd {
 func password(r *wire.ClusterCall) func(secret, key string) (string, error) {
 	return func(secret, key string) (string, error) {
 		found := string(r.Secret(secret)[key])
-		if flaw := hooks.PasswordFlaw(found); flaw != "" {
+		if flaw := users.PasswordFlaw(found); flaw != "" {
 			return "", fmt.Errorf("what is under %q in Secret %s %s", key, secret, flaw)
 		}
 		return found, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The groups of objects in calls.
@@ -31,7 +32,7 @@ const (
 	groupJobs         = "Job.batch/v1"
 )
 
-const lastApplied = hooks.AnnotationLastApplied
+const lastApplied = objects.AnnotationLastApplied
 
 // steady is the request for a cluster of three that is as it should be: objects as an API server returns them, with
 // defaults, managedFields, status and Metacontroller's annotation.

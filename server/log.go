@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 const (
@@ -141,7 +142,7 @@ func (s *strangers) Write(p []byte) (int, error) {
 type answered struct {
 	hook, kind string // kind is what the log calls the parent
 	parent     metav1.Object
-	because    hooks.Because
+	because    rule.Because
 	outcome    *hooks.Outcome // nil for no step
 	children   *hooks.Desired // nil where they are not counted
 	quiet      bool           // nothing has happened: at level debug, else info

@@ -10,8 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/schedule"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -36,15 +37,15 @@ func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) 
 }
 
 func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided {
-	o := r.ScheduleObservation
+	o := r.Observation
 	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
-	d, finalized := hooks.ScheduleDecision{}, (*bool)(nil)
+	d, finalized := schedule.Decision{}, (*bool)(nil)
 	if r.Finalizing {
-		d.Status, d.Because = o.Schedule.Status, hooks.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
+		d.Status, d.Because = o.Schedule.Status, rule.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
 		finalized = new(bool)
-		d.Snapshots, *finalized, d.ResyncAfter = hooks.FinalizeSchedule(o)
+		d.Snapshots, *finalized, d.ResyncAfter = schedule.Finalize(o)
 	} else {
-		d = hooks.DecideSchedule(o)
+		d = schedule.Decide(o)
 	}
 	// The labels that say who looks after its snapshots are the schedule's.
 	labels := func(*v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(r.Schedule) }
@@ -71,7 +72,7 @@ func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
 	})
 	labels := func(o *v1alpha1.EtcdSnapshot) map[string]string { return s.options.Scope.handedDown(o) }
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(hooks.ScheduleDecision{Snapshots: all, Status: r.Schedule.Status}, labels, &finalized)
+		return r.Answer(schedule.Decision{Snapshots: all, Status: r.Schedule.Status}, labels, &finalized)
 	}}
 }
 

@@ -21,12 +21,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/rule"
 	"github.com/quorate-dev/quorate/server/metrics"
 )
 
 // keepAll is a decision that keeps every child as it was observed.
 func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
-	d := hooks.Decision{Because: hooks.Because{Rule: quietRule}}
+	d := hooks.Decision{Because: rule.Because{Rule: quietRule}}
 	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
 	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
 	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))
@@ -97,7 +98,7 @@ func TestMetrics(t *testing.T) {
 func stepped(err string) func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 	return func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 		d, _ := keepAll(ctx, o, etcd)
-		d.Because = hooks.Because{Rule: "Grow", Message: "one more member"}
+		d.Because = rule.Because{Rule: "Grow", Message: "one more member"}
 		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Because: "Promote", Err: err}
 	}
 }

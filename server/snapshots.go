@@ -10,8 +10,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -36,11 +36,11 @@ func (s *Server) snapshotCall(_ context.Context, body io.Reader) (*call, error) 
 }
 
 func (s *Server) decideSnapshot(r *wire.SnapshotCall, began time.Time) (*decided, error) {
-	o := r.SnapshotObservation
-	o.Now, o.Settings = began, s.options.Settings
-	d := hooks.DecideSnapshot(o)
+	o := r.Observation
+	o.Now, o.Images = began, s.options.Settings.Images
+	d := snapshot.Decide(o)
 	if s.options.Verify {
-		if err := hooks.VerifySnapshot(o, d); err != nil {
+		if err := snapshot.Verify(o, d); err != nil {
 			s.metrics.Violated()
 			return nil, err
 		}
@@ -68,6 +68,6 @@ func letSnapshotGo(r *wire.SnapshotCall) *decided {
 	finalized := true
 	jobs := slices.SortedFunc(maps.Values(r.Jobs), func(a, b *batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
 	return &decided{gone: true, encode: func() ([]byte, error) {
-		return r.Answer(hooks.SnapshotDecision{Jobs: jobs, Status: r.Snapshot.Status}, &finalized)
+		return r.Answer(snapshot.Decision{Jobs: jobs, Status: r.Snapshot.Status}, &finalized)
 	}}
 }

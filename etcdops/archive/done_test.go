@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // A Job that runs again, when its pod or its report was lost, reports what is stored: etcd is not asked.
@@ -38,7 +38,7 @@ func TestDoneIsNotTakenAgain(t *testing.T) {
 	assert.False(t, asked(), "with one that is not verified, nor was to be")
 
 	order.Verify = true
-	written := hooks.SnapshotReport{Artifact: *stored, VerifiedAt: time.Now().UTC().Truncate(time.Second)}
+	written := reports.Snapshot{Artifact: *stored, VerifiedAt: time.Now().UTC().Truncate(time.Second)}
 	require.NoError(t, store.finish(ctx, order.Key, &written))
 	report, err := Take(ctx, order)
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Reasons for which there is no artifact or it can't be used, in one word each: hooks.RestoreReport.Reason has them.
+// Reasons for which there is no artifact or it can't be used, in one word each: reports.Restore.Reason has them.
 const (
 	// WrongKey: it is encrypted, and none of the identities at hand opens it.
 	WrongKey = "WrongKey"

@@ -16,13 +16,14 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Source says which artifact to fetch, and how it is reached and opened.
 type Source struct {
-	// URL of the artifact, as hooks.Artifact.URI and the status of an EtcdSnapshot have it.
+	// URL of the artifact, as reports.Artifact.URI and the status of an EtcdSnapshot have it.
 	URL string
 	// StoreURL is that of its folder, whose query counts when URL has none; may be empty.
 	StoreURL string
@@ -39,7 +40,7 @@ type Source struct {
 // when its name ends in .db and it ends with etcd's hash: etcdctl wrote it.
 //
 // Errors have a reason: see ReasonOf.
-func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error) {
+func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, error) {
 	var err error
 	var identities []age.Identity
 	if from.IdentityFile != "" {
@@ -72,12 +73,12 @@ func Fetch(ctx context.Context, from Source, to string) (*hooks.Artifact, error)
 }
 
 // folder of the artifact, and what that is called in it.
-func (from Source) folder() (folder hooks.StoreURL, key string, err error) {
-	artifact, err := hooks.ParseArtifactURL(from.URL)
+func (from Source) folder() (folder stores.URL, key string, err error) {
+	artifact, err := stores.ParseArtifactURL(from.URL)
 	if err != nil {
 		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
 	}
-	if folder, err := hooks.ParseStoreURL(from.StoreURL); err == nil && artifact.Parameters == "" && folder.Scheme == artifact.Scheme {
+	if folder, err := stores.ParseURL(from.StoreURL); err == nil && artifact.Parameters == "" && folder.Scheme == artifact.Scheme {
 		artifact.Parameters = folder.Parameters
 	}
 	folder, key = artifact.Split()
@@ -140,17 +141,17 @@ func readIdentities(path string) ([]age.Identity, error) {
 }
 
 // record reads what is known of an artifact: nothing, of one by etcdctl.
-func (s *store) record(ctx context.Context, key string) (*hooks.Artifact, error) {
+func (s *store) record(ctx context.Context, key string) (*reports.Artifact, error) {
 	text, err := s.readAll(ctx, key+recordSuffix)
 	switch {
 	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
-		return &hooks.Artifact{}, nil
+		return &reports.Artifact{}, nil
 	case err != nil && s.reason(err) == NotFound:
 		return nil, failure(NotFound, err, "%s has no record %s beside it, so it is not there or was never finished", s.named(key), recordSuffix)
 	case err != nil:
 		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
-	record := &hooks.Artifact{}
+	record := &reports.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
 		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot", s.named(key+recordSuffix))
 	}
@@ -170,7 +171,7 @@ func (s *store) readAll(ctx context.Context, key string) ([]byte, error) {
 }
 
 // fetchFile reads an artifact into a file.
-func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*hooks.Artifact, error) {
+func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*reports.Artifact, error) {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
@@ -191,13 +192,13 @@ func localFailure(err error, path string) error {
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
-func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*hooks.Artifact, error) {
+func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*reports.Artifact, error) {
 	reader, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.storeFailure(err, s.about("reading", key))
 	}
 	defer reader.Close()
-	found := &hooks.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
+	found := &reports.Artifact{URI: s.uri(key), Compression: string(v1alpha1.CompressNone)}
 	stored := sha256.New()
 	source := &watched{r: reader}
 	artifact, begins, err := peek(source, len(ageMagic))
@@ -258,7 +259,7 @@ var (
 const windowLimit = 32 << 20
 
 // open takes off encryption and compression, which show by what there is, and tells so. To be called when done: end.
-func open(stored io.Reader, identities []age.Identity, found *hooks.Artifact) (plain io.Reader, end func(), err error) {
+func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) (plain io.Reader, end func(), err error) {
 	end = func() {}
 	plain, begins, err := peek(stored, len(ageMagic))
 	if err != nil {
@@ -300,7 +301,7 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 }
 
 // agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing agrees with all.
-func agree(name string, record, found *hooks.Artifact, wanted string) error {
+func agree(name string, record, found *reports.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
 		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)

@@ -13,20 +13,20 @@ import (
 	"gocloud.dev/gcp"
 	"google.golang.org/api/option"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // How the stores of clouds are opened. Their openers in gocloud.dev v0.47 that go by a URL alone
 // are not used for Microsoft's and Google's: they take parameters by which a token would be sent
 // elsewhere, keep the first credentials of a process, and print what they could not read.
 
-func openBucket(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
+func openBucket(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	switch u.Scheme {
-	case hooks.StoreS3:
+	case stores.S3:
 		return new(s3blob.URLOpener).OpenBucketURL(ctx, &url.URL{Scheme: u.Scheme, Host: u.Bucket, RawQuery: u.Parameters})
-	case hooks.StoreAzure:
+	case stores.Azure:
 		return openAzure(ctx, u)
-	case hooks.StoreGoogle:
+	case stores.Google:
 		return openGoogle(ctx, u)
 	}
 	return nil, failure(Failed, nil, "there is no store of this kind")
@@ -35,7 +35,7 @@ func openBucket(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
 // openAzure opens a container. What the URL does not say is in the variables of Azure's own tools.
 // Of them AZURE_STORAGE_DOMAIN, AZURE_STORAGE_PROTOCOL and AZURE_STORAGE_IS_LOCAL_EMULATOR lead to
 // an emulator: no EtcdSnapshot can set these.
-func openAzure(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
+func openAzure(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
 	account, domain := u.Parameter("storage_account"), u.Parameter("domain")
 	switch {
@@ -88,7 +88,7 @@ func azureVariables(account, domain string) error {
 
 // openGoogle opens a bucket. Where STORAGE_EMULATOR_HOST leads to an emulator, nobody asks for
 // credentials.
-func openGoogle(ctx context.Context, u hooks.StoreURL) (*blob.Bucket, error) {
+func openGoogle(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		return gcsblob.OpenBucket(ctx, gcp.NewAnonymousHTTPClient(gcp.DefaultTransport()), u.Bucket, nil)
 	}

@@ -20,8 +20,9 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 const (
@@ -67,7 +68,7 @@ var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
 // put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
 // what comes of a failure, unless another run is done. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
 // identity reads the artifact back, in this process: see witness.
-func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *hooks.Artifact, back age.Identity, err error) {
+func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *reports.Artifact, back age.Identity, err error) {
 	s.tag = ""
 	if !keep {
 		if err := s.clear(ctx, key); err != nil {
@@ -98,7 +99,7 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 	if err != nil {
 		return nil, nil, err
 	}
-	stored = &hooks.Artifact{
+	stored = &reports.Artifact{
 		URI: s.uri(key), Compression: string(form.Compression), Encrypted: len(form.Recipients) > 0,
 		Size: database.size, StoredSize: object.n,
 		SHA256: database.sum(), StoredSHA256: hex.EncodeToString(object.hash.Sum(nil)),
@@ -110,7 +111,7 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 // conditional reports whether the store is known to write an object on the condition that there is none. Another's S3 may refuse such a
 // request, and an upload can't be repeated.
 func (s *store) conditional() bool {
-	return s.url.Scheme != hooks.StoreS3 || s.url.Parameter("endpoint") == ""
+	return s.url.Scheme != stores.S3 || s.url.Parameter("endpoint") == ""
 }
 
 // replaced reports whether another run has stored something in the place of what the tag is of, or has removed that.
@@ -352,7 +353,7 @@ func (s *store) finish(ctx context.Context, key string, record any) error {
 	return err
 }
 
-// note writes the record, a hooks.Artifact or the report that holds it, in the place of an earlier one. What another run has stored meanwhile
+// note writes the record, a reports.Artifact or the report that holds it, in the place of an earlier one. What another run has stored meanwhile
 // has a record of its own, or will.
 func (s *store) note(ctx context.Context, key string, record any) error {
 	switch replaced, err := s.replaced(ctx, key); {

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 const key = "shop/demo-1.db"
@@ -132,7 +132,7 @@ func TestStoppedAnywhere(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(context.Background())
 			stop()
-			assert.Error(t, s.finish(ctx, key, &hooks.Artifact{}))
+			assert.Error(t, s.finish(ctx, key, &reports.Artifact{}))
 			assert.Empty(t, files(t, dir))
 		})
 	}
@@ -193,7 +193,7 @@ func TestKilled(t *testing.T) {
 }
 
 // store stores an artifact for good, encrypted and compressed.
-func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *hooks.Artifact {
+func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *reports.Artifact {
 	t.Helper()
 	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
 	require.NoError(t, err)
@@ -293,7 +293,7 @@ func put(t *testing.T, path string, data []byte) {
 
 func otherRecord(t *testing.T, text []byte) []byte {
 	t.Helper()
-	var record hooks.Artifact
+	var record reports.Artifact
 	require.NoError(t, json.Unmarshal(text, &record))
 	record.StoredSHA256 = strings.Repeat("0", 64)
 	changed, err := json.Marshal(record)

@@ -1,7 +1,7 @@
 // Package archive keeps snapshots of etcd in stores outside of the cluster, and reads them back.
 //
 // An artifact is one object: what `etcdctl snapshot save` writes, compressed with Zstandard and encrypted with age as
-// was asked for, in that order. Beside it lies <artifact>.json, a [hooks.Artifact], which is written last: an
+// was asked for, in that order. Beside it lies <artifact>.json, a [reports.Artifact], which is written last: an
 // artifact without it is not whole. Both are read without Quorate as docs/backup.md says.
 //
 // Everything is done in one pass with buffers of a fixed size, so memory does not grow with the data.
@@ -17,7 +17,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Place says where a store is and how it is reached. Credentials come from the environment, as the stores' own tools
@@ -36,7 +36,7 @@ type Place struct {
 type store struct {
 	bucket *blob.Bucket
 	// url is that of the folder.
-	url hooks.StoreURL
+	url stores.URL
 	// dir is the folder itself where it is one of this machine, else empty.
 	dir string
 	// tag tells what this run has stored, or found stored, from what another run stores in its place: an ETag, or on
@@ -47,12 +47,12 @@ type store struct {
 // openStore opens a store. Whether it is there and lets us in shows with the first object; but a folder of file:// must
 // be there, or is made when asked to.
 func openStore(ctx context.Context, p Place, create bool) (*store, error) {
-	u, err := hooks.ParseStoreURL(p.URL)
+	u, err := stores.ParseURL(p.URL)
 	if err != nil {
 		return nil, failure(Failed, nil, "the URL of the store is not one that can be used: %s", err)
 	}
 	s := &store{url: u}
-	if u.Scheme == hooks.StoreClaim {
+	if u.Scheme == stores.Claim {
 		if err := s.openDir(p.Dir, create); err != nil {
 			return nil, err
 		}
@@ -120,4 +120,4 @@ func checkKey(key string) error {
 }
 
 // recordSuffix makes the name of an artifact that of what is known of it.
-const recordSuffix = hooks.RecordSuffix
+const recordSuffix = stores.RecordSuffix

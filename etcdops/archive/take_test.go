@@ -19,12 +19,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // recorded is the record of the order's artifact; nil for none. Without an artifact there is none.
-func recorded(t *testing.T, o Order) *hooks.SnapshotReport {
+func recorded(t *testing.T, o Order) *reports.Snapshot {
 	t.Helper()
 	object := filepath.Join(o.Place.Dir, "folder", o.Key)
 	text, err := os.ReadFile(object + ".json")
@@ -33,7 +33,7 @@ func recorded(t *testing.T, o Order) *hooks.SnapshotReport {
 		return nil
 	}
 	require.FileExists(t, object)
-	var report hooks.SnapshotReport
+	var report reports.Snapshot
 	require.NoError(t, json.Unmarshal(text, &report))
 	return &report
 }
@@ -338,7 +338,7 @@ func TestLook(t *testing.T) {
 	o := c.order(t, "etcd can't start")
 	none, err := Look(soon(t), o.Place, o.Key)
 	require.NoError(t, err)
-	assert.Equal(t, hooks.SnapshotReport{Absent: true}, none)
+	assert.Equal(t, reports.Snapshot{Absent: true}, none)
 	_, err = Take(soon(t), o)
 	require.Error(t, err)
 	found, err := Look(soon(t), o.Place, o.Key)
@@ -347,7 +347,7 @@ func TestLook(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(o.Place.Dir, "folder", o.Key), 7))
 	none, err = Look(soon(t), o.Place, o.Key)
 	require.NoError(t, err)
-	assert.Equal(t, hooks.SnapshotReport{Absent: true}, none, "what is not whole is nothing")
+	assert.Equal(t, reports.Snapshot{Absent: true}, none, "what is not whole is nothing")
 	_, err = Look(soon(t), o.Place, "../elsewhere")
 	assert.Error(t, err)
 }
@@ -393,8 +393,8 @@ func TestKilledWhileOnTrial(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			o := fakes(t, 3, 20).order(t, "etcd is killed")
 			t.Setenv("GOMEMLIMIT", limit)
-			var told []*hooks.SnapshotReport
-			o.Tell = func(r *hooks.SnapshotReport) { told = append(told, r) }
+			var told []*reports.Snapshot
+			o.Tell = func(r *reports.Snapshot) { told = append(told, r) }
 			report, err := Take(soon(t), o)
 			require.Error(t, err)
 			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " + want

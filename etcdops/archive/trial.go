@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/quorate-dev/quorate/etcdops/lone"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // The cluster of one that a snapshot is restored for on trial. Nobody is at its peer URL.
@@ -145,7 +145,7 @@ const (
 
 // wantOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again as it had at least.
 func wantOfMemory(what string, holds *Contents) error {
-	enough := hooks.JobMemory + recordMemory*holds.Records
+	enough := snapshot.JobMemory + recordMemory*holds.Records
 	if limit, err := strconv.ParseInt(os.Getenv("GOMEMLIMIT"), 10, 64); err == nil {
 		enough = max(enough, limit/6*10) // GOMEMLIMIT is nine tenths of the limit
 	}

@@ -15,14 +15,14 @@ import (
 	"filippo.io/age"
 
 	"github.com/quorate-dev/quorate/etcdops/lone"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that were written, the restored
 // database with the fetched one, what etcd says of it with what is in it, and all with members that run. The report then says what the artifact
 // holds. An error with the reason Damaged says that it is disproved, Stale that it is older than was asked for; any other, that this is not
 // known. Only what is in the store can be disproved: no fault of a disk of this machine is taken for one of the artifact.
-func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity, report *hooks.SnapshotReport) error {
+func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity, report *reports.Snapshot) error {
 	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
 	if err != nil {
 		return localFailure(err, o.Scratch)
@@ -62,7 +62,7 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 }
 
 // tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is stored.
-func (o Order) tried(ctx context.Context, file, scratch string, report *hooks.SnapshotReport) (*Contents, error) {
+func (o Order) tried(ctx context.Context, file, scratch string, report *reports.Snapshot) (*Contents, error) {
 	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
 // Etcd is one process, and what it runs on.
@@ -121,7 +121,7 @@ func (e Etcd) args() []string {
 // Bare is the environment of this process without credentials of stores, and without etcd's settings: those of a
 // member are not meant for what is run here. What such a program says may be passed on: it knows no secret.
 func Bare() []string {
-	secret := hooks.CredentialVariables()
+	secret := stores.CredentialVariables()
 	return slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return strings.HasPrefix(name, "ETCD") || slices.Contains(secret, name)

@@ -6,15 +6,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Visitor is how a client talks to those that the ca.crt of this Secret trusts, with its certificate if there is one.
 func Visitor(data map[string][]byte) (*tls.Config, error) {
-	if len(data[hooks.KeyCertificate]) > 0 {
+	if len(data[objects.KeyCertificate]) > 0 {
 		return Client(data)
 	}
-	trust, err := pool(data[hooks.KeyTrust])
+	trust, err := pool(data[objects.KeyTrust])
 	if err != nil {
 		return nil, err
 	}
@@ -23,17 +23,17 @@ func Visitor(data map[string][]byte) (*tls.Config, error) {
 
 // Client is how a client with the certificate of this Secret talks to those that its ca.crt trusts.
 func Client(data map[string][]byte) (*tls.Config, error) {
-	if _, err := certificates(data[hooks.KeyCertificate]); err != nil {
+	if _, err := certificates(data[objects.KeyCertificate]); err != nil {
 		return nil, fmt.Errorf("tls.crt: %w", err)
 	}
-	if len(data[hooks.KeyPrivate]) > longestPrivate {
+	if len(data[objects.KeyPrivate]) > longestPrivate {
 		return nil, errors.New("tls.key is too long")
 	}
-	certificate, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate])
+	certificate, err := tls.X509KeyPair(data[objects.KeyCertificate], data[objects.KeyPrivate])
 	if err != nil {
 		return nil, errors.New("tls.crt and tls.key are not a pair")
 	}
-	trust, err := pool(data[hooks.KeyTrust])
+	trust, err := pool(data[objects.KeyTrust])
 	if err != nil {
 		return nil, err
 	}

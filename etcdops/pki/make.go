@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Make is the data of a Secret of this name, made by the recipe (nil: as observed) out of the observed Secrets. Errors
@@ -35,7 +36,7 @@ func Make(name string, recipe hooks.Recipe, observed map[string]map[string][]byt
 	case hooks.Leaf:
 		return leaf(r, observed[r.Signer])
 	case hooks.Bundle:
-		return with(old, hooks.KeyTrust, observed[r.Signer][hooks.KeyTrust]), nil
+		return with(old, objects.KeyTrust, observed[r.Signer][objects.KeyTrust]), nil
 	case hooks.Adopt:
 		return adopt(r, old, observed[r.From])
 	case hooks.TokenKeys:
@@ -79,27 +80,27 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 		return nil, err
 	}
 	own := encode("CERTIFICATE", der)
-	data := map[string][]byte{hooks.KeyCertificate: own, hooks.KeyPrivate: private}
-	trusted := inherit[hooks.KeyTrust]
+	data := map[string][]byte{objects.KeyCertificate: own, objects.KeyPrivate: private}
+	trusted := inherit[objects.KeyTrust]
 	if r.Previous {
-		trusted = old[hooks.KeyTrust]
-		data[hooks.KeyPreviousCertificate], data[hooks.KeyPreviousPrivate] = old[hooks.KeyCertificate], old[hooks.KeyPrivate]
+		trusted = old[objects.KeyTrust]
+		data[objects.KeyPreviousCertificate], data[objects.KeyPreviousPrivate] = old[objects.KeyCertificate], old[objects.KeyPrivate]
 	}
-	data[hooks.KeyTrust] = append(append([]byte{}, own...), unexpired(trusted, r.NotBefore)...)
+	data[objects.KeyTrust] = append(append([]byte{}, own...), unexpired(trusted, r.NotBefore)...)
 	return data, nil
 }
 
 func trim(r hooks.Trim, old map[string][]byte) (map[string][]byte, error) {
-	data := with(old, hooks.KeyTrust, unexpired(old[hooks.KeyTrust], r.At))
-	if previous, err := certificates(old[hooks.KeyPreviousCertificate]); err != nil || r.At.After(previous[0].NotAfter) {
-		delete(data, hooks.KeyPreviousCertificate)
-		delete(data, hooks.KeyPreviousPrivate)
+	data := with(old, objects.KeyTrust, unexpired(old[objects.KeyTrust], r.At))
+	if previous, err := certificates(old[objects.KeyPreviousCertificate]); err != nil || r.At.After(previous[0].NotAfter) {
+		delete(data, objects.KeyPreviousCertificate)
+		delete(data, objects.KeyPreviousPrivate)
 	}
 	return data, nil
 }
 
 func adopt(r hooks.Adopt, old, from map[string][]byte) (map[string][]byte, error) {
-	trusted, err := certificates(old[hooks.KeyTrust])
+	trusted, err := certificates(old[objects.KeyTrust])
 	if err != nil {
 		return nil, fmt.Errorf("the authority that is to trust others: ca.crt: %w", err)
 	}
@@ -117,7 +118,7 @@ func adopt(r hooks.Adopt, old, from map[string][]byte) (map[string][]byte, error
 		}
 	}
 	if r.From != "" {
-		others, err := certificates(from[hooks.KeyTrust])
+		others, err := certificates(from[objects.KeyTrust])
 		if err != nil {
 			return nil, fmt.Errorf("the Secret %s: ca.crt: %w", r.From, err)
 		}
@@ -125,7 +126,7 @@ func adopt(r hooks.Adopt, old, from map[string][]byte) (map[string][]byte, error
 			add(c)
 		}
 	}
-	return with(old, hooks.KeyTrust, all), nil
+	return with(old, objects.KeyTrust, all), nil
 }
 
 // unexpired are the certificates of a PEM text that have not expired.
@@ -144,9 +145,9 @@ func unexpired(text []byte, at time.Time) []byte {
 }
 
 func leaf(r hooks.Leaf, signer map[string][]byte) (map[string][]byte, error) {
-	certificate, private := signer[hooks.KeyCertificate], signer[hooks.KeyPrivate]
+	certificate, private := signer[objects.KeyCertificate], signer[objects.KeyPrivate]
 	if r.Previous {
-		certificate, private = signer[hooks.KeyPreviousCertificate], signer[hooks.KeyPreviousPrivate]
+		certificate, private = signer[objects.KeyPreviousCertificate], signer[objects.KeyPreviousPrivate]
 	}
 	ca, caKey, err := pair(certificate, private)
 	if err != nil {
@@ -181,8 +182,8 @@ func leaf(r hooks.Leaf, signer map[string][]byte) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{hooks.KeyCertificate: encode("CERTIFICATE", der), hooks.KeyPrivate: own,
-		hooks.KeyTrust: signer[hooks.KeyTrust]}, nil
+	return map[string][]byte{objects.KeyCertificate: encode("CERTIFICATE", der), objects.KeyPrivate: own,
+		objects.KeyTrust: signer[objects.KeyTrust]}, nil
 }
 
 func tokenKeys() (map[string][]byte, error) {
@@ -198,7 +199,7 @@ func tokenKeys() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{hooks.KeyTokenPrivate: private, hooks.KeyTokenPublic: encode("PUBLIC KEY", public)}, nil
+	return map[string][]byte{objects.KeyTokenPrivate: private, objects.KeyTokenPublic: encode("PUBLIC KEY", public)}, nil
 }
 
 // pair reads a certificate and its key.

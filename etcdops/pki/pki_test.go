@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var (
@@ -102,7 +103,7 @@ func TestSuccession(t *testing.T) {
 	assert.Nil(t, trimmed.Previous)
 	require.Len(t, trimmed.Trust, 1)
 	assert.Equal(t, ca.Certificate.ID, trimmed.Trust[0].ID)
-	assert.NotContains(t, trimmed.Keys, hooks.KeyPreviousPrivate)
+	assert.NotContains(t, trimmed.Keys, objects.KeyPreviousPrivate)
 }
 
 func TestALostAuthorityIsStillTrusted(t *testing.T) {
@@ -249,16 +250,16 @@ func BenchmarkRead(b *testing.B) {
 func TestWhatIsReadIsBounded(t *testing.T) {
 	s := made(t)
 	fits := s["leaf"]
-	repeated := func(n int) []byte { return bytes.Repeat(fits[hooks.KeyTrust], n) }
+	repeated := func(n int) []byte { return bytes.Repeat(fits[objects.KeyTrust], n) }
 	for words, change := range map[string]func(data map[string][]byte){
-		"": func(data map[string][]byte) { data[hooks.KeyTrust] = repeated(32) },
-		"ca.crt: it has more than 32 certificates: leave those out that this etcd does not need":  func(data map[string][]byte) { data[hooks.KeyTrust] = repeated(33) },
-		"tls.crt: it has more than 32 certificates: leave those out that this etcd does not need": func(data map[string][]byte) { data[hooks.KeyCertificate] = repeated(33) },
-		"ca.crt: it has 1100000 bytes, and 1048576 are the most":                                  func(data map[string][]byte) { data[hooks.KeyTrust] = bytes.Repeat([]byte("x"), 1_100_000) },
+		"": func(data map[string][]byte) { data[objects.KeyTrust] = repeated(32) },
+		"ca.crt: it has more than 32 certificates: leave those out that this etcd does not need":  func(data map[string][]byte) { data[objects.KeyTrust] = repeated(33) },
+		"tls.crt: it has more than 32 certificates: leave those out that this etcd does not need": func(data map[string][]byte) { data[objects.KeyCertificate] = repeated(33) },
+		"ca.crt: it has 1100000 bytes, and 1048576 are the most":                                  func(data map[string][]byte) { data[objects.KeyTrust] = bytes.Repeat([]byte("x"), 1_100_000) },
 		"ca.crt: a certificate in it has 20000 bytes, and 16384 are the most": func(data map[string][]byte) {
-			data[hooks.KeyTrust] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 20_000)})
+			data[objects.KeyTrust] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 20_000)})
 		},
-		"tls.key has 16385 bytes, and 16384 are the most": func(data map[string][]byte) { data[hooks.KeyPrivate] = make([]byte, 16385) },
+		"tls.key has 16385 bytes, and 16384 are the most": func(data map[string][]byte) { data[objects.KeyPrivate] = make([]byte, 16385) },
 	} {
 		data := maps.Clone(fits)
 		change(data)

@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/users"
 )
 
 // Read is what decisions may know of a Secret.
@@ -49,12 +51,12 @@ func readData(data map[string][]byte) *hooks.Secret {
 		if len(value) > 0 {
 			read.Keys = append(read.Keys, key)
 		}
-		if flaw := hooks.PasswordFlaw(string(value)); flaw != "" {
+		if flaw := users.PasswordFlaw(string(value)); flaw != "" {
 			read.Unfit[key] = flaw
 		}
 	}
 	slices.Sort(read.Keys)
-	if slices.Contains(read.Keys, hooks.KeyCertificate) || slices.Contains(read.Keys, hooks.KeyTrust) {
+	if slices.Contains(read.Keys, objects.KeyCertificate) || slices.Contains(read.Keys, objects.KeyTrust) {
 		readPair(read, data)
 	}
 	return read
@@ -62,13 +64,13 @@ func readData(data map[string][]byte) *hooks.Secret {
 
 // readPair reads tls.crt, tls.key and ca.crt, and says what is wrong with them.
 func readPair(read *hooks.Secret, data map[string][]byte) {
-	trust, untrusted := certificates(data[hooks.KeyTrust])
+	trust, untrusted := certificates(data[objects.KeyTrust])
 	for _, c := range trust {
 		authority := *describe(c)
 		authority.Names = nil // those of authorities are asked for nowhere, and may be many
 		read.Trust = append(read.Trust, authority)
 	}
-	chain, err := certificates(data[hooks.KeyCertificate])
+	chain, err := certificates(data[objects.KeyCertificate])
 	if err != nil {
 		read.Flaw = "tls.crt: " + err.Error()
 		return
@@ -78,7 +80,7 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 		read.Flaw = "ca.crt: " + untrusted.Error()
 		return
 	}
-	if previous, err := certificates(data[hooks.KeyPreviousCertificate]); err == nil {
+	if previous, err := certificates(data[objects.KeyPreviousCertificate]); err == nil {
 		read.Previous = describe(previous[0])
 	}
 	led := anchors(chain, trust)
@@ -93,13 +95,13 @@ func readPair(read *hooks.Secret, data map[string][]byte) {
 // flaw says why a certificate, its key and the authorities behind it can't be used together. Whether it has expired is
 // for whoever knows the time.
 func flaw(anchors []hooks.Certificate, data map[string][]byte) string {
-	switch n := len(data[hooks.KeyPrivate]); {
+	switch n := len(data[objects.KeyPrivate]); {
 	case n == 0:
 		return "tls.key is missing"
 	case n > longestPrivate:
 		return fmt.Sprintf("tls.key has %d bytes, and %d are the most", n, longestPrivate)
 	}
-	if _, err := tls.X509KeyPair(data[hooks.KeyCertificate], data[hooks.KeyPrivate]); err != nil {
+	if _, err := tls.X509KeyPair(data[objects.KeyCertificate], data[objects.KeyPrivate]); err != nil {
 		return "tls.key does not belong to tls.crt, or can't be read"
 	}
 	if len(anchors) == 0 {

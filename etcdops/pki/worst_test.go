@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // signed is a certificate in DER, by a template, for a key and signed by another.
@@ -36,8 +36,8 @@ func worst(t testing.TB) map[string]map[string][]byte {
 	t.Helper()
 	all := map[string]map[string][]byte{}
 	add := func(name string, chain, trust [][]byte) {
-		all[name] = map[string][]byte{hooks.KeyCertificate: bundle(chain), hooks.KeyTrust: bundle(trust), hooks.KeyPrivate: []byte("x")}
-		all[name][hooks.KeyPreviousCertificate] = all[name][hooks.KeyTrust]
+		all[name] = map[string][]byte{objects.KeyCertificate: bundle(chain), objects.KeyTrust: bundle(trust), objects.KeyPrivate: []byte("x")}
+		all[name][objects.KeyPreviousCertificate] = all[name][objects.KeyTrust]
 	}
 
 	// One name for all authorities, so that each may have signed each, and the slowest curve.
@@ -124,7 +124,7 @@ func TestTheWorstIsReadInTime(t *testing.T) {
 		began := time.Now()
 		read := readData(data)
 		took := time.Since(began)
-		t.Logf("%s: %d KiB of certificates, %s: %s, %d bytes of memory", name, (len(data[hooks.KeyTrust])+len(data[hooks.KeyCertificate]))>>10, took, read.Flaw, sizeOf(read))
+		t.Logf("%s: %d KiB of certificates, %s: %s, %d bytes of memory", name, (len(data[objects.KeyTrust])+len(data[objects.KeyCertificate]))>>10, took, read.Flaw, sizeOf(read))
 		require.Len(t, read.Trust, mostCertificates)
 		require.Less(t, took, 4*time.Second, "half of a call's time, on a machine that does ten other things")
 		require.Less(t, sizeOf(read), int64(256<<10))

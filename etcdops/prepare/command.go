@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Run is the command quorate prepare; the result is its exit code.
@@ -29,7 +30,7 @@ func Run(ctx context.Context, args []string, stderr io.Writer) int {
 	fmt.Fprintf(stderr, "quorate prepare: %v\n", err)
 	command.TerminationMessage(err.Error())
 	if errors.Is(err, ErrDataLost) {
-		return hooks.ExitDataLost
+		return objects.ExitDataLost
 	}
 	return command.Failed
 }
@@ -41,11 +42,11 @@ type Command struct {
 
 // Flags adds those of the command.
 func (c *Command) Flags(flags *flag.FlagSet) {
-	flags.StringVar(&c.dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`")
+	flags.StringVar(&c.dataDir, "data-dir", objects.DataDir, "etcd's data `directory`")
 	flags.StringVar(&c.walDir, "wal-dir", "",
 		"`directory` of etcd's write-ahead log, where it is not in the data directory")
-	flags.StringVar(&c.marker, "marker", hooks.MarkerFile, "`file` that says that this pod has started before")
-	starts := strings.Join([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, ", ")
+	flags.StringVar(&c.marker, "marker", objects.MarkerFile, "`file` that says that this pod has started before")
+	starts := strings.Join([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}, ", ")
 	flags.StringVar(&c.start, "start", "", "how the member starts: "+starts+"; required")
 	flags.StringVar(&c.await, "await", "", "`file` to wait for until it holds something, before anything else is done")
 }
@@ -63,7 +64,7 @@ func (c *Command) Run(ctx context.Context) error {
 // begun before, whatever --start says.
 func (c *Command) startOf() string {
 	if begins, set := os.LookupEnv(hooks.EnvBegins); set && begins == "" {
-		return hooks.StartResume
+		return objects.StartResume
 	}
 	return c.start
 }

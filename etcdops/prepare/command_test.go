@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestPrepareIsToldThatTheMemberHasBegun: the node was set up anew, so that the data and the marker are gone, and the
@@ -20,5 +21,5 @@ func TestPrepareIsToldThatTheMemberHasBegun(t *testing.T) {
 			"--marker=" + filepath.Join(dir, "started"), "--start=bootstrap"}, io.Discard)
 	}
 	assert.Equal(t, 0, at("demo-0=https://demo-0"))
-	assert.Equal(t, hooks.ExitDataLost, at(""))
+	assert.Equal(t, objects.ExitDataLost, at(""))
 }

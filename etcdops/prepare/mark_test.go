@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops/datadir"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // started is a member whose pod has started on empty volumes, with a log of its own or without, and whose etcd has
@@ -26,7 +26,7 @@ func start(t *testing.T, apart bool) started {
 		s.wal = filepath.Join(dir, "volume-wal", "wal")
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "volume-wal"), 0o755))
 	}
-	require.NoError(t, s.again(hooks.StartBootstrap))
+	require.NoError(t, s.again(objects.StartBootstrap))
 	return s
 }
 
@@ -48,10 +48,10 @@ func TestAMemberThatNeverBeganMayBegin(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		s := start(t, apart)
 		for range 3 {
-			require.NoError(t, s.again(hooks.StartBootstrap))
-			require.NoError(t, s.again(hooks.StartJoin))
+			require.NoError(t, s.again(objects.StartBootstrap))
+			require.NoError(t, s.again(objects.StartJoin))
 		}
-		require.ErrorIs(t, s.again(hooks.StartResume), ErrDataLost,
+		require.ErrorIs(t, s.again(objects.StartResume), ErrDataLost,
 			"who has begun elsewhere is not told otherwise by a mark")
 	}
 }
@@ -68,10 +68,10 @@ func TestEtcdTakesTheMarkAway(t *testing.T) {
 			s := start(t, apart)
 			s.etcdBegins(t)
 			require.NoFileExists(t, filepath.Join(s.log(), markFile))
-			require.NoError(t, s.again(hooks.StartBootstrap), "it has its data")
+			require.NoError(t, s.again(objects.StartBootstrap), "it has its data")
 			require.NoError(t, os.RemoveAll(empties(s)), name)
-			require.ErrorIs(t, s.again(hooks.StartBootstrap), ErrDataLost, name)
-			require.ErrorIs(t, s.again(hooks.StartJoin), ErrDataLost, name)
+			require.ErrorIs(t, s.again(objects.StartBootstrap), ErrDataLost, name)
+			require.ErrorIs(t, s.again(objects.StartJoin), ErrDataLost, name)
 		}
 	}
 }
@@ -81,11 +81,11 @@ func TestOnlyItsOwnMarkCounts(t *testing.T) {
 	s := start(t, false)
 	other := s
 	other.marker += "-of-another-pod"
-	require.NoError(t, other.again(hooks.StartBootstrap), "it has not started before")
-	require.ErrorIs(t, s.again(hooks.StartBootstrap), ErrDataLost)
-	require.NoError(t, other.again(hooks.StartBootstrap))
+	require.NoError(t, other.again(objects.StartBootstrap), "it has not started before")
+	require.ErrorIs(t, s.again(objects.StartBootstrap), ErrDataLost)
+	require.NoError(t, other.again(objects.StartBootstrap))
 	require.NoError(t, os.WriteFile(other.marker, nil, 0o600))
-	require.ErrorIs(t, other.again(hooks.StartBootstrap), ErrDataLost)
+	require.ErrorIs(t, other.again(objects.StartBootstrap), ErrDataLost)
 }
 
 // TestAMarkIsNeverWhereALogIs: half of the data is no place for it, for etcd would go on there and leave it.
@@ -95,14 +95,14 @@ func TestAMarkIsNeverWhereALogIs(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(s.data, "member", "snap")))
 	other := s
 	other.marker += "-of-another-pod"
-	require.NoError(t, other.again(hooks.StartBootstrap))
+	require.NoError(t, other.again(objects.StartBootstrap))
 	require.NoFileExists(t, filepath.Join(s.log(), markFile))
-	require.ErrorIs(t, other.again(hooks.StartBootstrap), ErrDataLost)
+	require.ErrorIs(t, other.again(objects.StartBootstrap), ErrDataLost)
 	write(t, s.log(), markFile) // by another hand
 	word, _, err := read(other.marker)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(s.log(), markFile), []byte(word), 0o600))
-	require.ErrorIs(t, other.again(hooks.StartBootstrap), ErrDataLost)
+	require.ErrorIs(t, other.again(objects.StartBootstrap), ErrDataLost)
 }
 
 // TestAMarkThatCannotBeLeft: the member does not start, and is not taken for one that has.
@@ -110,7 +110,7 @@ func TestAMarkThatCannotBeLeft(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "data")
 	marker := filepath.Join(dir, "started")
-	err := check(filepath.Join(dir, "data", "x"), "", hooks.StartBootstrap, marker)
+	err := check(filepath.Join(dir, "data", "x"), "", objects.StartBootstrap, marker)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, ErrDataLost)
 	require.NoFileExists(t, marker)

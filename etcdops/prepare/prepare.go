@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/quorate-dev/quorate/etcdops/datadir"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // ErrDataLost is the refusal to start a member without the data that it had.
@@ -22,7 +22,7 @@ var ErrDataLost = errors.New("the member's data is lost")
 // would start all the same, under its old identity with an empty log: it could vote a second time in a term and lose
 // writes that were acknowledged. Refused, it is replaced by a new member (S10).
 //
-// Start says what is known of the member (hooks.StartBootstrap, StartJoin, StartResume). The marker is a file outside
+// Start says what is known of the member (objects.StartBootstrap, StartJoin, StartResume). The marker is a file outside
 // of the data's volume that lives as long as the pod: when it is there, this pod has started before, whatever start
 // says. It is written here, and with it a mark where the log will be: see mark.go. While that is there, etcd has not
 // begun. A member that may start gets nil; ErrDataLost says that it may not; any other error, that it is not known (a
@@ -32,10 +32,10 @@ var ErrDataLost = errors.New("the member's data is lost")
 // else there is, and without the rest it knows nothing that came before its last snapshot.
 func check(dataDir, walDir, start, marker string) error {
 	switch start {
-	case hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume:
+	case objects.StartBootstrap, objects.StartJoin, objects.StartResume:
 	default:
-		return fmt.Errorf("--start must be %s, %s or %s, not %q", hooks.StartBootstrap, hooks.StartJoin,
-			hooks.StartResume, start)
+		return fmt.Errorf("--start must be %s, %s or %s, not %q", objects.StartBootstrap, objects.StartJoin,
+			objects.StartResume, start)
 	}
 	data, err := datadir.HasData(dataDir, walDir)
 	if err != nil {
@@ -48,7 +48,7 @@ func check(dataDir, walDir, start, marker string) error {
 	switch {
 	case data && started:
 		return nil
-	case !data && start == hooks.StartResume:
+	case !data && start == objects.StartResume:
 		return fmt.Errorf("%w: it has run before, but %s; it will be replaced", ErrDataLost, lacks(dataDir, walDir))
 	case started:
 		began, err := mayHaveBegun(dataDir, walDir, word)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // write makes files, with their directories, below dir.
@@ -35,27 +35,27 @@ func TestPrepare(t *testing.T) {
 		marker       bool
 		lost         bool
 	}{
-		{"bootstrap, new", "an initial member's first start", hooks.StartBootstrap, nil, false, false},
-		{"join, new", "a learner's first start", hooks.StartJoin, nil, false, false},
-		{"resume, new pod on its volume", "the ordinary replacement of a pod", hooks.StartResume, data, false, false},
+		{"bootstrap, new", "an initial member's first start", objects.StartBootstrap, nil, false, false},
+		{"join, new", "a learner's first start", objects.StartJoin, nil, false, false},
+		{"resume, new pod on its volume", "the ordinary replacement of a pod", objects.StartResume, data, false, false},
 		{"bootstrap, pod made again", "the pod was deleted before anybody knew that it had started",
-			hooks.StartBootstrap, data, false, false},
-		{"join, pod made again", "the same for a learner", hooks.StartJoin, data, false, false},
-		{"resume, empty", "the volume was lost", hooks.StartResume, nil, false, true},
-		{"resume, half-written", "etcd would start from nothing on it", hooks.StartResume, half, false, true},
+			objects.StartBootstrap, data, false, false},
+		{"join, pod made again", "the same for a learner", objects.StartJoin, data, false, false},
+		{"resume, empty", "the volume was lost", objects.StartResume, nil, false, true},
+		{"resume, half-written", "etcd would start from nothing on it", objects.StartResume, half, false, true},
 		{"bootstrap, half-written", "the first start was cut off before the log was there: nothing was acknowledged",
-			hooks.StartBootstrap, half, false, false},
-		{"join, half-written", "the same for a learner", hooks.StartJoin, half, false, false},
-		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", hooks.StartBootstrap,
+			objects.StartBootstrap, half, false, false},
+		{"join, half-written", "the same for a learner", objects.StartJoin, half, false, false},
+		{"bootstrap, node rebooted", "a tmpfs is empty after a reboot and the pod is still there", objects.StartBootstrap,
 			nil, true, true},
-		{"join, node rebooted", "the same for a learner", hooks.StartJoin, nil, true, true},
-		{"resume, node rebooted", "the same for any", hooks.StartResume, nil, true, true},
-		{"bootstrap, half-written after a start", "what this pod had is not there any more", hooks.StartBootstrap, half,
+		{"join, node rebooted", "the same for a learner", objects.StartJoin, nil, true, true},
+		{"resume, node rebooted", "the same for any", objects.StartResume, nil, true, true},
+		{"bootstrap, half-written after a start", "what this pod had is not there any more", objects.StartBootstrap, half,
 			true, true},
-		{"bootstrap, rebooted with its volume", "disks survive reboots", hooks.StartBootstrap, data, true, false},
-		{"join, rebooted with its volume", "disks survive reboots", hooks.StartJoin, data, true, false},
-		{"resume, rebooted with its volume", "disks survive reboots", hooks.StartResume, data, true, false},
-		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", hooks.StartResume,
+		{"bootstrap, rebooted with its volume", "disks survive reboots", objects.StartBootstrap, data, true, false},
+		{"join, rebooted with its volume", "disks survive reboots", objects.StartJoin, data, true, false},
+		{"resume, rebooted with its volume", "disks survive reboots", objects.StartResume, data, true, false},
+		{"resume, log without snapshots", "etcd makes member/snap first: this is not its directory", objects.StartResume,
 			data[:1], false, true},
 	}
 	for _, c := range cases {
@@ -100,15 +100,15 @@ func TestPrepareLooksAtBothVolumes(t *testing.T) {
 		marker bool
 		lost   bool
 	}{
-		{"resume, both there", hooks.StartResume, []string{wal, snap}, true, false},
-		{"resume, log empty", hooks.StartResume, []string{snap}, false, true},
-		{"resume, data empty", hooks.StartResume, []string{wal}, false, true},
-		{"resume, log where it was before", hooks.StartResume, []string{within, snap}, false, true},
-		{"resume, log half-written", hooks.StartResume, []string{"wal.tmp/0.wal", "wal/0.tmp", snap}, false, true},
-		{"started before, log empty", hooks.StartBootstrap, []string{snap}, true, true},
-		{"started before, data empty", hooks.StartJoin, []string{wal}, true, true},
-		{"new", hooks.StartJoin, nil, false, false},
-		{"cut off before the log was there", hooks.StartBootstrap, []string{snap}, false, false},
+		{"resume, both there", objects.StartResume, []string{wal, snap}, true, false},
+		{"resume, log empty", objects.StartResume, []string{snap}, false, true},
+		{"resume, data empty", objects.StartResume, []string{wal}, false, true},
+		{"resume, log where it was before", objects.StartResume, []string{within, snap}, false, true},
+		{"resume, log half-written", objects.StartResume, []string{"wal.tmp/0.wal", "wal/0.tmp", snap}, false, true},
+		{"started before, log empty", objects.StartBootstrap, []string{snap}, true, true},
+		{"started before, data empty", objects.StartJoin, []string{wal}, true, true},
+		{"new", objects.StartJoin, nil, false, false},
+		{"cut off before the log was there", objects.StartBootstrap, []string{snap}, false, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,11 +132,11 @@ func TestPrepareLooksAtBothVolumes(t *testing.T) {
 func TestPrepareDoesNotGuess(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "data/member/wal") // a file where a directory should be
-	err := check(filepath.Join(dir, "data"), "", hooks.StartBootstrap, filepath.Join(dir, "started"))
+	err := check(filepath.Join(dir, "data"), "", objects.StartBootstrap, filepath.Join(dir, "started"))
 	require.ErrorContains(t, err, "can't be read")
 	require.NotErrorIs(t, err, ErrDataLost)
 
-	err = check(filepath.Join(dir, "none"), "", hooks.StartBootstrap,
+	err = check(filepath.Join(dir, "none"), "", objects.StartBootstrap,
 		filepath.Join(dir, "no-such-directory", "started"))
 	require.ErrorContains(t, err, "can't be written")
 	require.NotErrorIs(t, err, ErrDataLost)
@@ -148,7 +148,7 @@ func TestPrepareDoesNotGuess(t *testing.T) {
 func TestPrepareWaitsUntilItIsTold(t *testing.T) {
 	dir := t.TempDir()
 	told, marker := filepath.Join(dir, "told"), filepath.Join(dir, "started")
-	c := Command{dataDir: filepath.Join(dir, "data"), marker: marker, start: hooks.StartBootstrap, await: told}
+	c := Command{dataDir: filepath.Join(dir, "data"), marker: marker, start: objects.StartBootstrap, await: told}
 	ended := make(chan error)
 	prepares := func(ctx context.Context) { go func() { ended <- c.Run(ctx) }() }
 	waits := func(why string) {

@@ -2,12 +2,12 @@ package seed
 
 import (
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // agrees checks that a snapshot holds what its record tells. Without a hash nobody had looked into it when the record was written, which then tells
 // the revision of a moment before.
-func agrees(told *hooks.Artifact, c *archive.Contents) error {
+func agrees(told *reports.Artifact, c *archive.Contents) error {
 	other := c.Revision < told.Revision
 	if told.Hash != "" {
 		hash := c.Hash != "" && told.CompactRevision == c.CompactRevision && told.Hash != c.Hash

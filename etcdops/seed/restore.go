@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Options say what becomes of what.
@@ -31,7 +31,7 @@ type Options struct {
 	Empty bool
 	// Fetch makes a file of a snapshot as `etcdctl snapshot save` does, known to be whole, and tells what it must
 	// hold, as far as is known. Nil where the source is another one.
-	Fetch func(ctx context.Context, to string) (*hooks.Artifact, error)
+	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
 	// Size of that file.
 	Size int64
 	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its own. Nothing is
@@ -41,7 +41,7 @@ type Options struct {
 
 // Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this package have a reason: see
 // ReasonOf.
-func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err error) {
+func Restore(ctx context.Context, o Options) (report reports.Restore, err error) {
 	to := place{dataDir: o.DataDir, walDir: o.WALDir}
 	if err := to.clear(); err != nil {
 		return report, err
@@ -80,7 +80,7 @@ func Restore(ctx context.Context, o Options) (report hooks.RestoreReport, err er
 	if err != nil {
 		return report, err
 	}
-	made := hooks.RestoreReport{Revision: holds.Revision, Keys: max(holds.Keys, 0), Hash: holds.Hash, SHA256: told.SHA256}
+	made := reports.Restore{Revision: holds.Revision, Keys: max(holds.Keys, 0), Hash: holds.Hash, SHA256: told.SHA256}
 	if bump > 0 {
 		made.Revision = holds.Last + bump
 	}
@@ -173,7 +173,7 @@ func (o Options) bump(path string) (int64, error) {
 const notedSuffix = ".restored"
 
 // note keeps a report for whoever asks again, such as a pod that was started anew before its first report was read.
-func note(dataDir string, report hooks.RestoreReport) error {
+func note(dataDir string, report reports.Restore) error {
 	text, err := json.Marshal(report)
 	if err != nil {
 		return err
@@ -182,11 +182,11 @@ func note(dataDir string, report hooks.RestoreReport) error {
 }
 
 // Restored is the report of an earlier Restore of the data directory; empty when there was none.
-func Restored(dataDir string) hooks.RestoreReport {
-	var report hooks.RestoreReport
+func Restored(dataDir string) reports.Restore {
+	var report reports.Restore
 	text, err := os.ReadFile(dataDir + notedSuffix)
 	if err != nil || json.Unmarshal(text, &report) != nil {
-		return hooks.RestoreReport{}
+		return reports.Restore{}
 	}
 	return report
 }
@@ -201,7 +201,7 @@ func (o Options) compatible(d *database) error {
 }
 
 // fromArtifact fetches a snapshot, and says what it must hold.
-func (o Options) fromArtifact(ctx context.Context, to place) (*hooks.Artifact, error) {
+func (o Options) fromArtifact(ctx context.Context, to place) (*reports.Artifact, error) {
 	if err := checkRoom(to.needs(o.Size, 0)...); err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func cutHash(file string) error {
 }
 
 // fromSurvivor brings a survivor's database and log together. What that must hold is not known.
-func (o Options) fromSurvivor(ctx context.Context, to place) (*hooks.Artifact, error) {
+func (o Options) fromSurvivor(ctx context.Context, to place) (*reports.Artifact, error) {
 	s, err := survive(o.FromData, o.FromWAL)
 	if err == nil {
 		err = o.compatible(s.db)
@@ -247,13 +247,13 @@ func (o Options) fromSurvivor(ctx context.Context, to place) (*hooks.Artifact, e
 	if err := checkRoom(to.needs(s.db.size+tail, tail)...); err != nil {
 		return nil, err
 	}
-	return &hooks.Artifact{}, s.together(ctx, o.Programs, to.staged())
+	return &reports.Artifact{}, s.together(ctx, o.Programs, to.staged())
 }
 
 // fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, except for what etcdutl
 // writes in every database that it restores.
-func (o Options) fromNothing(_ context.Context, to place) (*hooks.Artifact, error) {
-	return &hooks.Artifact{}, makeEmpty(to.staged().database())
+func (o Options) fromNothing(_ context.Context, to place) (*reports.Artifact, error) {
+	return &reports.Artifact{}, makeEmpty(to.staged().database())
 }
 
 // needs of the new data directory, with so much in the database, and in the log beside what that has anyhow.

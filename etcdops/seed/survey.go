@@ -4,17 +4,17 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Survey says how much the data directory of a member that does not run holds. WALDir is empty where the log is in the data directory.
 // Nothing is changed; both may be mounted read-only.
-func Survey(dataDir, walDir string) (hooks.SurveyReport, error) {
+func Survey(dataDir, walDir string) (reports.Survey, error) {
 	s, err := survive(dataDir, walDir)
 	if err != nil {
-		return hooks.SurveyReport{}, err
+		return reports.Survey{}, err
 	}
-	report := hooks.SurveyReport{
+	report := reports.Survey{
 		LastTerm: s.log.lastTerm, LastIndex: s.log.lastIndex, Commit: s.log.commit,
 		ClusterID: strconv.FormatUint(s.log.clusterID, 16), MemberID: strconv.FormatUint(s.log.memberID, 16),
 		DBSize: s.db.size,

@@ -12,6 +12,8 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/datadir"
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // restoring is what the command restore is told.
@@ -45,10 +47,10 @@ func readRestoring(args []string, getenv func(string) string, stderr io.Writer) 
 	r := &restoring{}
 	flags := flag.NewFlagSet("quorate-snapshot restore", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&r.DataDir, "data-dir", hooks.DataDir, "etcd's data `directory`, which is made")
+	flags.StringVar(&r.DataDir, "data-dir", objects.DataDir, "etcd's data `directory`, which is made")
 	flags.StringVar(&r.WALDir, "wal-dir", "",
 		"`directory` of etcd's write-ahead log, where it is not to be in the data directory")
-	flags.StringVar(&r.marker, "marker", hooks.MarkerFile,
+	flags.StringVar(&r.marker, "marker", objects.MarkerFile,
 		"`file` that says that this pod has started before: nothing is done when it is there")
 	flags.StringVar(&r.Name, "name", "", "`name` of the member; required")
 	flags.StringVar(&r.PeerURL, "peer-url", "", "`URL` of the member for its peers; required")
@@ -145,15 +147,15 @@ func (r *restoring) memberFlags(flags *flag.FlagSet) {
 
 // run fills the data directory, unless there is something to lose: when the member has data, or this pod has started
 // before, it is for prepare to say what follows (S10).
-func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
+func (r *restoring) run(ctx context.Context) (reports.Restore, error) {
 	data, err := datadir.HasData(r.DataDir, r.WALDir)
 	if err != nil {
-		return hooks.RestoreReport{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir,
+		return reports.Restore{}, command.Errorf("the data directory %s can't be read: %s", r.DataDir,
 			archive.Words(err))
 	}
 	started, err := datadir.Exists(r.marker)
 	if err != nil {
-		return hooks.RestoreReport{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
+		return reports.Restore{}, command.Errorf("the marker %s can't be read: %s", r.marker, archive.Words(err))
 	}
 	if data || started {
 		return seed.Restored(r.DataDir), nil
@@ -163,9 +165,12 @@ func (r *restoring) run(ctx context.Context) (hooks.RestoreReport, error) {
 	}
 	if r.source.URL != "" {
 		if r.Size, err = archive.SizeOf(ctx, r.source); err != nil {
-			return hooks.RestoreReport{}, err
+			return reports.Restore{}, err
 		}
-		r.Fetch = func(ctx context.Context, to string) (*hooks.Artifact, error) {
+		r.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) {
+			return archive.Fetch(ctx, r.source, to)
+		}
+		r.Fetch = func(ctx context.Context, to string) (*reports.Artifact, error) {
 			return archive.Fetch(ctx, r.source, to)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // reportLimit is what Kubernetes keeps of a termination message, in bytes.
@@ -26,7 +26,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	order, err := snapshotOrder(args, stderr)
 	if err != nil {
 		if !explained(err) {
-			command.TerminationMessage(reportOf(hooks.SnapshotReport{Error: told(err)}))
+			command.TerminationMessage(reportOf(reports.Snapshot{Error: told(err)}))
 		}
 		return exitCode(err, stderr)
 	}
@@ -34,7 +34,7 @@ func Take(ctx context.Context, args []string, stderr io.Writer) int {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-	order.Tell = func(report *hooks.SnapshotReport) {
+	order.Tell = func(report *reports.Snapshot) {
 		if report == nil {
 			command.TerminationMessage("")
 			return
@@ -138,7 +138,7 @@ func compressionOf(word string) (v1alpha1.Compression, error) {
 }
 
 // reportOf is a report as a termination message. Of an error that is too long for it, the end is left out.
-func reportOf(report hooks.SnapshotReport) string {
+func reportOf(report reports.Snapshot) string {
 	for {
 		text, err := json.Marshal(report)
 		if err != nil {
@@ -166,7 +166,7 @@ func Look(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if explained(err) {
 		return exitCode(err, stderr)
 	}
-	var report hooks.SnapshotReport
+	var report reports.Snapshot
 	if err == nil {
 		report, err = archive.Look(ctx, place, key)
 	}

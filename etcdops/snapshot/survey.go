@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Survey is the command quorate-snapshot survey; the result is its exit code.
@@ -16,7 +16,7 @@ func Survey(args []string, stdout, stderr io.Writer) int {
 	var dataDir, walDir string
 	flags := flag.NewFlagSet("quorate-snapshot survey", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&dataDir, "data-dir", hooks.DataDir, "etcd's data `directory`; nothing in it is changed")
+	flags.StringVar(&dataDir, "data-dir", objects.DataDir, "etcd's data `directory`; nothing in it is changed")
 	flags.StringVar(&walDir, "wal-dir", "",
 		"`directory` of etcd's write-ahead log, where it is not in the data directory")
 	if err := command.Parse(flags, args); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/command"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 func TestTool(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTool(t *testing.T) {
 func TestSurveyReports(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, command.Failed, Survey([]string{"--data-dir=" + t.TempDir()}, &out, io.Discard))
-	var report hooks.SurveyReport
+	var report reports.Survey
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Contains(t, report.Error, "no etcd has run there")
 	assert.Equal(t, "NotFound", report.Reason)
@@ -72,7 +72,7 @@ func TestRestoreIsForWhoeverHasNothing(t *testing.T) {
 			}
 			var out bytes.Buffer
 			require.Equal(t, c.code, Restore(t.Context(), args, env, &out, io.Discard))
-			var report hooks.RestoreReport
+			var report reports.Restore
 			require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 			assert.Equal(t, c.reason, report.Reason, report.Error)
 			assert.Equal(t, c.code != 0, report.Error != "")

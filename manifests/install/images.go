@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/command"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/manifests"
 )
 
@@ -83,7 +84,7 @@ func ListImages(args []string, stdout, stderr io.Writer) error {
 	}
 	all := []string{i.ofQuorate(quorate)}
 	for _, version := range hooks.NewestReleases() {
-		all = append(all, i.ofEtcd(hooks.DefaultEtcdRepository)+":v"+version)
+		all = append(all, i.ofEtcd(objects.DefaultEtcdRepository)+":v"+version)
 	}
 	for _, image := range append(all, i.mirrored(metacontroller.image+":v"+metacontroller.version)) {
 		fmt.Fprintln(stdout, image)

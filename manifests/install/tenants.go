@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The policies that refuse what an installation does not allow.
@@ -60,7 +61,7 @@ func repositoriesIn(list string) ([]string, error) {
 	}
 	all := strings.Split(list, ",")
 	for _, one := range all {
-		if !hooks.IsRepository(strings.TrimSuffix(one, "/")) {
+		if !objects.IsRepository(strings.TrimSuffix(one, "/")) {
 			return nil, fmt.Errorf("--allowed-image-repositories must be repositories with commas between, such as "+
 				"registry.example/etcd, or beginnings such as registry.example/mirror/, and %q is neither", one)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func TestMoveLeader(t *testing.T) {
@@ -69,7 +70,7 @@ func TestDefragAsks(t *testing.T) {
 func TestDefragWaits(t *testing.T) {
 	k := steady(t)
 	status, metadata := within(k.cluster, "status"), within(k.cluster, "metadata")
-	metadata["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:00Z"}
+	metadata["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:00Z"}
 	run := map[string]any{"started": "2026-03-01T12:00:01Z", "request": "2026-03-01T12:00:00Z"}
 	looks := 0
 	p := k.waiting(func() {
@@ -96,7 +97,7 @@ func TestDefragWaits(t *testing.T) {
 
 func TestDefragGivesUp(t *testing.T) {
 	k := steady(t)
-	within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:00Z"}
+	within(k.cluster, "metadata")["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:00Z"}
 	p := k.waiting(func() {})
 	ctx, giveUp := context.WithCancel(t.Context())
 	p.pause = func(context.Context, time.Duration) { giveUp() }
@@ -108,7 +109,7 @@ func TestDefragGivesUp(t *testing.T) {
 	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet; it goes on without this command")
 
 	p = k.waiting(func() {
-		within(k.cluster, "metadata")["annotations"] = map[string]any{hooks.AnnotationDefragment: "2026-03-01T12:00:07Z"}
+		within(k.cluster, "metadata")["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:07Z"}
 	})
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait"}))
 	assert.Contains(t, k.errs.String(), `somebody else has asked EtcdCluster shop/orders since then ("2026-03-01T12:00:07Z")`)

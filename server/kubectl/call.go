@@ -13,18 +13,19 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // call is the body of the call that Metacontroller would make.
 type call struct {
 	Parent     json.RawMessage `json:"parent"`
-	Children   objects         `json:"children"`
-	Related    objects         `json:"related"`
+	Children   groups          `json:"children"`
+	Related    groups          `json:"related"`
 	Finalizing bool            `json:"finalizing"`
 }
 
-// objects are groups of objects, each by name.
-type objects map[string]map[string]json.RawMessage
+// groups of objects, each by name.
+type groups map[string]map[string]json.RawMessage
 
 // controllerUID is the label by which Metacontroller knows the children of one parent (generateSelector).
 const controllerUID = "controller-uid"
@@ -56,7 +57,7 @@ const (
 // callFor is the call about this cluster, with what people should know about it.
 func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	resources, notes := a.childResources(ctx, c.EtcdCluster)
-	body := &call{Parent: c.raw, Children: objects{}, Related: objects{"Secret.v1": {}},
+	body := &call{Parent: c.raw, Children: groups{}, Related: groups{"Secret.v1": {}},
 		Finalizing: c.DeletionTimestamp != nil}
 	for _, kind := range childKinds {
 		if slices.Contains(resources, kind.resource) {
@@ -88,7 +89,7 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 // addSnapshots puts in the EtcdSnapshots that the hook is shown: those of the cluster, and those that its spec names.
 func (a *ask) addSnapshots(ctx context.Context, c *found, body *call, all func(*metav1.ObjectMeta) bool) error {
 	body.Related[snapshotGroup] = map[string]json.RawMessage{}
-	which := [][]string{{"-l", hooks.LabelCluster + "=" + c.Name}}
+	which := [][]string{{"-l", objects.LabelCluster + "=" + c.Name}}
 	for _, name := range hooks.SnapshotsNamed(c.EtcdCluster) {
 		which = append(which, []string{"--field-selector=metadata.name=" + name})
 	}
@@ -114,7 +115,7 @@ func childOf(m *metav1.ObjectMeta, c *v1alpha1.EtcdCluster) bool {
 }
 
 // add puts the objects of a List into their groups.
-func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
+func (g groups) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 	all, err := items(list)
 	if err != nil {
 		return err
@@ -131,10 +132,10 @@ func (o objects) add(list []byte, belongs func(*metav1.ObjectMeta) bool) error {
 			continue
 		}
 		group := head.Kind + "." + head.APIVersion
-		if o[group] == nil {
-			o[group] = map[string]json.RawMessage{}
+		if g[group] == nil {
+			g[group] = map[string]json.RawMessage{}
 		}
-		o[group][head.Metadata.Name] = raw
+		g[group][head.Metadata.Name] = raw
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func (b *call) objects() map[string]map[string]any {
 func (b *call) image() string {
 	for _, pod := range b.pods() {
 		for _, c := range pod.Spec.InitContainers {
-			if c.Name == hooks.ContainerPrepare {
+			if c.Name == objects.ContainerPrepare {
 				return c.Image
 			}
 		}
@@ -220,7 +221,7 @@ func (b *call) image() string {
 func (b *call) etcdRepository() string {
 	for _, pod := range b.pods() {
 		for _, c := range pod.Spec.Containers {
-			if colon := strings.LastIndex(c.Image, ":v"); c.Name == hooks.ContainerEtcd && colon > 0 {
+			if colon := strings.LastIndex(c.Image, ":v"); c.Name == objects.ContainerEtcd && colon > 0 {
 				return c.Image[:colon]
 			}
 		}

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // lookEvery is how often a cluster is looked at while somebody waits.
@@ -25,7 +25,7 @@ func (a *ask) defrag(ctx context.Context) error {
 	}
 	request := a.now().UTC().Format(time.RFC3339)
 	if _, err := a.kube.run(ctx, "annotate", clusters, c.Name, "-n", c.Namespace, "--overwrite",
-		hooks.AnnotationDefragment+"="+request); err != nil {
+		objects.AnnotationDefragment+"="+request); err != nil {
 		return fmt.Errorf("EtcdCluster %s/%s was not asked to defragment: %w", c.Namespace, c.Name, err)
 	}
 	fmt.Fprintf(a.Out, "%s in namespace %s is asked to defragment its members (request %s)\n", c.Name, c.Namespace,
@@ -55,7 +55,7 @@ func (a *ask) await(ctx context.Context, request string) error {
 		if err != nil {
 			return err
 		}
-		if asked := c.Annotations[hooks.AnnotationDefragment]; asked != request {
+		if asked := c.Annotations[objects.AnnotationDefragment]; asked != request {
 			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace,
 				a.name, asked)
 		}

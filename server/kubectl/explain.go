@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // A Call is a call of Metacontroller's as Quorate reads it.
@@ -120,7 +121,7 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	config, err := asked.TLS()
 	if err != nil { // the decision says so, too
 		e.notes = append(e.notes, fmt.Sprintf("the Secret %s with Quorate's certificate can't be used: %s",
-			hooks.OperatorSecret(e.o.Cluster), err))
+			objects.OperatorSecret(e.o.Cluster), err))
 	}
 	endpoints := hooks.Endpoints(e.o)
 	ways := a.open(ctx, e.o.Cluster.Namespace, endpoints)
@@ -241,7 +242,7 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 	if c, err := a.server(ctx); err == nil {
 		return settingsIn(c, a.quorate), ""
 	}
-	s := hooks.Settings{Namespace: a.quorate, Image: body.image(), EtcdRepository: body.etcdRepository()}
+	s := hooks.Settings{Images: objects.Images{Image: body.image(), EtcdRepository: body.etcdRepository()}, Namespace: a.quorate}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the "+
 		"members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
@@ -260,7 +261,7 @@ func otherVersion(version, image string) string {
 }
 
 func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
-	s := hooks.Settings{Image: c.Image}
+	s := hooks.Settings{Images: objects.Images{Image: c.Image}}
 	for _, e := range c.Env {
 		switch e.Name {
 		case "QUORATE_IMAGE":

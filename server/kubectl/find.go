@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // clusters is the resource, with its group: other operators of etcd have an EtcdCluster too.
@@ -105,7 +105,7 @@ func items(list []byte) ([]json.RawMessage, error) {
 
 // podsOf gets the pods of the cluster's members, by name.
 func (a *ask) podsOf(ctx context.Context, c *v1alpha1.EtcdCluster) (map[string]*corev1.Pod, error) {
-	out, err := a.kube.run(ctx, "get", "pods", "-n", c.Namespace, "-l", hooks.LabelCluster+"="+c.Name, "-o", "json")
+	out, err := a.kube.run(ctx, "get", "pods", "-n", c.Namespace, "-l", objects.LabelCluster+"="+c.Name, "-o", "json")
 	if err != nil {
 		return nil, err
 	}

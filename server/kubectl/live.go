@@ -16,6 +16,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // live is what etcd answered just now.
@@ -63,7 +64,7 @@ func observed(c *v1alpha1.EtcdCluster, pods map[string]*corev1.Pod) hooks.Observ
 
 // certificate is what the members are shown: Quorate's own, in the Secret for it. Nil for a cluster in plain text.
 func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Config, error) {
-	name := hooks.OperatorSecret(c)
+	name := objects.OperatorSecret(c)
 	if name == "" {
 		return nil, nil
 	}
@@ -123,7 +124,7 @@ func (a *ask) way(
 	if endpoint.Foreign {
 		return "", nil, errForeign
 	}
-	return a.kube.forward(ctx, namespace, endpoint.Name, hooks.ClientPort)
+	return a.kube.forward(ctx, namespace, endpoint.Name, objects.ClientPort)
 }
 
 func host(endpoint hooks.Endpoint) string {

@@ -17,7 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
@@ -83,7 +83,7 @@ func (a *ask) bundle(ctx context.Context, c *found) *bundle {
 	for _, piece := range a.pieces(c) {
 		a.collect(ctx, b, piece)
 	}
-	a.logs(ctx, b, c.Namespace, hooks.LabelCluster+"="+c.Name, "logs")
+	a.logs(ctx, b, c.Namespace, objects.LabelCluster+"="+c.Name, "logs")
 	a.logs(ctx, b, a.quorate, "app.kubernetes.io/name=quorate", "quorate/logs")
 	its := "" // the labels of one that others have installed are not known
 	if a.metacontroller == a.quorate {
@@ -145,7 +145,7 @@ func (a *ask) pieces(c *found) []piece {
 		}
 		return piece{file, true, append(args, "-o", "json")}
 	}
-	ours := []string{"-l", hooks.LabelCluster + "=" + c.Name}
+	ours := []string{"-l", objects.LabelCluster + "=" + c.Name}
 	list := []piece{
 		{"versions-kubernetes.txt", false, []string{"version"}},
 		{"nodes.txt", false, []string{"get", "nodes", "-o", "wide"}},
@@ -159,7 +159,7 @@ func (a *ask) pieces(c *found) []piece {
 	}
 	return append(list,
 		get("snapshots.yaml", c.Namespace, "etcdsnapshots,etcdsnapshotschedules"),
-		get("jobs.yaml", c.Namespace, "jobs", "-l", hooks.LabelSnapshot),
+		get("jobs.yaml", c.Namespace, "jobs", "-l", objects.LabelSnapshot),
 		piece{"events.txt", false, []string{"get", "events", "-n", c.Namespace, "--sort-by=.lastTimestamp"}},
 		get("crd.yaml", "", "customresourcedefinition", clusters),
 		get("quorate/deployment.yaml", a.quorate, "deployment", "quorate"),

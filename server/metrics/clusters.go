@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // clusterGauges are what was last decided about each cluster, as metrics with the names of clusters among their labels:
@@ -225,8 +226,8 @@ func tell(c *v1alpha1.EtcdCluster, rule string, status *v1alpha1.EtcdClusterStat
 // next one.
 func membersMade(c *v1alpha1.EtcdCluster, children hooks.Desired) int {
 	for _, service := range children.Services {
-		if service.Name == hooks.PeerService(c.Name) {
-			next, _ := strconv.Atoi(service.Annotations[hooks.AnnotationNextMember])
+		if service.Name == objects.PeerService(c.Name) {
+			next, _ := strconv.Atoi(service.Annotations[objects.AnnotationNextMember])
 			return next
 		}
 	}

@@ -18,6 +18,9 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/schedule"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // aCluster is an EtcdCluster, what was decided about it, and the children of that.
@@ -39,8 +42,8 @@ func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, 
 		TLS: v1alpha1.TLSStatus{Certificates: []v1alpha1.CertificateStatus{{Name: "server",
 			NotAfter: metav1.Unix(1_800_000_000, 0)}}},
 	}
-	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: hooks.PeerService(name),
-		Annotations: map[string]string{hooks.AnnotationNextMember: "8"}}}
+	peers := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: objects.PeerService(name),
+		Annotations: map[string]string{objects.AnnotationNextMember: "8"}}}
 	return c, status, hooks.Desired{Services: []*corev1.Service{peers}}
 }
 
@@ -149,11 +152,11 @@ func TestClusterGaugesHaveAnEnd(t *testing.T) {
 // TestWhatNobodyAsksAbout is forgotten: snapshots and schedules as clusters are.
 func TestWhatNobodyAsksAbout(t *testing.T) {
 	m := New("v1.2.3", "0123abc")
-	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &hooks.SnapshotDecision{
+	m.Snapshot(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{
 		Status: v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
 			VerifiedAt: metav1.Now()},
 	})
-	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &hooks.ScheduleDecision{Due: time.Now()})
+	m.Schedule(&v1alpha1.EtcdSnapshotSchedule{}, &schedule.Decision{Due: time.Now()})
 	told := []string{
 		"quorate_snapshot_stored_timestamp_seconds{", "quorate_snapshot_verified_timestamp_seconds{",
 		"quorate_schedule_due_timestamp_seconds{",
@@ -181,10 +184,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.clusters.note(c, "Converged", status, children)
 	taken := v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, Completed: metav1.Now(),
 		VerifiedAt: metav1.Now()}
-	m.snapshots.note(&v1alpha1.EtcdSnapshot{}, &hooks.SnapshotDecision{Status: taken})
+	m.snapshots.note(&v1alpha1.EtcdSnapshot{}, &snapshot.Decision{Status: taken})
 	reference := &v1alpha1.SnapshotReference{Time: metav1.Now()}
 	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
-		&hooks.ScheduleDecision{
+		&schedule.Decision{
 			Due: time.Now(),
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference, LastFailure: reference,
 				Next: metav1.Now()},

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
 // scheduleTimes are the times of schedules as metrics, with their names among the labels: whoever is woken by the age
@@ -67,14 +67,14 @@ func referred(r *v1alpha1.SnapshotReference) metav1.Time {
 }
 
 // Schedule notes what was decided about a schedule.
-func (m *Metrics) Schedule(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.ScheduleDecision) {
+func (m *Metrics) Schedule(s *v1alpha1.EtcdSnapshotSchedule, d *schedule.Decision) {
 	m.schedules.note(s, d)
 }
 
 // ForgetSchedule drops a schedule that is gone.
 func (m *Metrics) ForgetSchedule(schedule types.UID) { m.schedules.forget(schedule) }
 
-func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *hooks.ScheduleDecision) {
+func (t *scheduleTimes) note(s *v1alpha1.EtcdSnapshotSchedule, d *schedule.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.schedules == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // snapshotTimes are when the newest snapshot of each cluster was stored, and the newest that was verified, as metrics:
@@ -35,7 +35,7 @@ var (
 )
 
 // Snapshot notes what was decided about a snapshot.
-func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
+func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	switch phase := d.Status.Phase; phase {
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed:
 		if s.Status.Phase != phase {
@@ -46,7 +46,7 @@ func (m *Metrics) Snapshot(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) 
 	m.snapshots.note(s, d)
 }
 
-func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *hooks.SnapshotDecision) {
+func (t *snapshotTimes) note(s *v1alpha1.EtcdSnapshot, d *snapshot.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d.Finalized || d.Status.Phase != v1alpha1.SnapshotSucceeded && d.Status.Phase != v1alpha1.SnapshotStored {

@@ -11,6 +11,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // A ClusterCall is a call about an EtcdCluster. Of the CompositeController itself only the resync period is read.
@@ -121,7 +122,7 @@ func (r *ClusterCall) pick() {
 	}
 	named := hooks.SnapshotsNamed(r.Cluster)
 	for _, s := range r.snapshots {
-		if s.Namespace != ns || s.Labels[hooks.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
+		if s.Namespace != ns || s.Labels[objects.LabelCluster] != r.Cluster.Name && !slices.Contains(named, s.Name) {
 			continue
 		}
 		if r.Related.Snapshots == nil {
@@ -149,7 +150,7 @@ func (r *ClusterCall) Secret(name string) map[string][]byte {
 
 // TLS is what the cluster's members are shown; nil when the call holds no certificate for that.
 func (r *ClusterCall) TLS() (*tls.Config, error) {
-	data := r.Secret(hooks.OperatorSecret(r.Cluster))
+	data := r.Secret(objects.OperatorSecret(r.Cluster))
 	if data == nil {
 		return nil, nil
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // CustomizedCluster reads of a call to the hook customize the EtcdCluster that it is about.
@@ -62,7 +64,7 @@ func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 		return encodeRules(secrets, snapshots)
 	}
 	labelled, named := snapshots, snapshots
-	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{hooks.LabelCluster: c.Name}}
+	labelled.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{objects.LabelCluster: c.Name}}
 	if named.Names = hooks.SnapshotsNamed(c); len(named.Names) == 0 {
 		return encodeRules(secrets, labelled)
 	}
@@ -71,7 +73,7 @@ func RelatedToCluster(c *v1alpha1.EtcdCluster, byUID bool) ([]byte, error) {
 }
 
 // RelatedToSnapshot answers the hook customize of an EtcdSnapshot. Where Metacontroller remembers answers by the name
-// alone (byUID is false), it may depend on nothing else (see hooks.SnapshotPods): then all EtcdClusters of the
+// alone (byUID is false), it may depend on nothing else (see snapshot.Pods): then all EtcdClusters of the
 // namespace are asked for, and each of their writes asks about the snapshot.
 func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
 	clusters := relatedRule{APIVersion: v1alpha1.GroupVersion.String(), Resource: "etcdclusters"}
@@ -83,7 +85,7 @@ func RelatedToSnapshot(s *v1alpha1.EtcdSnapshot, byUID bool) ([]byte, error) {
 			clusters.Names = nil
 		}
 	}
-	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(hooks.SnapshotPods(s.Name))}
+	pods := relatedRule{APIVersion: "v1", Resource: "pods", LabelSelector: new(snapshot.Pods(s.Name))}
 	return encodeRules(pods, clusters)
 }
 

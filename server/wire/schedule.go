@@ -4,13 +4,13 @@ import (
 	"io"
 	"maps"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
 // A ScheduleCall is a call about an EtcdSnapshotSchedule. Now and Zone are for the caller to say.
 type ScheduleCall struct {
-	hooks.ScheduleObservation
+	schedule.Observation
 
 	Finalizing bool
 }
@@ -41,7 +41,7 @@ func ReadSchedule(body io.Reader) (*ScheduleCall, error) {
 // A snapshot that is kept is told what it was told when it was made, with the values that people have given to that
 // since: a template that has changed is for new ones alone.
 func (r *ScheduleCall) Answer(
-	d hooks.ScheduleDecision, labels func(*v1alpha1.EtcdSnapshot) map[string]string, finalized *bool,
+	d schedule.Decision, labels func(*v1alpha1.EtcdSnapshot) map[string]string, finalized *bool,
 ) ([]byte, error) {
 	ns := r.Schedule.Namespace
 	var list []answerChild
@@ -50,7 +50,7 @@ func (r *ScheduleCall) Answer(
 		if kept(snapshot, observed) {
 			spec = keptSpec(observed.GetAnnotations()[lastApplied], spec)
 		}
-		m := hooks.ToldSnapshot(snapshot)
+		m := schedule.Told(snapshot)
 		all := labels(snapshot)
 		maps.Copy(all, m.Labels)
 		m.Labels = all

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Metacontroller notes on each child the answer that it applied last, and who sees annotations sees that: kubectl
@@ -32,7 +33,7 @@ func (r *ClusterCall) secret(o *hooks.DesiredSecret) (answerChild, error) {
 		for key, value := range data {
 			content.StringData[key] = string(value)
 		}
-		for _, key := range []string{hooks.KeyPreviousCertificate, hooks.KeyPreviousPrivate} {
+		for _, key := range []string{objects.KeyPreviousCertificate, objects.KeyPreviousPrivate} {
 			if _, stays := data[key]; !stays && len(r.secrets[o.Name][key]) > 0 {
 				content.StringData[key] = "" // what is only left out stays in data
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestAPreviousAuthorityGoes: the key of an authority that was succeeded leaves the Secret, though nothing that a
@@ -26,7 +27,7 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 	first := forge(hooks.Authority{CommonName: "one", NotBefore: began, NotAfter: began.Add(time.Hour)}, nil)
 	second := forge(hooks.Authority{CommonName: "two", NotBefore: began, NotAfter: began.Add(24 * time.Hour),
 		Previous: true}, first)
-	require.NotEmpty(t, second[hooks.KeyPreviousPrivate])
+	require.NotEmpty(t, second[objects.KeyPreviousPrivate])
 
 	r := &ClusterCall{Cluster: &v1alpha1.EtcdCluster{}, secrets: map[string]map[string][]byte{"ca": second}}
 	r.Children.Secrets = map[string]*hooks.Secret{"ca": {}}
@@ -41,7 +42,7 @@ func TestAPreviousAuthorityGoes(t *testing.T) {
 		now[key] = []byte(value)
 	}
 	read := pki.Read(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ca", Namespace: "shop"}, Data: now})
-	require.Empty(t, now[hooks.KeyPreviousPrivate])
+	require.Empty(t, now[objects.KeyPreviousPrivate])
 	require.Nil(t, read.Previous)
 	require.Empty(t, read.Flaw)
 	require.Len(t, read.Trust, 1)

@@ -3,13 +3,13 @@ package wire
 import (
 	"io"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // A SnapshotCall is a call about an EtcdSnapshot. Now and Settings are for the caller to say.
 type SnapshotCall struct {
-	hooks.SnapshotObservation
+	snapshot.Observation
 
 	Finalizing bool
 }
@@ -39,7 +39,7 @@ func ReadSnapshot(body io.Reader) (*SnapshotCall, error) {
 }
 
 // Answer is the body of the answer; finalized is nil unless the hook finalize is answered.
-func (r *SnapshotCall) Answer(d hooks.SnapshotDecision, finalized *bool) ([]byte, error) {
+func (r *SnapshotCall) Answer(d snapshot.Decision, finalized *bool) ([]byte, error) {
 	ns := r.Snapshot.Namespace
 	jobs := specs(ns, "batch/v1", "Job", d.Jobs, r.Jobs, jobSpec)
 	return encode(ns, &d.Status, jobs, d.ResyncAfter, finalized)

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // The groups of objects in calls that are read by functions of their own, "Kind.version" or "Kind.group/version".
@@ -19,7 +19,7 @@ const (
 )
 
 // lastApplied is the annotation in which Metacontroller notes, on each child, the answer that it applied last.
-const lastApplied = hooks.AnnotationLastApplied
+const lastApplied = objects.AnnotationLastApplied
 
 // A Refusal is why a call is not answered: one sentence for its sender, which names the field and holds nothing of what
 // is in it.

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 )
 
@@ -38,7 +39,7 @@ func BenchmarkSync(b *testing.B) {
 	for _, verify := range []bool{false, true} {
 		b.Run(fmt.Sprintf("verify=%t", verify), func(b *testing.B) {
 			s := server.New(server.Options{
-				Etcd: healthy{}, Settings: hooks.Settings{Image: image}, Verify: verify,
+				Etcd: healthy{}, Settings: hooks.Settings{Images: objects.Images{Image: image}}, Verify: verify,
 				Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")

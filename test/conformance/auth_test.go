@@ -22,6 +22,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -66,7 +67,7 @@ func (s *secured) look(t *testing.T) *hooks.Membership {
 }
 
 // apply carries out an Authorize and sees that nothing is left to do.
-func (s *secured) apply(t *testing.T, want hooks.AuthWant) {
+func (s *secured) apply(t *testing.T, want users.Want) {
 	t.Helper()
 	began := time.Now()
 	require.NoError(t, s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints()))
@@ -74,7 +75,7 @@ func (s *secured) apply(t *testing.T, want hooks.AuthWant) {
 }
 
 // applyAll goes on from call to call, as the hooks do, until all is as wanted; the result is how many calls that took.
-func (s *secured) applyAll(t *testing.T, want hooks.AuthWant) int {
+func (s *secured) applyAll(t *testing.T, want users.Want) int {
 	t.Helper()
 	for calls := 1; ; calls++ {
 		require.Less(t, calls, 30)
@@ -82,7 +83,7 @@ func (s *secured) applyAll(t *testing.T, want hooks.AuthWant) int {
 		if err == nil {
 			return calls
 		}
-		var unfinished *hooks.AuthUnfinished
+		var unfinished *users.Unfinished
 		require.ErrorAs(t, err, &unfinished)
 		if !errors.Is(err, etcdops.ErrNoAnswer) { // a single call may be late on a busy machine; the next goes on from where this one came to
 			require.ErrorIs(t, err, etcdops.ErrAuthUnfinished)
@@ -99,21 +100,21 @@ func (s *secured) client(config clientv3.Config, name string) *clientv3.Client {
 	return s.Members[0].ClientOf(config, name)
 }
 
-func password(secret, version string) *hooks.PasswordFrom {
-	return &hooks.PasswordFrom{Secret: secret, Key: "password", Version: version}
+func password(secret, version string) *users.PasswordFrom {
+	return &users.PasswordFrom{Secret: secret, Key: "password", Version: version}
 }
 
-func wantOf(roles []hooks.RoleWant, users ...hooks.UserWant) hooks.AuthWant {
-	root := hooks.UserWant{Name: "root", Roles: []string{"root"}, Password: password("root", "1"), Applied: "1"}
-	return hooks.AuthWant{Enabled: true, Roles: roles, Users: append([]hooks.UserWant{root}, users...)}
+func wantOf(roles []users.RoleWant, others ...users.UserWant) users.Want {
+	root := users.UserWant{Name: "root", Roles: []string{"root"}, Password: password("root", "1"), Applied: "1"}
+	return users.Want{Enabled: true, Roles: roles, Users: append([]users.UserWant{root}, others...)}
 }
 
-func role(name string, permits ...hooks.Permit) hooks.RoleWant {
-	return hooks.RoleWant{Name: name, Permits: permits}
+func role(name string, permits ...users.Permit) users.RoleWant {
+	return users.RoleWant{Name: name, Permits: permits}
 }
 
-func permit(access v1alpha1.Access, key, end string) hooks.Permit {
-	return hooks.Permit{Keys: hooks.Keys{Key: key, End: end}, Access: access}
+func permit(access v1alpha1.Access, key, end string) users.Permit {
+	return users.Permit{Keys: users.Keys{Key: key, End: end}, Access: access}
 }
 
 var everything = permit(v1alpha1.ReadWrite, "\x00", "\x00")
@@ -167,8 +168,8 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "auth is turned on under a client with a certificate, which goes on", func(t *testing.T) {
 			stop := busy(readsAndWrites(app, "/app/x"))
-			s.apply(t, wantOf([]hooks.RoleWant{role("app", permit(v1alpha1.ReadWrite, "/app/", "/app0"))},
-				hooks.UserWant{Name: "app", Roles: []string{"app"}}))
+			s.apply(t, wantOf([]users.RoleWant{role("app", permit(v1alpha1.ReadWrite, "/app/", "/app0"))},
+				users.UserWant{Name: "app", Roles: []string{"app"}}))
 			calls, errs := stop()
 			assert.Empty(t, errs)
 			t.Logf("%d calls", calls)
@@ -178,9 +179,9 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "a second time there is nothing to do, and it costs this", func(t *testing.T) {
 			before := revision(t, s)
-			s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}}))
+			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
 			middle := revision(t, s)
-			s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}}))
+			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
 			t.Logf("log entries: %d with changes, %d without", middle-before, revision(t, s)-middle)
 		})
 
@@ -201,7 +202,7 @@ func TestUsersAndRoles(t *testing.T) {
 		chapter(t, "a learner joins and is promoted as ever", func(t *testing.T) { learnerUnderAuth(t, s) })
 
 		chapter(t, "a password that can't be had stops it, and says whose", func(t *testing.T) {
-			want := wantOf(nil, hooks.UserWant{Name: "more", Password: password("missing", "1")})
+			want := wantOf(nil, users.UserWant{Name: "more", Password: password("missing", "1")})
 			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecret"
 			err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
 			require.ErrorIs(t, err, etcdops.ErrPassword)
@@ -226,7 +227,7 @@ func TestUsersAndRoles(t *testing.T) {
 	})
 }
 
-func everythingOn(name string) hooks.RoleWant { return role(name, everything) }
+func everythingOn(name string) users.RoleWant { return role(name, everything) }
 
 func revision(t *testing.T, s *secured) uint64 {
 	_, health := s.quorate().Observe(t.Context(), s.Endpoints())
@@ -235,7 +236,7 @@ func revision(t *testing.T, s *secured) uint64 {
 
 func borders(t *testing.T, s *secured, app *clientv3.Client) {
 	tests := map[string]struct {
-		is        hooks.Permit
+		is        users.Permit
 		in, out   []string
 		inRange   [][2]string
 		outRanges [][2]string
@@ -253,11 +254,11 @@ func borders(t *testing.T, s *secured, app *clientv3.Client) {
 		"a range that is in two parts": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b"}, nil, [][2]string{{"b", "d"}}, nil},
 	}
 	for name, test := range tests {
-		permits := []hooks.Permit{test.is}
+		permits := []users.Permit{test.is}
 		if strings.Contains(name, "two parts") {
-			permits = []hooks.Permit{permit(test.is.Access, "b", "b\x00"), permit(test.is.Access, "b\x00", "d")}
+			permits = []users.Permit{permit(test.is.Access, "b", "b\x00"), permit(test.is.Access, "b\x00", "d")}
 		}
-		s.apply(t, wantOf([]hooks.RoleWant{role("app", permits...)}, hooks.UserWant{Name: "app", Roles: []string{"app"}}))
+		s.apply(t, wantOf([]users.RoleWant{role("app", permits...)}, users.UserWant{Name: "app", Roles: []string{"app"}}))
 		for _, key := range test.in {
 			assert.NoError(t, readsAndWrites(app, key)(shortly(t)), "%s: %q", name, key)
 		}
@@ -277,17 +278,17 @@ func borders(t *testing.T, s *secured, app *clientv3.Client) {
 
 // neverDenied changes roles under a client that reads in a tight loop, also a range at once.
 func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
-	read := func(a v1alpha1.Access) hooks.Permit { return permit(a, "/app/", "/app0") }
+	read := func(a v1alpha1.Access) users.Permit { return permit(a, "/app/", "/app0") }
 	key := permit(v1alpha1.ReadWrite, "/app/", "")
-	user := func(roles ...string) hooks.UserWant { return hooks.UserWant{Name: "app", Roles: roles} }
-	turns := []hooks.AuthWant{
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.Read), key)}, user("app")),        // beside another that begins alike
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // without it
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.ReadWrite))}, user("app")),        // in place
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // and back
-		wantOf([]hooks.RoleWant{role("new", permit(v1alpha1.Read, "/", "0"))}, user("new")), // another role, with a wider range
-		wantOf([]hooks.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
+	user := func(roles ...string) users.UserWant { return users.UserWant{Name: "app", Roles: roles} }
+	turns := []users.Want{
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read), key)}, user("app")),        // beside another that begins alike
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // without it
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite))}, user("app")),        // in place
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // and back
+		wantOf([]users.RoleWant{role("new", permit(v1alpha1.Read, "/", "0"))}, user("new")), // another role, with a wider range
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
 	}
 	for i := range turns {
 		turns[i].FormerRoles = []string{"app", "new"}
@@ -360,7 +361,7 @@ func strangers(t *testing.T, s *secured) {
 	require.NoError(t, err)
 	_, err = root.UserAdd(shortly(t), "visitor", "pw")
 	require.NoError(t, err)
-	want := wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}})
+	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}})
 	s.apply(t, want)
 	users, err := root.UserList(shortly(t))
 	require.NoError(t, err)
@@ -385,7 +386,7 @@ func logIn(t *testing.T, s *secured, name, password string) error {
 }
 
 func rotation(t *testing.T, s *secured) {
-	want := wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")})
+	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")})
 	s.apply(t, want)
 	require.NoError(t, logIn(t, s, "web", "web-1"))
 	web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "nobody")
@@ -410,8 +411,8 @@ func rotation(t *testing.T, s *secured) {
 func certificateOnly(t *testing.T, s *secured) {
 	app := s.client(clientv3.Config{}, "app")
 	defer func() { _ = app.Close() }()
-	with := func(p *hooks.PasswordFrom, applied string) hooks.AuthWant {
-		return wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}, Password: p, Applied: applied})
+	with := func(p *users.PasswordFrom, applied string) users.Want {
+		return wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}, Password: p, Applied: applied})
 	}
 	s.apply(t, with(nil, ""))
 	err := logIn(t, s, "app", "anything")
@@ -429,7 +430,7 @@ func certificateOnly(t *testing.T, s *secured) {
 		}
 		return err
 	})
-	s.apply(t, with(password("app", "1"), hooks.NoPassword))
+	s.apply(t, with(password("app", "1"), users.NoPassword))
 	calls, errs := stop()
 	t.Logf("made anew: %d calls, errors %v, without permission for about %s", calls, errs, gap.Round(time.Millisecond))
 	for said := range errs {
@@ -439,7 +440,7 @@ func certificateOnly(t *testing.T, s *secured) {
 
 	stop = busy(func(ctx context.Context) error { _, err := app.Get(ctx, "/app/x"); return err })
 	s.apply(t, with(nil, "1"))
-	s.apply(t, with(password("app", "2"), hooks.NoPassword))
+	s.apply(t, with(password("app", "2"), users.NoPassword))
 	require.NoError(t, logIn(t, s, "app", "app-1"))
 	s.apply(t, with(nil, "2"))
 	_, errs = stop()
@@ -450,14 +451,14 @@ func certificateOnly(t *testing.T, s *secured) {
 func twins(t *testing.T, s *secured) {
 	m := s.look(t)
 	for i := range 6 {
-		var roles []hooks.RoleWant
-		users := []hooks.UserWant{{Name: "app", Roles: []string{"app"}, Applied: hooks.NoPassword}}
+		var roles []users.RoleWant
+		others := []users.UserWant{{Name: "app", Roles: []string{"app"}, Applied: users.NoPassword}}
 		for j := range 5 {
 			name := fmt.Sprintf("r%d", j)
 			roles = append(roles, role(name, permit([]v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}[(i+j)%3], fmt.Sprint("/", (i+j)%4), "0")))
-			users = append(users, hooks.UserWant{Name: name, Roles: []string{name}})
+			others = append(others, users.UserWant{Name: name, Roles: []string{name}})
 		}
-		want := wantOf(append(roles, everythingOn("app")), users...)
+		want := wantOf(append(roles, everythingOn("app")), others...)
 		want.Prune = i%2 == 0
 		var wg sync.WaitGroup
 		var errs [2]error
@@ -476,7 +477,7 @@ func twins(t *testing.T, s *secured) {
 
 // whoMayAskWhat is the table of README.md: calls under auth, by who asks.
 func whoMayAskWhat(t *testing.T, s *secured, version string) {
-	s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}}))
+	s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
 	m := s.look(t)
 	at := s.Members[slices.IndexFunc(s.Members, func(member *etcdproc.Member) bool { return idOf(t, m, member) == m.Leader })]
 	const yes, nobody, denied, unknown = "", "user name is empty", "permission denied", "not found"
@@ -568,7 +569,7 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 	assert.True(t, health[m.Name].Serving())
 	err := s.quorate().Do(t.Context(), hooks.Authorize{}, s.look(t), []hooks.Endpoint{m.Endpoint()})
 	require.ErrorIs(t, err, etcdops.ErrNoExecutor, "a learner is not asked")
-	want := wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}})
+	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}})
 	s.apply(t, want)
 	again(func(list *hooks.Membership) hooks.Step { return hooks.Promote{ID: idOf(t, list, m), Name: m.Name} })
 	app := m.ClientOf(clientv3.Config{}, "app")
@@ -584,17 +585,17 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 func TestManyUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, (*etcdproc.Authority).JWT)
-		var roles []hooks.RoleWant
-		var users []hooks.UserWant
+		var roles []users.RoleWant
+		var others []users.UserWant
 		for i := range 64 {
 			r := role(fmt.Sprintf("r%d", i))
 			for j := range 4 {
 				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j), fmt.Sprintf("/%d/%d0", i, j)))
 			}
 			roles = append(roles, r)
-			users = append(users, hooks.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
+			others = append(others, users.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
 		}
-		want := wantOf(roles, users...)
+		want := wantOf(roles, others...)
 		began := time.Now()
 		calls := s.applyAll(t, want)
 		t.Logf("%s: 64 users, 64 roles, 256 permissions from nothing in %s, %d calls", version, time.Since(began).Round(time.Millisecond), calls)
@@ -619,8 +620,8 @@ func TestManyUsersAndRoles(t *testing.T) {
 func TestRestoredUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 1, (*etcdproc.Authority).JWT)
-		s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}},
-			hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
+		s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}},
+			users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
 		s.Members[0].Kill()
 		s.Members[0].RestartAlone()
 		s.WaitServing(s.Members[0])
@@ -631,8 +632,8 @@ func TestRestoredUsersAndRoles(t *testing.T) {
 
 		s.secrets["root"] = "of the new cluster"
 		before := revision(t, s)
-		want := wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "app", Roles: []string{"app"}},
-			hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "of the new cluster")})
+		want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}},
+			users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "of the new cluster")})
 		want.Users[0].Applied = ""
 		s.apply(t, want)
 		t.Logf("%d entries of the log", revision(t, s)-before)
@@ -664,7 +665,7 @@ func TestTokens(t *testing.T) {
 					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)), "a password is no hindrance while auth is off")
 					early = append(early, c)
 				}
-				s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
+				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
 				for _, c := range early {
 					etcdproc.Eventually(t, "the member that is asked knows that auth is on", func(ctx context.Context) error {
 						switch err := readsAndWrites(c, "/app/x")(ctx); {
@@ -709,8 +710,8 @@ func TestTokens(t *testing.T) {
 
 				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
-				s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app"), role("another")},
-					hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
+				s.apply(t, wantOf([]users.RoleWant{everythingOn("app"), role("another")},
+					users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
 				if name == "simple" {
 					require.NoError(t, works(s.Members[0]))
 				} else {
@@ -720,8 +721,8 @@ func TestTokens(t *testing.T) {
 				defer func() { _ = web.Close() }()
 				stop := busy(readsAndWrites(web, "/app/x"))
 				for i := range 3 {
-					s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app"), role(fmt.Sprint("r", i))},
-						hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
+					s.apply(t, wantOf([]users.RoleWant{everythingOn("app"), role(fmt.Sprint("r", i))},
+						users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
 				}
 				_, errs := stop()
 				assert.Empty(t, errs, "etcd's client logs in again by itself")
@@ -729,7 +730,7 @@ func TestTokens(t *testing.T) {
 				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				s.secrets["web"] = "web-2"
-				s.apply(t, wantOf([]hooks.RoleWant{everythingOn("app")}, hooks.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "2"), Applied: "1"}))
+				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "2"), Applied: "1"}))
 				require.Error(t, works(s.Members[0]), "a token of before another password")
 			})
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -83,7 +84,7 @@ func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []stri
 	for _, flag := range command[1:] {
 		name, _, _ := strings.Cut(flag, "=")
 		if name != "--name" && name != "--data-dir" && !strings.HasSuffix(name, "-urls") {
-			flags = append(flags, strings.ReplaceAll(flag, hooks.CertificateDir, dir))
+			flags = append(flags, strings.ReplaceAll(flag, objects.CertificateDir, dir))
 		}
 	}
 	require.GreaterOrEqual(t, len(flags), 5)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/etcdops/prepare"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -24,7 +24,7 @@ func TestTheMarkOfPrepare(t *testing.T) {
 			flags := flag.NewFlagSet("prepare", flag.ContinueOnError)
 			c.Flags(flags)
 			require.NoError(t, flags.Parse([]string{
-				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"), "--start=" + hooks.StartBootstrap,
+				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"), "--start=" + objects.StartBootstrap,
 			}))
 			return c.Run(t.Context())
 		}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -38,13 +38,13 @@ func snapshotOf(t *testing.T, version string, m *etcdproc.Member) string {
 }
 
 // fetching hands over a copy of a snapshot.
-func fetching(file string) func(context.Context, string) (*hooks.Artifact, error) {
-	return func(_ context.Context, to string) (*hooks.Artifact, error) {
+func fetching(file string) func(context.Context, string) (*reports.Artifact, error) {
+	return func(_ context.Context, to string) (*reports.Artifact, error) {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		return &hooks.Artifact{URI: file, SHA256: sumOf(raw)}, os.WriteFile(to, raw, 0o600)
+		return &reports.Artifact{URI: file, SHA256: sumOf(raw)}, os.WriteFile(to, raw, 0o600)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 		require.NoError(t, client.Close())
 		old.Members[0].Kill()
 
-		var reports []hooks.RestoreReport
+		var reports []reports.Restore
 		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
 			report, err := seed.Restore(t.Context(), seed.Options{
 				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/seed"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -31,9 +31,9 @@ func lived(t *testing.T, epoch *etcdproc.Cluster) seen {
 }
 
 // begin starts an epoch of one member.
-func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Cluster, hooks.RestoreReport) {
+func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Cluster, reports.Restore) {
 	t.Helper()
-	var report hooks.RestoreReport
+	var report reports.Restore
 	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
 		o := from
 		o.DataDir, o.Name, o.PeerURL, o.InitialCluster, o.Token = m.DataDir(), m.Name, m.PeerURL, initial, token
@@ -119,7 +119,7 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 				from.FromData = dirs[of-1]
 			}
 			from.BeginAfter = &highest
-			var report hooks.RestoreReport
+			var report reports.Restore
 			epoch, report = begin(t, version, fmt.Sprintf("epoch-%d", i+2), from.Options)
 			require.Equal(t, highest+seed.BeginGap, report.Revision, from.what)
 			dirs = append(dirs, epoch.Members[0].DataDir())
@@ -138,19 +138,19 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 func TestAllBeginEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		floor := int64(5_000_000_000)
-		var reports []hooks.RestoreReport
+		var filled []reports.Restore
 		fresh := etcdproc.StartSeeded(t, version, "fresh", 3, func(m *etcdproc.Member, initial, token string) {
 			report, err := seed.Restore(t.Context(), seed.Options{
 				DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
 				EtcdVersion: version, Programs: programs(t, version), Empty: true, BeginAfter: &floor,
 			})
 			require.NoError(t, err)
-			reports = append(reports, report)
+			filled = append(filled, report)
 		})
 		fresh.WaitServing(fresh.Members...)
-		require.Equal(t, hooks.RestoreReport{Revision: floor + seed.BeginGap, Hash: reports[0].Hash}, reports[0])
-		require.Equal(t, reports[0], reports[1])
-		require.Equal(t, reports[0], reports[2])
+		require.Equal(t, reports.Restore{Revision: floor + seed.BeginGap, Hash: filled[0].Hash}, filled[0])
+		require.Equal(t, filled[0], filled[1])
+		require.Equal(t, filled[0], filled[2])
 		client := fresh.Members[1].Client()
 		defer client.Close()
 		require.Zero(t, count(t, client, ""))

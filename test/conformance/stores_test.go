@@ -194,7 +194,7 @@ func newAuthority(t *testing.T) authority {
 }
 
 // objects are all that a store keeps.
-func objects(t *testing.T, place archive.Place) []string {
+func objectsIn(t *testing.T, place archive.Place) []string {
 	t.Helper()
 	u, err := url.Parse(place.URL)
 	require.NoError(t, err)
@@ -251,7 +251,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 		report, err := archive.Take(context.Background(), o)
 		require.NoError(t, err)
 		assert.False(t, report.VerifiedAt.IsZero())
-		assert.Equal(t, []string{"etcd/" + o.Key, "etcd/" + o.Key + ".json"}, objects(t, o.Place))
+		assert.Equal(t, []string{"etcd/" + o.Key, "etcd/" + o.Key + ".json"}, objectsIn(t, o.Place))
 		fetched := filepath.Join(t.TempDir(), "db")
 		from := archive.Source{URL: report.URI, CAFile: o.Place.CAFile, IdentityFile: file, SHA256: report.SHA256}
 		record, err := archive.Fetch(context.Background(), from, fetched)
@@ -266,7 +266,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 			_, err := archive.Take(ctx, o)
 			require.Error(t, err)
 			way.after(0, nil)
-			assert.Empty(t, objects(t, o.Place), "stopped after %d bytes: %v", at, err)
+			assert.Empty(t, objectsIn(t, o.Place), "stopped after %d bytes: %v", at, err)
 			stop()
 		}
 	})
@@ -275,7 +275,7 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 		require.NoError(t, err)
 		for range 2 {
 			require.NoError(t, archive.Discard(context.Background(), o.Place, o.Key))
-			assert.Empty(t, objects(t, o.Place))
+			assert.Empty(t, objectsIn(t, o.Place))
 		}
 		_, err = archive.Fetch(context.Background(), archive.Source{URL: objectURL(o), CAFile: o.Place.CAFile}, filepath.Join(t.TempDir(), "db"))
 		assert.Equal(t, archive.NotFound, archive.ReasonOf(err), "%v", err)

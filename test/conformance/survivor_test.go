@@ -20,6 +20,8 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -32,10 +34,10 @@ func programs(t *testing.T, version string) seed.Programs {
 }
 
 // survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is given.
-func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster, hooks.RestoreReport) {
+func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster, reports.Restore) {
 	t.Helper()
 	before := tree(t, from.DataDir())
-	var report hooks.RestoreReport
+	var report reports.Restore
 	c := etcdproc.StartSeeded(t, version, name, 1, func(m *etcdproc.Member, initial, token string) {
 		if len(at) > 0 {
 			m.PeerURL, initial = at[0], m.Name+"="+at[0]

@@ -16,8 +16,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate-dev/quorate/etcdops/archive"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
@@ -53,7 +53,7 @@ func TestFlippedLease(t *testing.T) {
 func TestTrialOfAllKinds(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, simple)
-		s.applyAll(t, wantOf([]hooks.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))}, hooks.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
+		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))}, users.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
 		client := s.client(clientv3.Config{}, "root")
 		defer client.Close()
 		ctx, stop := context.WithTimeout(t.Context(), 2*etcdproc.Patience)

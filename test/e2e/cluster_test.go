@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // cluster is one EtcdCluster named demo in a namespace of its own.
@@ -116,7 +116,7 @@ func (c *cluster) object() *v1alpha1.EtcdCluster {
 // pods are those of members; Jobs of snapshots have others.
 func (c *cluster) pods() []corev1.Pod {
 	c.t.Helper()
-	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"), func(p corev1.Pod) bool { return p.Labels[hooks.LabelMember] == "" })
+	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"), func(p corev1.Pod) bool { return p.Labels[objects.LabelMember] == "" })
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.

@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // loses takes members away with their claims, at once, as nodes with local disks do that burn down.
@@ -114,7 +114,7 @@ func (c *cluster) comesBackFromASurvivor() {
 	assert.NotEqual(c.t, before.ClusterID, c.object().Status.ClusterID)
 	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", survivor)
 	require.True(c.t, found, "the survivor's volume is kept")
-	assert.NotEmpty(c.t, claim.Annotations[hooks.AnnotationQuarantined])
+	assert.NotEmpty(c.t, claim.Annotations[objects.AnnotationQuarantined])
 	c.writesWith(c.client(), "after").losesNothing()
 }
 

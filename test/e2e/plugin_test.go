@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // plugin puts kubectl-quorate on the PATH of a kubectl, as docs/kubectl.md says.
@@ -134,7 +134,7 @@ func (c *cluster) asksForDefragmentation(does func(...string) string) {
 	assert.Contains(c.t, does("defrag", "--wait"), "done: ")
 	status := c.object().Status.Defragmentation
 	require.NotNil(c.t, status)
-	assert.Equal(c.t, c.object().Annotations[hooks.AnnotationDefragment], status.Request)
+	assert.Equal(c.t, c.object().Annotations[objects.AnnotationDefragment], status.Request)
 }
 
 // reports makes a bundle that lacks nothing, and looks for every secret of the cluster in it.

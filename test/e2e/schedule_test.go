@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // schedule as it is, and its snapshots with the oldest first.
@@ -98,7 +99,7 @@ spec:
 	third := ended(v1alpha1.SnapshotSucceeded)
 	var left []string
 	for _, s := range []*v1alpha1.EtcdSnapshot{&second, &third} {
-		left = append(left, hooks.SnapshotKey(s), hooks.SnapshotKey(s)+".json")
+		left = append(left, snapshot.Key(s), snapshot.Key(s)+".json")
 	}
 	eventually(t, "the first is gone, and what was stored of it", func() string {
 		_, all := c.schedule("often")
@@ -118,7 +119,7 @@ spec:
 		names = append(names, s.Name)
 		assert.Empty(t, s.OwnerReferences, s.Name)
 		assert.Nil(t, s.DeletionTimestamp, s.Name)
-		assert.Equal(t, "often", s.Annotations[hooks.AnnotationRetained], s.Name)
+		assert.Equal(t, "often", s.Annotations[objects.AnnotationRetained], s.Name)
 	}
 	assert.Subset(t, names, []string{second.Name, third.Name}, "a schedule with the policy Retain leaves its snapshots")
 }

@@ -27,8 +27,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
@@ -110,19 +112,19 @@ func (bucket *s3) stored(c *cluster) []string {
 }
 
 // whole insists that what is stored is this snapshot alone, and that its record describes it.
-func (bucket *s3) whole(c *cluster, snapshot *v1alpha1.EtcdSnapshot) []byte {
+func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 	c.t.Helper()
-	key := hooks.SnapshotKey(snapshot)
+	key := snapshot.Key(s)
 	require.Equal(c.t, []string{key, key + ".json"}, bucket.stored(c))
 	object, err := os.ReadFile(bucket.path(c, key))
 	require.NoError(c.t, err)
 	raw, err := os.ReadFile(bucket.path(c, key+".json"))
 	require.NoError(c.t, err)
-	var record hooks.SnapshotReport
+	var record reports.Snapshot
 	require.NoError(c.t, json.Unmarshal(raw, &record))
 	sum := sha256.Sum256(object)
 	require.Equal(c.t, record.StoredSHA256, hex.EncodeToString(sum[:]))
-	require.Equal(c.t, snapshot.Status.SHA256, record.SHA256)
+	require.Equal(c.t, s.Status.SHA256, record.SHA256)
 	return object
 }
 
@@ -144,7 +146,7 @@ func (c *cluster) isStoredOnAClaim() {
 	if c.object().Status.Leader == leader {
 		assert.NotEqual(c.t, leader, s.Status.Member, "the leader has enough to do")
 	}
-	key := "etcd/" + hooks.SnapshotKey(s)
+	key := "etcd/" + snapshot.Key(s)
 	assert.Equal(c.t, []string{key, key + ".json"}, c.onClaim("backups"))
 	c.discards("first")
 	assert.Empty(c.t, c.onClaim("backups"))
@@ -226,7 +228,7 @@ func (bucket *s3) storesSealed(c *cluster) {
 func (c *cluster) runs(snapshot string) string {
 	c.t.Helper()
 	for _, p := range list[corev1.Pod](c.t, c.ns, "pods") {
-		if p.Labels[hooks.LabelSnapshot] == snapshot && p.Status.Phase == corev1.PodRunning {
+		if p.Labels[objects.LabelSnapshot] == snapshot && p.Status.Phase == corev1.PodRunning {
 			return p.Name
 		}
 	}
@@ -279,7 +281,7 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 	})
 	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a second or more.
 	asked, _ := c.snapshot("unverified")
-	record := bucket.path(c, hooks.SnapshotKey(asked)+".json")
+	record := bucket.path(c, snapshot.Key(asked)+".json")
 	require.Eventually(c.t, func() bool { _, err := os.Stat(record); return err == nil }, patience, 5*time.Millisecond)
 	for _, environ := range processesOf(c.t, pod) {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(environ)))

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // TestComesBackWithoutTheOperatorsCertificate: Quorate can't reach the members any more, and then each of them is
@@ -23,19 +23,19 @@ func TestComesBackWithoutTheOperatorsCertificate(t *testing.T) {
 	c.converges(3)
 	w := c.writes()
 
-	kube(t, "-n", c.ns, "label", "secret", "mine-operator", hooks.LabelCluster+"-")
-	c.says("CertificatesLacking", "Secret mine-operator: it does not exist, or lacks the label "+hooks.LabelCluster)
+	kube(t, "-n", c.ns, "label", "secret", "mine-operator", objects.LabelCluster+"-")
+	c.says("CertificatesLacking", "Secret mine-operator: it does not exist, or lacks the label "+objects.LabelCluster)
 	for _, pod := range c.pods() {
 		c.returns(pod.Name)
 		eventually(t, "clients are led to "+pod.Name, func() string {
-			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.Labels[hooks.LabelRole] != "voter" {
-				return "its role is " + now.Labels[hooks.LabelRole]
+			if now, found := get[corev1.Pod](t, c.ns, "pods", pod.Name); !found || now.Labels[objects.LabelRole] != "voter" {
+				return "its role is " + now.Labels[objects.LabelRole]
 			}
 			return ""
 		})
 	}
 
-	kube(t, "-n", c.ns, "label", "secret", "mine-operator", hooks.LabelCluster+"="+name)
+	kube(t, "-n", c.ns, "label", "secret", "mine-operator", objects.LabelCluster+"="+name)
 	c.converges(3)
 	w.losesNothing()
 }

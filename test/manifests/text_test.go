@@ -21,11 +21,11 @@ func object(t *testing.T, kind, spec string) map[string]any {
 	return parse(t, fmt.Sprintf(`{apiVersion: etcd.quorate.dev/v1alpha1, kind: %s, metadata: {name: demo, namespace: default}, spec: %s}`, kind, spec))
 }
 
-// TestStoreURLs: the rules of the API take the URLs that hooks.ParseStoreURL takes, wherever a URL
+// TestStoreURLs: the rules of the API take the URLs that stores.ParseURL takes, wherever a URL
 // of a store is.
 func TestStoreURLs(t *testing.T) {
 	var urls struct{ Good, Folders, Bad []string }
-	raw, err := os.ReadFile("../../hooks/testdata/storeurls.json")
+	raw, err := os.ReadFile("../../hooks/stores/testdata/urls.json")
 	if err != nil {
 		t.Fatal(err)
 	}

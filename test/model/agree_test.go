@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -190,7 +191,7 @@ func crash(c cut) world.Crash {
 		return world.Crash{At: world.BeforeStatus}
 	}
 	if c.object.kind == aRecord {
-		return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}}
+		return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}}
 	}
 	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
 	return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
@@ -263,14 +264,14 @@ func choiceWords(name string, samePod, exchange, sameContainer bool) string {
 }
 
 func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[hooks.AnnotationRenewing], " down")), "", "", "")
+	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationRenewing], " down")), "", "", "")
 	p := d.w.Pod(fields[0])
 	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
 }
 
 // spared is how long the pod has been spared.
 func (d *double) spared(p *corev1.Pod) uint8 {
-	since, err := time.Parse(time.RFC3339, p.Annotations[hooks.AnnotationSpared])
+	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationSpared])
 	switch {
 	case err != nil:
 		return unspared
@@ -292,12 +293,12 @@ func (d *double) facts() string {
 		p, claim := w.Pod(name(n)), w.Claim(name(n))
 		var data world.Dir
 		if p != nil {
-			fmt.Fprintf(&b, " pod %s %s %s", name(n), p.Annotations[hooks.AnnotationStart], statusOfPod(p))
+			fmt.Fprintf(&b, " pod %s %s %s", name(n), p.Annotations[objects.AnnotationStart], statusOfPod(p))
 			proc, running := w.Procs[p.UID]
 			container := containerID(p)
 			flags(&b, map[string]bool{
 				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
-				"exchanged": container != "" && p.Annotations[hooks.AnnotationExchanged] == container, "spared": d.spared(p) == justSpared, "long spared": d.spared(p) == longSpared, p.Spec.PriorityClassName: true,
+				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container, "spared": d.spared(p) == justSpared, "long spared": d.spared(p) == longSpared, p.Spec.PriorityClassName: true,
 				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
 			})
 			data = w.Dirs["memory of "+string(p.UID)]
@@ -375,32 +376,32 @@ func nameOf(m hooks.Member) string {
 func byNumber(a, b string) int { return int(number(a)) - int(number(b)) }
 
 func (d *double) record() string {
-	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}].(*corev1.ConfigMap)
+	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}].(*corev1.ConfigMap)
 	if !found {
 		return ""
 	}
 	var starts []string
-	raw := r.Annotations[hooks.AnnotationStartsOn]
+	raw := r.Annotations[objects.AnnotationStartsOn]
 	for field := range strings.SplitSeq(raw, ",") {
 		if member, _, ok := strings.Cut(field, ":"); ok {
 			starts = append(starts, member)
 		}
 	}
 	slices.SortFunc(starts, byNumber)
-	quorate := r.Annotations[hooks.AnnotationClusterID] != ""
+	quorate := r.Annotations[objects.AnnotationClusterID] != ""
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[hooks.EpochKeyInitialCluster]).names(), starts, r.Annotations[hooks.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[hooks.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[hooks.AnnotationRenewing] != ""})
+	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[objects.EpochKeyInitialCluster]).names(), starts, r.Annotations[objects.AnnotationNextMember])
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[objects.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[objects.AnnotationRenewing] != ""})
 	return b.String()
 }
 
 // marked is the mark on the peers' Service.
 func (d *double) marked() int {
-	peers := d.w.Objects[world.Key{Kind: world.ServiceKind, Name: hooks.PeerService(cluster)}]
+	peers := d.w.Objects[world.Key{Kind: world.ServiceKind, Name: objects.PeerService(cluster)}]
 	if peers == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(peers.GetAnnotations()[hooks.AnnotationNextMember])
+	n, _ := strconv.Atoi(peers.GetAnnotations()[objects.AnnotationNextMember])
 	return n
 }
 

@@ -19,6 +19,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -98,7 +100,7 @@ func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision
 		for _, name := range a.lost {
 			w.LoseClaim(name)
 		}
-		w.Annotate(hooks.AnnotationRecover, "FromSurvivor:1")
+		w.Annotate(objects.AnnotationRecover, "FromSurvivor:1")
 		for _, claim := range w.Claims() {
 			s.least = max(s.least, w.Dirs["volume of "+string(claim.UID)].Index)
 		}
@@ -202,7 +204,7 @@ func (s *takeover) again() (turn, bool) {
 	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
 	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
 		record, is := o.(*corev1.ConfigMap)
-		return is && record.Data[hooks.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[hooks.AnnotationPhase] != "forsaken"
+		return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[objects.AnnotationPhase] != "forsaken"
 	})
 	return turn{"edit restore=again", true, func(s *takeover) {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest(e.Restore.ID + "-again") })
@@ -250,7 +252,7 @@ func (s *takeover) mishaps() []turn {
 		mishap("kubelet pod=", pod.Name, (*world.World).Kubelet)
 	}
 	for _, claim := range s.w.Claims() {
-		if !s.begun() && claim.Annotations[hooks.AnnotationEpoch] != "" && claim.Annotations[hooks.AnnotationQuarantined] == "" { // of the next epoch
+		if !s.begun() && claim.Annotations[objects.AnnotationEpoch] != "" && claim.Annotations[objects.AnnotationQuarantined] == "" { // of the next epoch
 			mishap("lose claim=", claim.Name, (*world.World).LoseClaim)
 		}
 	}
@@ -260,7 +262,7 @@ func (s *takeover) mishaps() []turn {
 // begun reports whether the next epoch has begun: what is lost of it then is lost.
 func (s *takeover) begun() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
-		return o.GetAnnotations()[hooks.AnnotationPhase] == "began"
+		return o.GetAnnotations()[objects.AnnotationPhase] == "began"
 	})
 }
 
@@ -353,24 +355,24 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 		switch t := all[key].(type) {
 		case *corev1.Pod:
 			n.pod(b, w, t)
-			fmt.Fprintln(b, t.Annotations[hooks.AnnotationBegins], t.Annotations[hooks.AnnotationSucceeds], t.Annotations[hooks.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
+			fmt.Fprintln(b, t.Annotations[objects.AnnotationBegins], t.Annotations[objects.AnnotationSucceeds], t.Annotations[objects.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
 			if proc, runs := w.Procs[t.UID]; live {
 				fmt.Fprintln(b, runs, w.Dirs[proc.Dir].Index, w.Prepared[t.UID], w.Markers[t.UID])
 			}
 		case *corev1.PersistentVolumeClaim:
 			d := w.Dirs["volume of "+string(t.UID)]
-			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[hooks.AnnotationQuarantined] != "", t.Annotations[hooks.AnnotationEpoch], d.Cluster, d.Member, d.Index, d.Unbegun != "")
+			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[objects.AnnotationQuarantined] != "", t.Annotations[objects.AnnotationEpoch], d.Cluster, d.Member, d.Index, d.Unbegun != "")
 		case *corev1.ConfigMap:
-			fmt.Fprintln(b, t.Name, t.Data[hooks.EpochKeyInitialCluster], t.Data[hooks.EpochKeySource], t.Data[hooks.EpochKeyRestore], t.Data[hooks.EpochKeyAfter])
+			fmt.Fprintln(b, t.Name, t.Data[objects.EpochKeyInitialCluster], t.Data[objects.EpochKeySource], t.Data[objects.EpochKeyRestore], t.Data[objects.EpochKeyAfter])
 			for _, k := range slices.Sorted(maps.Keys(t.Annotations)) {
 				switch {
 				case strings.HasSuffix(k, "last-applied-configuration"):
-				case k == hooks.AnnotationForeignSince:
+				case k == objects.AnnotationForeignSince:
 					since, err := time.Parse(time.RFC3339, t.Annotations[k])
 					fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
-				case k == hooks.AnnotationRenewing:
+				case k == objects.AnnotationRenewing:
 					fmt.Fprintln(b, n.words(t.Annotations[k]))
-				case k == hooks.AnnotationStartsOn:
+				case k == objects.AnnotationStartsOn:
 					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
 						member, uid, _ := strings.Cut(pair, ":")
 						fmt.Fprint(b, member, n.of(uid))
@@ -499,7 +501,7 @@ func TestTakeoverMutants(t *testing.T) {
 // stopping is the record of the epoch that the one before is stopped for; nil for none.
 func stopping(o hooks.Observation) *corev1.ConfigMap {
 	for _, cm := range o.Children.ConfigMaps {
-		if cm.Annotations[hooks.AnnotationPhase] == "stopping" {
+		if cm.Annotations[objects.AnnotationPhase] == "stopping" {
 			return cm
 		}
 	}
@@ -508,7 +510,7 @@ func stopping(o hooks.Observation) *corev1.ConfigMap {
 
 // former are the members before those of the record's epoch.
 func former(record *corev1.ConfigMap, name string) bool {
-	first, err := strconv.Atoi(record.Data[hooks.EpochKeyFirst])
+	first, err := strconv.Atoi(record.Data[objects.EpochKeyFirst])
 	if err != nil {
 		return false
 	}
@@ -527,9 +529,9 @@ func beginsUnwaited(o hooks.Observation) hooks.Decision {
 
 // keepsRecord lets the record of the epoch before stay, and goes on.
 func keepsRecord(o hooks.Observation) hooks.Decision {
-	first := o.Children.ConfigMaps[hooks.EpochName(cluster, 1)]
-	second := o.Children.ConfigMaps[hooks.EpochName(cluster, 2)]
-	if first == nil || second == nil || second.Annotations[hooks.AnnotationPhase] == "" {
+	first := o.Children.ConfigMaps[objects.EpochName(cluster, 1)]
+	second := o.Children.ConfigMaps[objects.EpochName(cluster, 2)]
+	if first == nil || second == nil || second.Annotations[objects.AnnotationPhase] == "" {
 		return hooks.Decide(o)
 	}
 	o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
@@ -545,7 +547,7 @@ func opensEarly(o hooks.Observation) hooks.Decision {
 	for i, pod := range d.Children.Pods {
 		begins := *pod
 		begins.Annotations = maps.Clone(pod.Annotations)
-		begins.Annotations[hooks.AnnotationBegins] = "yes"
+		begins.Annotations[objects.AnnotationBegins] = "yes"
 		d.Children.Pods[i] = &begins
 	}
 	return d
@@ -559,7 +561,7 @@ func choosesByName(o hooks.Observation) hooks.Decision {
 			continue
 		}
 		equal := pod.DeepCopy()
-		var report hooks.SurveyReport
+		var report reports.Survey
 		if err := json.Unmarshal([]byte(equal.Status.ContainerStatuses[0].State.Terminated.Message), &report); err != nil {
 			panic(err)
 		}
@@ -579,7 +581,7 @@ func reseeded(d hooks.Decision, other func(arg string) string) hooks.Decision {
 	for i, pod := range d.Children.Pods {
 		changed := pod.DeepCopy()
 		for j := range changed.Spec.InitContainers {
-			if c := &changed.Spec.InitContainers[j]; c.Name == hooks.ContainerSeed && pod.UID == "" {
+			if c := &changed.Spec.InitContainers[j]; c.Name == objects.ContainerSeed && pod.UID == "" {
 				for k, arg := range c.Args {
 					c.Args[k] = other(arg)
 				}
@@ -606,7 +608,7 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 	for name, pod := range o.Children.Pods {
 		alike := pod.DeepCopy()
 		for i := range alike.Status.InitContainerStatuses {
-			if s := &alike.Status.InitContainerStatuses[i]; s.Name == hooks.ContainerSeed && s.State.Terminated != nil {
+			if s := &alike.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed && s.State.Terminated != nil {
 				s.State.Terminated.Message = `{"revision":2000000000,"sha256":"any"}`
 			}
 		}
@@ -627,7 +629,7 @@ func leavesNothing(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	if stopping(o) == nil {
 		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
-			return c.Annotations[hooks.AnnotationQuarantined] != ""
+			return c.Annotations[objects.AnnotationQuarantined] != ""
 		})
 	}
 	return d
@@ -642,8 +644,8 @@ func believesPods(o hooks.Observation) hooks.Decision {
 	marked := func(pod *corev1.Pod, mark string) *corev1.Pod {
 		m := *pod
 		m.Annotations = maps.Clone(pod.Annotations)
-		if m.Annotations[hooks.AnnotationSucceeds] = mark; mark == "" {
-			delete(m.Annotations, hooks.AnnotationSucceeds)
+		if m.Annotations[objects.AnnotationSucceeds] = mark; mark == "" {
+			delete(m.Annotations, objects.AnnotationSucceeds)
 		}
 		return &m
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -31,7 +32,7 @@ type joined struct {
 }
 
 // firstRecord is the record of the epoch that joins.
-var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}
+var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}
 
 // newcomer is a foreign member that a person adds.
 const newcomer = "old-9"
@@ -255,7 +256,7 @@ func (s *takeover) gone() bool { return s.w.Cluster() == nil }
 // person did not want to wait for that.
 func (s *takeover) hasLeft(before *world.World) {
 	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
-	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[hooks.AnnotationForeign] == "" {
+	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[objects.AnnotationForeign] == "" {
 		return
 	}
 	for _, m := range s.now().Members {
@@ -414,8 +415,8 @@ func knowsNoOthers(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	for i, old := range d.Children.ConfigMaps {
 		record := old.DeepCopy()
-		delete(record.Annotations, hooks.AnnotationForeign)
-		delete(record.Annotations, hooks.AnnotationForeignSince)
+		delete(record.Annotations, objects.AnnotationForeign)
+		delete(record.Annotations, objects.AnnotationForeignSince)
 		d.Children.ConfigMaps[i] = record
 	}
 	return d
@@ -424,7 +425,7 @@ func knowsNoOthers(o hooks.Observation) hooks.Decision {
 // beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
 func beginsItsOwn(o hooks.Observation) hooks.Decision {
 	record := o.Children.ConfigMaps[firstRecord.Name]
-	if record == nil || record.Data[hooks.EpochKeySource] != hooks.SourceExisting {
+	if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
 		o.Cluster = o.Cluster.DeepCopy()
 		o.Cluster.Spec.Bootstrap = nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // sight is all that one decision depends on: what the caches show, and what etcd said.
@@ -240,10 +241,10 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	if p.Spec.Containers[0].Image != image(seen.version) {
 		do |= newImage
 	}
-	if seen.start == joins && seen.told != 0 && p.Annotations[hooks.AnnotationInitialCluster] == "" {
+	if seen.start == joins && seen.told != 0 && p.Annotations[objects.AnnotationInitialCluster] == "" {
 		do |= forget
 	}
-	switch spared := p.Annotations[hooks.AnnotationSpared] != ""; {
+	switch spared := p.Annotations[objects.AnnotationSpared] != ""; {
 	case spared && seen.spared == unspared:
 		do |= spare
 	case !spared && seen.spared != unspared:
@@ -253,11 +254,11 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 }
 
 func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
-	version := versionOf(tagOf(p.Annotations[hooks.AnnotationImage]))
+	version := versionOf(tagOf(p.Annotations[objects.AnnotationImage]))
 	return pod{
-		start:    uint8(slices.Index([]string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}, p.Annotations[hooks.AnnotationStart])),
-		told:     membersOf(p.Annotations[hooks.AnnotationInitialCluster]),
-		template: uint8(slices.Index(j.templates(), p.Annotations[hooks.AnnotationTemplate])),
+		start:    uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}, p.Annotations[objects.AnnotationStart])),
+		told:     membersOf(p.Annotations[objects.AnnotationInitialCluster]),
+		template: uint8(slices.Index(j.templates(), p.Annotations[objects.AnnotationTemplate])),
 		version:  version,
 		oldFlags: oldFlags(version),
 		gated:    len(p.Spec.SchedulingGates) > 0,
@@ -275,14 +276,14 @@ func membersOf(list string) set {
 }
 
 func (j *judge) readRecord(o *corev1.ConfigMap) record {
-	next, _ := strconv.Atoi(o.Annotations[hooks.AnnotationNextMember])
+	next, _ := strconv.Atoi(o.Annotations[objects.AnnotationNextMember])
 	r := record{
-		exists: true, initial: membersOf(o.Data[hooks.EpochKeyInitialCluster]), next: uint8(next),
-		version: versionOf(o.Annotations[hooks.AnnotationVersion]),
-		quorate: o.Annotations[hooks.AnnotationClusterID] != "",
+		exists: true, initial: membersOf(o.Data[objects.EpochKeyInitialCluster]), next: uint8(next),
+		version: versionOf(o.Annotations[objects.AnnotationVersion]),
+		quorate: o.Annotations[objects.AnnotationClusterID] != "",
 	}
-	r.renewing = readChoice(o.Annotations[hooks.AnnotationRenewing])
-	starts := o.Annotations[hooks.AnnotationStartsOn]
+	r.renewing = readChoice(o.Annotations[objects.AnnotationRenewing])
+	starts := o.Annotations[objects.AnnotationStartsOn]
 	r.founded = starts != "" || r.quorate
 	for field := range strings.SplitSeq(starts, ",") {
 		if member, uid, ok := strings.Cut(field, ":"); ok {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the stories of the mutants anew")
@@ -165,14 +166,14 @@ func reusesNames(o hooks.Observation) hooks.Decision {
 	}
 	taken := func(name string) bool {
 		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil ||
-			slices.ContainsFunc(o.Etcd.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, hooks.PeerURL(o.Cluster, name)) })
+			slices.ContainsFunc(o.Etcd.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name)) })
 	}
 	n := 0
-	for taken(hooks.MemberName(o.Cluster.Name, n)) {
+	for taken(objects.MemberName(o.Cluster.Name, n)) {
 		n++
 	}
-	name := hooks.MemberName(o.Cluster.Name, n)
-	d.Step = hooks.AddLearner{Name: name, PeerURL: hooks.PeerURL(o.Cluster, name)}
+	name := objects.MemberName(o.Cluster.Name, n)
+	d.Step = hooks.AddLearner{Name: name, PeerURL: objects.PeerURL(o.Cluster, name)}
 	return d
 }
 
@@ -196,11 +197,11 @@ func trustsStatus(o hooks.Observation) hooks.Decision {
 		o.Children.ConfigMaps = maps.Clone(o.Children.ConfigMaps)
 		for name, old := range o.Children.ConfigMaps {
 			record := old.DeepCopy()
-			if record.Annotations[hooks.AnnotationClusterID] == "" {
+			if record.Annotations[objects.AnnotationClusterID] == "" {
 				continue // it has only just begun
 			}
-			delete(record.Annotations, hooks.AnnotationStartsOn)
-			delete(record.Annotations, hooks.AnnotationClusterID)
+			delete(record.Annotations, objects.AnnotationStartsOn)
+			delete(record.Annotations, objects.AnnotationClusterID)
 			o.Children.ConfigMaps[name] = record
 		}
 	}
@@ -209,7 +210,7 @@ func trustsStatus(o hooks.Observation) hooks.Decision {
 
 // recordOf is the epoch record of an observation or a decision, to be changed.
 func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
-	return all[hooks.EpochName(cluster, 1)].DeepCopy()
+	return all[objects.EpochName(cluster, 1)].DeepCopy()
 }
 
 // rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
@@ -219,11 +220,11 @@ func rollsUnrecorded(o hooks.Observation) hooks.Decision {
 		return d
 	}
 	record := recordOf(o.Children.ConfigMaps)
-	record.Annotations[hooks.AnnotationRenewing] = d.Children.ConfigMaps[0].Annotations[hooks.AnnotationRenewing]
+	record.Annotations[objects.AnnotationRenewing] = d.Children.ConfigMaps[0].Annotations[objects.AnnotationRenewing]
 	chosen := o
 	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
 	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
-		delete(d.Children.ConfigMaps[0].Annotations, hooks.AnnotationRenewing)
+		delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationRenewing)
 	}
 	return d
 }
@@ -233,11 +234,11 @@ func seesNoExchange(o hooks.Observation) hooks.Decision {
 	pods := map[string]*corev1.Pod{}
 	for name, old := range o.Children.Pods {
 		pods[name] = old.DeepCopy()
-		delete(pods[name].Annotations, hooks.AnnotationExchanged)
+		delete(pods[name].Annotations, objects.AnnotationExchanged)
 	}
 	o.Children.Pods, o.Health = pods, maps.Clone(o.Health)
 	for name, h := range o.Health {
-		h.Version = tagOf(pods[name].Annotations[hooks.AnnotationImage])
+		h.Version = tagOf(pods[name].Annotations[objects.AnnotationImage])
 		o.Health[name] = h
 	}
 	return hooks.Decide(o)
@@ -247,8 +248,8 @@ func seesNoExchange(o hooks.Observation) hooks.Decision {
 func hopsEarly(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
-	if d.Because.Rule == "RollingUpdate" && record.Annotations[hooks.AnnotationVersion] == versions[usualVersion] {
-		d.Children.ConfigMaps[0].Annotations[hooks.AnnotationVersion] = o.Cluster.Spec.Version
+	if d.Because.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == versions[usualVersion] {
+		d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion] = o.Cluster.Spec.Version
 	}
 	return d
 }

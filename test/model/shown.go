@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // ---- names
@@ -30,7 +31,7 @@ func name(n int) string { return names[n] }
 
 var names = func() (all [maxMembers]string) {
 	for n := range all {
-		all[n] = hooks.MemberName(cluster, n)
+		all[n] = objects.MemberName(cluster, n)
 	}
 	return all
 }()
@@ -91,7 +92,7 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *judge) observation(s *sight) hooks.Observation {
 	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
-	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Image: "quorate"}, Health: map[string]hooks.Health{}}
+	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}}, Health: map[string]hooks.Health{}}
 	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
 		if p := s.view.pods[n]; p.uid != 0 {
@@ -165,23 +166,23 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.DeletionTimestamp.Time = now.Add(-time.Hour)
 	}
 	o.Annotations = map[string]string{
-		hooks.AnnotationStart:    []string{hooks.StartBootstrap, hooks.StartJoin, hooks.StartResume}[p.start],
-		hooks.AnnotationTemplate: j.templates()[p.template],
-		hooks.AnnotationImage:    image(p.version),
+		objects.AnnotationStart:    []string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}[p.start],
+		objects.AnnotationTemplate: j.templates()[p.template],
+		objects.AnnotationImage:    image(p.version),
 	}
 	if p.start == joins && p.told != 0 {
-		o.Annotations[hooks.AnnotationInitialCluster] = initialCluster(c, p.told)
+		o.Annotations[objects.AnnotationInitialCluster] = initialCluster(c, p.told)
 	}
 	if p.oldFlags != oldFlags(p.version) {
-		o.Annotations[hooks.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore, false: usualVersion}[p.oldFlags]]
+		o.Annotations[objects.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore, false: usualVersion}[p.oldFlags]]
 	}
 	if p.exchanged {
-		o.Annotations[hooks.AnnotationExchanged] = container(p.turn)
+		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
 	}
 	if p.spared != unspared {
-		o.Annotations[hooks.AnnotationSpared] = map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[p.spared].Format(time.RFC3339)
+		o.Annotations[objects.AnnotationSpared] = map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[p.spared].Format(time.RFC3339)
 	}
-	o.Spec.Containers = []corev1.Container{{Name: hooks.ContainerEtcd, Image: image(p.version)}}
+	o.Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
 		o.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
 	}
@@ -203,7 +204,7 @@ func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) 
 
 // containers is what the kubelet reports.
 func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
-	prepare, etcd := corev1.ContainerStatus{Name: hooks.ContainerPrepare}, corev1.ContainerStatus{Name: hooks.ContainerEtcd}
+	prepare, etcd := corev1.ContainerStatus{Name: objects.ContainerPrepare}, corev1.ContainerStatus{Name: objects.ContainerEtcd}
 	ended := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
@@ -218,7 +219,7 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"), ended(1), 1
 		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	case refused, refusedAgain:
-		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(hooks.ExitDataLost)
+		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(objects.ExitDataLost)
 		etcd.State = waiting("PodInitializing")
 		if status == refusedAgain {
 			etcd.LastTerminationState, etcd.RestartCount = ended(1), 1
@@ -244,19 +245,19 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 			starts[name(n)] = string(j.ground(n, uid))
 		}
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: hooks.EpochName(cluster, 1), Namespace: "default", UID: "record"}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(cluster, 1), Namespace: "default", UID: "record"}}
 	o.Data = map[string]string{
-		hooks.EpochKeySource: hooks.SourceEmpty, hooks.EpochKeyToken: "uid-1", hooks.EpochKeyInitialCluster: initialCluster(c, r.initial),
+		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1", objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
-	o.Annotations = map[string]string{hooks.AnnotationNextMember: strconv.Itoa(int(r.next)), hooks.AnnotationVersion: versions[r.version]}
+	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)), objects.AnnotationVersion: versions[r.version]}
 	if r.renewing.member > 0 {
-		o.Annotations[hooks.AnnotationRenewing] = r.renewing.words()
+		o.Annotations[objects.AnnotationRenewing] = r.renewing.words()
 	}
 	if r.founded {
-		o.Annotations[hooks.AnnotationStartsOn] = joinPairs(starts, ":")
+		o.Annotations[objects.AnnotationStartsOn] = joinPairs(starts, ":")
 	}
 	if r.quorate {
-		o.Annotations[hooks.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
+		o.Annotations[objects.AnnotationClusterID] = strconv.FormatUint(clusterID, 16)
 	}
 	return o
 }
@@ -329,7 +330,7 @@ func joinPairs(pairs map[string]string, sep string) string {
 func initialCluster(c *v1alpha1.EtcdCluster, members set) string {
 	var fields []string
 	for n := range members.all {
-		fields = append(fields, name(n)+"="+hooks.PeerURL(c, name(n)))
+		fields = append(fields, name(n)+"="+objects.PeerURL(c, name(n)))
 	}
 	return strings.Join(fields, ",")
 }
@@ -367,9 +368,9 @@ func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
 		m.Leader = memberID(int(s.leader) - 1)
 	}
 	for n := range (s.list.voters | s.list.learners).all {
-		e := hooks.Member{ID: memberID(n), PeerURLs: []string{hooks.PeerURL(c, name(n))}, Learner: s.list.learners.has(n)}
+		e := hooks.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))}, Learner: s.list.learners.has(n)}
 		if s.published.has(n) {
-			e.Name, e.ClientURLs = name(n), []string{hooks.ClientURL(c, name(n))}
+			e.Name, e.ClientURLs = name(n), []string{objects.ClientURL(c, name(n))}
 		}
 		m.Members = append(m.Members, e)
 	}
@@ -380,7 +381,7 @@ func (t step) as(c *v1alpha1.EtcdCluster) hooks.Step {
 	who, id := name(int(t.member)), memberID(int(t.member))
 	switch t.kind {
 	case addLearner, addVoter:
-		return hooks.AddLearner{Name: who, PeerURL: hooks.PeerURL(c, who)}
+		return hooks.AddLearner{Name: who, PeerURL: objects.PeerURL(c, who)}
 	case promote:
 		return hooks.Promote{ID: id, Name: who}
 	case remove:
@@ -416,8 +417,8 @@ func templateOf(medium v1alpha1.Medium, n uint8) string {
 		r.startsOn[0] = 0
 	}
 	o := hooks.Observation{Cluster: c, Now: now, Children: hooks.Children{
-		ConfigMaps: map[string]*corev1.ConfigMap{hooks.EpochName(cluster, 1): j.recordObject(c, &r)},
+		ConfigMaps: map[string]*corev1.ConfigMap{objects.EpochName(cluster, 1): j.recordObject(c, &r)},
 		Claims:     map[string]*corev1.PersistentVolumeClaim{name(0): claimObject(0, &claim{uid: 1})},
 	}}
-	return hooks.Decide(o).Children.Pods[0].Annotations[hooks.AnnotationTemplate]
+	return hooks.Decide(o).Children.Pods[0].Annotations[objects.AnnotationTemplate]
 }

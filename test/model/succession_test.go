@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -248,9 +249,9 @@ func (s *succession) identity() identity {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		fmt.Fprintln(&b, w.Etcd.Clusters[id].Leader, w.Etcd.Clusters[id].Members)
 	}
-	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: hooks.EpochName(cluster, 1)}]; record != nil {
+	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
 		said := record.GetAnnotations()
-		fmt.Fprintln(&b, said[hooks.AnnotationNextMember], len(said[hooks.AnnotationStartsOn]), n.words(said[hooks.AnnotationRenewing]))
+		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.words(said[objects.AnnotationRenewing]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -278,7 +279,7 @@ func served(w *world.World) string {
 		o.Children.Secrets[secret.Name] = secret
 	}
 	for _, pod := range hooks.Decide(o).Children.Pods {
-		return pod.Annotations[hooks.AnnotationServes]
+		return pod.Annotations[objects.AnnotationServes]
 	}
 	return ""
 }
@@ -313,10 +314,10 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 }
 
 func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
-	since, err := time.Parse(time.RFC3339, p.Annotations[hooks.AnnotationSpared])
+	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationSpared])
 	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
-		p.Annotations[hooks.AnnotationStart], p.Annotations[hooks.AnnotationRestarted], p.Labels[hooks.LabelRole], n.of(p.Annotations[hooks.AnnotationServes]))
+		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole], n.of(p.Annotations[objects.AnnotationServes]))
 }
 
 // ---- the search

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -320,7 +321,7 @@ func (s *story) snapshot(a args) string {
 }
 
 func (s *story) recoverBy(a args) string {
-	s.w.Annotate(hooks.AnnotationRecover, a["by"])
+	s.w.Annotate(objects.AnnotationRecover, a["by"])
 	return ""
 }
 
@@ -434,7 +435,7 @@ func (s *story) delete(a args) string {
 }
 
 func (s *story) defrag(a args) string {
-	s.w.Annotate(hooks.AnnotationDefragment, a["now"])
+	s.w.Annotate(objects.AnnotationDefragment, a["now"])
 	return ""
 }
 
@@ -449,7 +450,7 @@ func bytes(text string) int64 {
 func (s *story) status(args) string { s.w.WipeStatus(); return "" }
 
 func (s *story) fence(a args) string {
-	s.w.Annotate(hooks.AnnotationFence, a["member"])
+	s.w.Annotate(objects.AnnotationFence, a["member"])
 	return ""
 }
 
@@ -477,7 +478,7 @@ func (s *story) add(a args) string {
 		if name := a[role]; name != "" {
 			url := "http://" + name + ":2380"
 			if strings.HasPrefix(name, "demo-") {
-				url = hooks.PeerURL(s.w.Cluster(), name)
+				url = objects.PeerURL(s.w.Cluster(), name)
 			}
 			s.w.AddByHand(url, role == "learner")
 		}

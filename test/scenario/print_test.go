@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -42,7 +42,7 @@ func (s *story) check(args) string {
 	line("pods", pods)
 	line("claims", claims)
 	for _, record := range s.records() {
-		line("record", []string{"next " + record.Annotations[hooks.AnnotationNextMember], "cluster " + record.Annotations[hooks.AnnotationClusterID]})
+		line("record", []string{"next " + record.Annotations[objects.AnnotationNextMember], "cluster " + record.Annotations[objects.AnnotationClusterID]})
 	}
 	if b.Len() == 0 {
 		return "nothing is left\n"
@@ -93,7 +93,7 @@ func (s *story) revisions(args) string {
 		}
 	}
 	for _, record := range s.records() {
-		if noted := record.Annotations[hooks.AnnotationHighestRevision]; noted != "" {
+		if noted := record.Annotations[objects.AnnotationHighestRevision]; noted != "" {
 			fmt.Fprintf(&b, "%s: below %s\n", record.Name, noted)
 		}
 	}
@@ -228,9 +228,9 @@ func size(c *corev1.PersistentVolumeClaim) string {
 // kept tells of a claim that is marked, or kept without its member.
 func kept(claim *corev1.PersistentVolumeClaim) string {
 	switch {
-	case claim.Annotations[hooks.AnnotationQuarantined] != "":
+	case claim.Annotations[objects.AnnotationQuarantined] != "":
 		return " (quarantined)"
-	case claim.Annotations[hooks.AnnotationCondemned] != "":
+	case claim.Annotations[objects.AnnotationCondemned] != "":
 		return " (condemned)"
 	}
 	return ""

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -88,7 +88,7 @@ func (j *journey) live() {
 	}
 	if j.r.IntN(4) == 0 {
 		j.s.w.WipeStatus()
-		record := hooks.EpochName("demo", int(j.epoch()))
+		record := objects.EpochName("demo", int(j.epoch()))
 		j.note("status wipe, delete configmap=%s: %v", record, j.s.w.Delete(world.ConfigMapKind, record))
 		j.settle()
 	}
@@ -138,7 +138,7 @@ func (j *journey) anySnapshot() *v1alpha1.SnapshotSource {
 // left reports whether a volume of the epoch is left.
 func (j *journey) left(epoch int64) bool {
 	for _, claim := range j.s.w.Claims() {
-		if claim.Annotations[hooks.AnnotationEpoch] == fmt.Sprint(epoch) {
+		if claim.Annotations[objects.AnnotationEpoch] == fmt.Sprint(epoch) {
 			return true
 		}
 	}
@@ -168,7 +168,7 @@ func (j *journey) loseQuorum(epoch int64, survivor bool) {
 	policy := policies[j.r.IntN(len(policies))]
 	j.note("lose %v of %v; recover by=%s:%d", lost, pods, policy, epoch)
 	j.s.w.Sync(world.Crash{})
-	j.s.w.Annotate(hooks.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	j.s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
 }
 
 // settle lets everything run until the cluster is as it is to be, for so long that no wait is forgotten.
@@ -192,8 +192,8 @@ func (j *journey) settle() {
 // restored reports whether nothing that was asked for is still to come.
 func (j *journey) restored(c *v1alpha1.EtcdCluster) bool {
 	record := j.s.records()[0]
-	asked := c.Annotations[hooks.AnnotationRecover]
-	if c.Spec.Restore != nil && record.Data[hooks.EpochKeyRestore] != c.Spec.Restore.ID {
+	asked := c.Annotations[objects.AnnotationRecover]
+	if c.Spec.Restore != nil && record.Data[objects.EpochKeyRestore] != c.Spec.Restore.ID {
 		return false
 	}
 	return asked == "" || !strings.HasSuffix(asked, ":"+record.Name[len("demo-epoch-"):]) || slices.Contains(j.told, "status wipe")

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
 // TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of one snapshot is told in
@@ -189,7 +189,7 @@ func (s *scheduleStory) unfinished() []string {
 // sync is one call, and its answer applied.
 func (s *scheduleStory) sync() string {
 	o := s.observed()
-	d := hooks.DecideSchedule(o)
+	d := schedule.Decide(o)
 	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
 	stays := map[string]bool{}
 	for _, snapshot := range d.Snapshots {
@@ -229,7 +229,7 @@ func (s *scheduleStory) sync() string {
 }
 
 // observed is what Quorate is told in a call.
-func (s *scheduleStory) observed() hooks.ScheduleObservation {
+func (s *scheduleStory) observed() schedule.Observation {
 	zone, err := time.LoadLocation(s.schedule.Spec.TimeZone)
 	if err != nil {
 		zone = nil
@@ -238,12 +238,12 @@ func (s *scheduleStory) observed() hooks.ScheduleObservation {
 	if s.seen != nil {
 		snapshots = s.seen
 	}
-	return hooks.ScheduleObservation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Zone: zone, Now: s.now}
+	return schedule.Observation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Zone: zone, Now: s.now}
 }
 
 // oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was restored on trial. A
 // schedule that is held back or can't be read lets nothing go.
-func (s *scheduleStory) oracle(o hooks.ScheduleObservation, stays map[string]bool) {
+func (s *scheduleStory) oracle(o schedule.Observation, stays map[string]bool) {
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
 		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded || status.Phase == v1alpha1.SnapshotStored {

@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
 // TestSnapshotStories tells stories about one EtcdSnapshot: each file in testdata/snapshots.
@@ -57,7 +59,7 @@ type snapshotStory struct {
 	// seen is what Metacontroller's caches show while they are frozen.
 	seen map[string]any
 	// store holds what is whole, by key; taken counts how often etcd was asked.
-	store  map[string]hooks.SnapshotReport
+	store  map[string]reports.Snapshot
 	taken  int
 	broken []string
 }
@@ -65,7 +67,7 @@ type snapshotStory struct {
 func newSnapshotStory() *snapshotStory {
 	s := &snapshotStory{
 		now:  time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{}, store: map[string]hooks.SnapshotReport{},
+		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{}, store: map[string]reports.Snapshot{},
 	}
 	s.isThere(args{})
 	return s
@@ -145,7 +147,7 @@ func (s *snapshotStory) isThere(a args) string {
 		c.Status.Restoring = []string{s.snapshot.Status.URI}
 	}
 	if a.has("restored") {
-		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12", &v1alpha1.OriginStatus{Source: hooks.SourceSnapshot, Restore: "one"}
+		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12", &v1alpha1.OriginStatus{Source: objects.SourceSnapshot, Restore: "one"}
 	}
 	if a.has("deleted") {
 		c.DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -164,7 +166,7 @@ func (s *snapshotStory) remove(a args) string {
 }
 
 func (s *snapshotStory) abandon(args) string {
-	s.snapshot.Annotations = map[string]string{hooks.AnnotationAbandon: "true"}
+	s.snapshot.Annotations = map[string]string{objects.AnnotationAbandon: "true"}
 	return ""
 }
 
@@ -295,7 +297,7 @@ func (s *snapshotStory) podDoes(a args) string {
 	switch {
 	case a.has("runs"):
 		state(corev1.PodRunning, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
-	case a.has("looks"), a.has("stores") && container == hooks.ContainerLook:
+	case a.has("looks"), a.has("stores") && container == objects.ContainerLook:
 		ends(corev1.PodSucceeded, 0, s.look(pod))
 	case a.has("stores"):
 		r := s.take(pod, int64(a.number("revision", 7)), true)
@@ -310,14 +312,14 @@ func (s *snapshotStory) podDoes(a args) string {
 		}
 	case a.has("disproves"):
 		clear(s.store)
-		ends(corev1.PodFailed, 1, hooks.SnapshotReport{Absent: true, Error: a["disproves"]})
+		ends(corev1.PodFailed, 1, reports.Snapshot{Absent: true, Error: a["disproves"]})
 	case a.has("skips"):
-		ends(corev1.PodSucceeded, 0, hooks.SnapshotReport{Skipped: true, Artifact: hooks.Artifact{Revision: 42, AuthRevision: 2, ClusterID: "2c119c3b"}})
+		ends(corev1.PodSucceeded, 0, reports.Snapshot{Skipped: true, Artifact: reports.Artifact{Revision: 42, AuthRevision: 2, ClusterID: "2c119c3b"}})
 	case a.has("discards"):
 		clear(s.store)
 		ends(corev1.PodSucceeded, 0, struct{}{})
 	case a.has("fails"):
-		ends(corev1.PodFailed, 1, hooks.SnapshotReport{Error: a["fails"]})
+		ends(corev1.PodFailed, 1, reports.Snapshot{Error: a["fails"]})
 	case a.has("killed"):
 		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: a["killed"]}})
 	case a.has("stuck"):
@@ -341,16 +343,16 @@ func asked(pod *corev1.Pod) (key string, verify bool) {
 }
 
 // look is what quorate-snapshot look does.
-func (s *snapshotStory) look(pod *corev1.Pod) hooks.SnapshotReport {
+func (s *snapshotStory) look(pod *corev1.Pod) reports.Snapshot {
 	key, _ := asked(pod)
 	if r, whole := s.store[key]; whole {
 		return r
 	}
-	return hooks.SnapshotReport{Absent: true}
+	return reports.Snapshot{Absent: true}
 }
 
 // take is what quorate-snapshot snapshot does: what is whole is verified, if it comes to that, else a snapshot is taken.
-func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) hooks.SnapshotReport {
+func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) reports.Snapshot {
 	key, verify := asked(pod)
 	if r, whole := s.store[key]; whole {
 		if verify && verifies && r.VerifiedAt.IsZero() {
@@ -363,7 +365,7 @@ func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) hoo
 	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil { // what a pod stores that is being stopped is discarded once more
 		s.broken = append(s.broken, "a second snapshot was taken")
 	}
-	r := hooks.SnapshotReport{Artifact: hooks.Artifact{
+	r := reports.Snapshot{Artifact: reports.Artifact{
 		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc", Member: "demo-1",
 		Started: s.now, Completed: s.now.Add(3 * time.Second),
 	}}
@@ -379,16 +381,16 @@ func (s *snapshotStory) sync() string {
 	if s.snapshot == nil {
 		return "it is gone\n"
 	}
-	o := hooks.SnapshotObservation{
+	o := snapshot.Observation{
 		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)), Pods: copied(shown(s, "pods", s.pods)),
-		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Settings: hooks.Settings{Image: "quorate:v1"},
+		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},
 	}
 	if s.cluster != nil {
 		o.Clusters["demo"] = s.cluster
 	}
-	d := hooks.DecideSnapshot(o)
+	d := snapshot.Decide(o)
 	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
-	if err := hooks.VerifySnapshot(o, d); err != nil {
+	if err := snapshot.Verify(o, d); err != nil {
 		out += fmt.Sprintf("VIOLATION %s\n", err)
 	}
 	wanted := map[string]bool{}
@@ -411,7 +413,7 @@ func (s *snapshotStory) sync() string {
 		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default", metav1.NewTime(s.now)
 		s.jobs[job.Name] = job
 		out += fmt.Sprintf("+ job %s\n", job.Name)
-		if job.Spec.Template.Spec.Containers[0].Name == hooks.ContainerDiscard && s.inUse() {
+		if job.Spec.Template.Spec.Containers[0].Name == objects.ContainerDiscard && s.inUse() {
 			s.broken = append(s.broken, "what a cluster restores is deleted")
 		}
 	}
@@ -431,17 +433,17 @@ func (s *snapshotStory) sync() string {
 }
 
 // oracle says what must never be, without asking the rules.
-func (s *snapshotStory) oracle(d hooks.SnapshotDecision) {
+func (s *snapshotStory) oracle(d snapshot.Decision) {
 	taking := 0
 	for _, pod := range s.pods {
-		if pod.Spec.Containers[0].Name == hooks.ContainerSnapshot && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+		if pod.Spec.Containers[0].Name == objects.ContainerSnapshot && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
 			taking++
 		}
 	}
 	if taking > 1 {
 		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot", taking))
 	}
-	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[hooks.AnnotationAbandon] == "" {
+	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
 		s.broken = append(s.broken, "it goes while a pod takes it")
 	}
 	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) && len(s.store) == 0 {

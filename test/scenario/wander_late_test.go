@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -29,7 +30,7 @@ func TestWanderThroughChanges(t *testing.T) {
 				told.WriteString(s.wander())
 			}
 			told.WriteString(s.arrive(0))
-			s.w.Annotate(hooks.AnnotationFence, "")
+			s.w.Annotate(objects.AnnotationFence, "")
 			told.WriteString(s.recover())
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
@@ -121,10 +122,10 @@ func (s *lateStory) change(pod string) string {
 		size := fmt.Sprint(2 + s.r.IntN(2) + s.r.IntN(2))
 		return s.edit(args{"replicas": size}) + fmt.Sprintf("edit replicas=%s\n", size)
 	}
-	if s.w.Cluster().Annotations[hooks.AnnotationFence] != "" {
+	if s.w.Cluster().Annotations[objects.AnnotationFence] != "" {
 		pod = ""
 	}
-	s.w.Annotate(hooks.AnnotationFence, pod)
+	s.w.Annotate(objects.AnnotationFence, pod)
 	return fmt.Sprintf("fence %s\n", pod)
 }
 

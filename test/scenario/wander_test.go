@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -188,7 +188,7 @@ func (s *story) wanderInData(r *rand.Rand) string {
 		return fmt.Sprintln("write over", over, s.w.Fill(1<<10, over, 0))
 	case 1:
 		value := fmt.Sprint(r.IntN(3))
-		s.w.Annotate(hooks.AnnotationDefragment, value)
+		s.w.Annotate(objects.AnnotationDefragment, value)
 		return fmt.Sprintln("defrag", value)
 	case 2:
 		s.w.Etcd.DefragmentPasses = r.IntN(4)
@@ -228,7 +228,7 @@ func (s *story) wanderInEpochs(r *rand.Rand) string {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
 		return fmt.Sprintln("recovery", policy)
 	}
-	s.w.Annotate(hooks.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
 	return fmt.Sprintln("recover", policy, epoch)
 }
 

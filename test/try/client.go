@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate-dev/quorate/etcdops/pki"
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // access is how clients outside of this program reach the cluster: over its Service for clients, with the certificate that Quorate makes for
@@ -52,7 +52,7 @@ func (t *try) access() (*access, error) {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err
 	}
-	for _, key := range []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate} {
+	for _, key := range []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate} {
 		if len(a.data[key]) == 0 {
 			return nil, errors.New("the certificate for clients is not made yet")
 		}
@@ -67,7 +67,7 @@ func (t *try) access() (*access, error) {
 func (a *access) flags() []string {
 	flags := []string{"--endpoints=" + a.endpoint}
 	if a.dir != "" {
-		flags = append(flags, "--cacert="+filepath.Join(a.dir, hooks.KeyTrust), "--cert="+filepath.Join(a.dir, hooks.KeyCertificate), "--key="+filepath.Join(a.dir, hooks.KeyPrivate))
+		flags = append(flags, "--cacert="+filepath.Join(a.dir, objects.KeyTrust), "--cert="+filepath.Join(a.dir, objects.KeyCertificate), "--key="+filepath.Join(a.dir, objects.KeyPrivate))
 	}
 	return flags
 }

@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -76,11 +76,11 @@ func (t *try) killEtcd(name string) (err error) {
 	t.ask(func() {
 		pod := t.world.Pod(name)
 		run := t.kubelet.nodes[uid(pod)]
-		if run == nil || run.containers[hooks.ContainerEtcd] == nil || !run.containers[hooks.ContainerEtcd].process.runs() {
+		if run == nil || run.containers[objects.ContainerEtcd] == nil || !run.containers[objects.ContainerEtcd].process.runs() {
 			err = fmt.Errorf("no etcd runs in a pod %s; `get` lists what there is", name)
 			return
 		}
-		run.containers[hooks.ContainerEtcd].process.signal(syscall.SIGKILL)
+		run.containers[objects.ContainerEtcd].process.signal(syscall.SIGKILL)
 	})
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/test/world"
 )
 
@@ -124,17 +124,17 @@ func (k *kubelet) connect() {
 	selector := k.clients()
 	for _, pod := range k.world.Pods() {
 		run := k.nodes[pod.UID]
-		if run == nil || run.containers[hooks.ContainerEtcd] == nil {
+		if run == nil || run.containers[objects.ContainerEtcd] == nil {
 			continue
 		}
-		etcd := run.containers[hooks.ContainerEtcd]
+		etcd := run.containers[objects.ContainerEtcd]
 		for _, host := range []string{pod.Status.PodIP, hostOf(pod.Spec.Hostname, pod.Spec.Subdomain, pod.Namespace)} {
 			for port, here := range etcd.ports {
 				ports[fmt.Sprintf("%s:%d", host, port)] = here
 			}
 		}
 		if etcd.process.runs() && etcd.ready.Load() && selector.Matches(labels.Set(pod.Labels)) {
-			ready = append(ready, etcd.ports[hooks.ClientPort])
+			ready = append(ready, etcd.ports[objects.ClientPort])
 		}
 	}
 	k.net.set(ports, ready)
@@ -144,7 +144,7 @@ func (k *kubelet) connect() {
 func (k *kubelet) clients() labels.Selector {
 	c := k.world.Cluster()
 	for _, o := range k.world.OfKind(world.ServiceKind) {
-		if s, is := o.(*corev1.Service); is && c != nil && s.Name == hooks.ClientService(c.Name) {
+		if s, is := o.(*corev1.Service); is && c != nil && s.Name == objects.ClientService(c.Name) {
 			return labels.SelectorFromSet(s.Spec.Selector)
 		}
 	}
@@ -221,7 +221,7 @@ func (k *kubelet) mount(pod *corev1.Pod, run *podRun) (lacks string) {
 			}
 		}
 	}
-	if etcd := run.containers[hooks.ContainerEtcd]; etcd != nil && etcd.id != "" {
+	if etcd := run.containers[objects.ContainerEtcd]; etcd != nil && etcd.id != "" {
 		return "" // one that has begun keeps what it has
 	}
 	return lacks
@@ -302,7 +302,7 @@ func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
 	switch {
 	case err != nil:
 		c.wait("CreateContainerConfigError", err.Error())
-	case c.spec.Name != hooks.ContainerPrepare:
+	case c.spec.Name != objects.ContainerPrepare:
 		c.wait("CreateContainerError", fmt.Sprintf("here are no stores and no other disks, so the container %s is not run", c.spec.Name))
 	default:
 		cmd := self(args...)
@@ -312,7 +312,7 @@ func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
 
 // keepRunning keeps etcd running, from the image that its pod names.
 func (k *kubelet) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
-	if c.spec.Name != hooks.ContainerEtcd {
+	if c.spec.Name != objects.ContainerEtcd {
 		c.wait("CreateContainerError", "the container "+c.spec.Name+" is not run here")
 		return
 	}
@@ -349,7 +349,7 @@ func (k *kubelet) keepRunning(pod *corev1.Pod, run *podRun, c *container) {
 	k.connect() // its peers look for it as soon as it runs
 	k.begin(run, c, cmd, environ)
 	if c.process.runs() {
-		go c.probe(c.process, c.spec.ReadinessProbe, ports[hooks.MetricsPort], k.poke)
+		go c.probe(c.process, c.spec.ReadinessProbe, ports[objects.MetricsPort], k.poke)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/quorate-dev/quorate/etcdops/prepare"
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 func main() {
@@ -66,7 +66,7 @@ func runPrepare(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	if errors.Is(err, prepare.ErrDataLost) {
-		return hooks.ExitDataLost
+		return objects.ExitDataLost
 	}
 	return 1
 }

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // table is what kubectl get etcdcluster,pods,pvc would print.
@@ -56,8 +56,8 @@ func (t *try) podRow(p *corev1.Pod) []string {
 			state += " (" + m + ")"
 		}
 	}
-	if run := t.kubelet.nodes[p.UID]; run != nil && run.containers[hooks.ContainerEtcd] != nil {
-		if port := run.containers[hooks.ContainerEtcd].ports[hooks.ClientPort]; port > 0 {
+	if run := t.kubelet.nodes[p.UID]; run != nil && run.containers[objects.ContainerEtcd] != nil {
+		if port := run.containers[objects.ContainerEtcd].ports[objects.ClientPort]; port > 0 {
 			where = fmt.Sprintf("127.0.0.1:%d", port)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/test/world"
 )
@@ -79,7 +80,7 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	}
 	t.logs = append(t.logs, log)
 	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.net.dial(ctx, address) }}
-	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Image: "quorate"}, Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
+	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}}, Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
 	return t, nil
 }
 

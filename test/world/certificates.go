@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts only when it
@@ -211,7 +212,7 @@ func isFor(c *hooks.Certificate, name string) bool {
 
 // operatorOf is the Secret that Quorate shows to the members, as the call was shown it; nil without.
 func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secret {
-	name := hooks.OperatorSecret(cluster)
+	name := objects.OperatorSecret(cluster)
 	if s := o.Children.Secrets[name]; s != nil {
 		return s
 	}
@@ -223,8 +224,8 @@ func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secr
 func (w *World) Provide(name, cluster, signer string, trusted []string, c hooks.Certificate, flawed bool) {
 	c.ID, c.Key, c.Issuer = w.number("certificate"), w.number("key"), signer
 	s := &hooks.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hooks.LabelCluster: cluster}}, Type: corev1.SecretTypeTLS,
-		Keys: []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate}, Certificate: &c,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}}, Type: corev1.SecretTypeTLS,
+		Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &c,
 	}
 	for _, a := range trusted {
 		s.Trust = append(s.Trust, hooks.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a, NotAfter: w.Now.AddDate(100, 0, 0), Authority: true})

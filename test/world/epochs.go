@@ -14,6 +14,8 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
 // Artifact is a snapshot in a store.
@@ -31,7 +33,7 @@ type Artifact struct {
 func (w *World) TakeSnapshot(name, url, flaw string) {
 	taken, of := w.StoreArtifact(url, flaw)
 	cluster := w.Cluster().Name
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hooks.LabelCluster: cluster}}}
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}}}
 	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
 	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url, Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}
@@ -101,13 +103,13 @@ func (w *World) overIn(pod *corev1.Pod) string {
 
 // seed is the init container that fills a data directory: it reports why it could not; empty for success.
 func (w *World) seed(pod *corev1.Pod, place string) string {
-	seed := initOf(pod, hooks.ContainerSeed)
+	seed := initOf(pod, objects.ContainerSeed)
 	if seed == nil || w.Markers[pod.UID] || w.dirOf(pod, place).Member != 0 {
 		return ""
 	}
 	env, err := w.envOf(seed.Env, pod)
 	if err != nil {
-		return report(hooks.RestoreReport{Reason: "Failed", Error: err.Error()})
+		return report(reports.Restore{Reason: "Failed", Error: err.Error()})
 	}
 	from, flaw := w.source(pod, seed, env)
 	if flaw != "" {
@@ -120,14 +122,14 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
 	c.Revision = c.Begin
-	made := hooks.RestoreReport{Revision: c.Begin, Keys: int64(from.Index), Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
+	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index), Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
 	if _, exists := w.Etcd.Clusters[c.ID]; !exists {
 		w.store(c)
 	}
 	d := Dir{Cluster: c.ID, Member: self, Index: c.Commit, Seed: report(made)}
 	if _, ran := w.Oracle.identities[self]; ran { // who has not may be filled again
 		if err := w.Oracle.takeIdentity(w, d, place); err != nil {
-			return report(hooks.RestoreReport{Reason: "Failed", Error: err.Error()})
+			return report(reports.Restore{Reason: "Failed", Error: err.Error()})
 		}
 	}
 	w.storeBegun(pod, place, d)
@@ -137,7 +139,7 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 // source is what a data directory is filled with, or the report of why it can't be.
 func (w *World) source(pod *corev1.Pod, seed *corev1.Container, env map[string]string) (from Artifact, flaw string) {
 	failed := func(reason, words string) (Artifact, string) {
-		return Artifact{}, report(hooks.RestoreReport{Reason: reason, Error: words})
+		return Artifact{}, report(reports.Restore{Reason: reason, Error: words})
 	}
 	if url := flag(seed, "url"); url != "" {
 		artifact, there := w.Artifacts[url]
@@ -189,7 +191,7 @@ func (w *World) revisionOf(d Dir) int64 {
 	return max(c.Begin, c.Revision-int64(c.Commit-min(d.Index, c.Commit)))
 }
 
-func report(r hooks.RestoreReport) string {
+func report(r reports.Restore) string {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
@@ -222,16 +224,16 @@ func (w *World) runningAt(url string) Dir {
 
 // survey runs a pod that looks at a member's volume; false for another pod.
 func (w *World) survey(pod *corev1.Pod) bool {
-	if pod.Spec.Containers[0].Name != hooks.ContainerSurvey {
+	if pod.Spec.Containers[0].Name != objects.ContainerSurvey {
 		return false
 	}
 	if c := pod.Spec.Containers[0]; !slices.Equal(c.Command, []string{"/quorate-snapshot"}) || c.Args[0] != "survey" {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
-	told := hooks.SurveyReport{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16), MemberID: strconv.FormatUint(d.Member, 16)}
+	told := reports.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16), MemberID: strconv.FormatUint(d.Member, 16)}
 	if d.Member == 0 {
-		told = hooks.SurveyReport{Reason: "NotFound", Error: "there is no write-ahead log"}
+		told = reports.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
 	}
 	raw, err := json.Marshal(told)
 	if err != nil {
@@ -239,7 +241,7 @@ func (w *World) survey(pod *corev1.Pod) bool {
 	}
 	w.editPod(pod.Name, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodSucceeded
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: hooks.ContainerSurvey,
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(raw)}}}}
 		w.meshTells(p)
 	})
@@ -248,16 +250,16 @@ func (w *World) survey(pod *corev1.Pod) bool {
 
 // waitsAtGate reports whether the pod's member is made ready before its epoch begins.
 func waitsAtGate(pod *corev1.Pod) bool {
-	prepare := initOf(pod, hooks.ContainerPrepare)
-	return prepare != nil && flag(prepare, "await") != "" && pod.Annotations[hooks.AnnotationBegins] == ""
+	prepare := initOf(pod, objects.ContainerPrepare)
+	return prepare != nil && flag(prepare, "await") != "" && pod.Annotations[objects.AnnotationBegins] == ""
 }
 
 // seedStatus is what the kubelet tells of the container that fills the data directory; nil for a pod without.
 func (w *World) seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
-	if initOf(pod, hooks.ContainerSeed) == nil || s.lacks != "" {
+	if initOf(pod, objects.ContainerSeed) == nil || s.lacks != "" {
 		return nil
 	}
-	c := corev1.ContainerStatus{Name: hooks.ContainerSeed}
+	c := corev1.ContainerStatus{Name: objects.ContainerSeed}
 	if s.unseeded != "" {
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
 		c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: s.unseeded}
@@ -283,7 +285,7 @@ func (w *World) onlyOneServes() {
 // stops reports whether the epoch that runs is being stopped for the next one.
 func (w *World) stops() bool {
 	for _, o := range w.Objects {
-		if record, is := o.(*corev1.ConfigMap); is && record.Annotations[hooks.AnnotationPhase] == "stopping" {
+		if record, is := o.(*corev1.ConfigMap); is && record.Annotations[objects.AnnotationPhase] == "stopping" {
 			return true
 		}
 	}

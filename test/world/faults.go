@@ -13,6 +13,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // noStatus is what the API server shows for a status that was never written.
@@ -52,7 +53,7 @@ func (w *World) Probe() {
 // LabelSecret puts the label by which Quorate finds a Secret on it, or takes it off.
 func (w *World) LabelSecret(name, cluster string) {
 	s := *w.Secret(name)
-	if s.Labels = map[string]string{hooks.LabelCluster: cluster}; cluster == "" {
+	if s.Labels = map[string]string{objects.LabelCluster: cluster}; cluster == "" {
 		s.Labels = nil
 	}
 	w.put(SecretKind, &s)
@@ -132,8 +133,8 @@ func (w *World) ExchangeVolume(claim string) {
 func (w *World) Condemn(claim string, put bool) {
 	w.editClaim(claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = clone(c.Annotations)
-		if delete(c.Annotations, hooks.AnnotationCondemned); put {
-			c.Annotations[hooks.AnnotationCondemned] = "true"
+		if delete(c.Annotations, objects.AnnotationCondemned); put {
+			c.Annotations[objects.AnnotationCondemned] = "true"
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // forge makes of the Secrets that a decision asks for what etcdops/pki makes of them, in facts alone: certificates and keys are
@@ -37,7 +38,7 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 		if old.Previous == nil || r.At.After(old.Previous.NotAfter) {
 			s.Previous = nil
 			s.Keys = slices.DeleteFunc(slices.Clone(old.Keys), func(key string) bool {
-				return key == hooks.KeyPreviousCertificate || key == hooks.KeyPreviousPrivate
+				return key == objects.KeyPreviousCertificate || key == objects.KeyPreviousPrivate
 			})
 		}
 	case hooks.Leaf:
@@ -55,7 +56,7 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 			s.Trust = append(s.Trust, from.Trust...)
 		}
 	case hooks.TokenKeys:
-		s.Keys = []string{hooks.KeyTokenPrivate, hooks.KeyTokenPublic}
+		s.Keys = []string{objects.KeyTokenPrivate, objects.KeyTokenPublic}
 	case hooks.Password:
 		s.Keys = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(old.Keys), r.Key))))
 	default:
@@ -70,9 +71,9 @@ func (w *World) authority(r hooks.Authority, old, inherit *hooks.Secret) *hooks.
 		ID: w.numberAuthority(), CommonName: r.CommonName, Subject: "subject of " + key, Key: key, Issuer: key,
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true,
 	}
-	s := &hooks.Secret{Keys: []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate}, Certificate: &own, Trust: []hooks.Certificate{own}}
+	s := &hooks.Secret{Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &own, Trust: []hooks.Certificate{own}}
 	if r.Previous {
-		s.Keys = []string{hooks.KeyTrust, hooks.KeyPreviousCertificate, hooks.KeyPreviousPrivate, hooks.KeyCertificate, hooks.KeyPrivate}
+		s.Keys = []string{objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate, objects.KeyCertificate, objects.KeyPrivate}
 		s.Previous, inherit = old.Certificate, old
 	}
 	if inherit != nil {
@@ -97,7 +98,7 @@ func (w *World) leaf(r hooks.Leaf, signer *hooks.Secret) (*hooks.Secret, error) 
 		return nil, fmt.Errorf("the authority in Secret %s can't sign", r.Signer)
 	}
 	s := &hooks.Secret{
-		Keys: []string{hooks.KeyTrust, hooks.KeyCertificate, hooks.KeyPrivate},
+		Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate},
 		Certificate: &hooks.Certificate{
 			ID: w.number("certificate"), CommonName: r.CommonName, Subject: "subject of " + r.CommonName, Key: w.number("key"), Issuer: by.Key,
 			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Kubelets lets the scheduler and every node do what there is to do, pod by pod.
@@ -142,10 +143,10 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if wal, apart := w.walOf(pod); apart {
 		log = wal
 	}
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == hooks.ContainerPrepare })
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
 	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env, func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
-	begun := told && pod.Annotations[hooks.AnnotationInitialCluster] == ""
-	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+hooks.StartResume)
+	begun := told && pod.Annotations[objects.AnnotationInitialCluster] == ""
+	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+objects.StartResume)
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
 	if empty && (resumes || w.Markers[pod.UID] && !unbegun) {
 		return false
@@ -170,14 +171,14 @@ func (w *World) placeOf(pod *corev1.Pod) string {
 // setStatus reports the state of the pod's containers.
 func (w *World) setStatus(name string, s state) {
 	w.editPod(name, func(p *corev1.Pod) {
-		etcd := containerStatus(p.Status.ContainerStatuses, hooks.ContainerEtcd)
+		etcd := containerStatus(p.Status.ContainerStatuses, objects.ContainerEtcd)
 		ran := etcd.State.Running != nil || etcd.LastTerminationState.Terminated != nil
 		p.Status.Phase = corev1.PodPending
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{prepareStatus(p, s)}
 		if seed := w.seedStatus(p, s); seed != nil {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, *seed)
 		}
-		next := corev1.ContainerStatus{Name: hooks.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
+		next := corev1.ContainerStatus{Name: objects.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
 		switch s.waiting {
 		case "":
 			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
@@ -189,7 +190,7 @@ func (w *World) setStatus(name string, s state) {
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
 		default:
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}
-			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed || etcd.ContainerID == p.Annotations[hooks.AnnotationExchanged] {
+			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed || etcd.ContainerID == p.Annotations[objects.AnnotationExchanged] {
 				w.Starts++
 				next.ContainerID = fmt.Sprintf("containerd://crashed-%d", w.Starts)
 			}
@@ -205,7 +206,7 @@ func (w *World) setStatus(name string, s state) {
 }
 
 func prepareStatus(pod *corev1.Pod, of state) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: hooks.ContainerPrepare}
+	s := corev1.ContainerStatus{Name: objects.ContainerPrepare}
 	switch {
 	case of.lacks != "": // Kubernetes says so in an event
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing", Message: "waits for " + of.lacks}
@@ -215,7 +216,7 @@ func prepareStatus(pod *corev1.Pod, of state) corev1.ContainerStatus {
 		s.State.Running = &corev1.ContainerStateRunning{}
 	case of.refused:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
-		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: hooks.ExitDataLost}
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}
 	default:
 		s.State.Terminated = &corev1.ContainerStateTerminated{}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody
@@ -45,8 +46,8 @@ func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	if own != replicas {
 		return fmt.Sprintf("there are %d voters instead of %d", own, replicas)
 	}
-	record, _ := w.Objects[Key{ConfigMapKind, hooks.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
-	if r := spec.Restore; r != nil && (record == nil || record.Data[hooks.EpochKeyRestore] != r.ID) {
+	record, _ := w.Objects[Key{ConfigMapKind, objects.EpochName(w.Cluster().Name, c.Epoch)}].(*corev1.ConfigMap)
+	if r := spec.Restore; r != nil && (record == nil || record.Data[objects.EpochKeyRestore] != r.ID) {
 		return "it does not have the data of restore " + r.ID
 	}
 	return ""

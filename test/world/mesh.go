@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // What a mesh puts into a pod when it is made: a container that runs once and one that runs as long as the pod
@@ -46,7 +46,7 @@ func (w *World) meshTells(pod *corev1.Pod) {
 	}, init...)
 	beside := corev1.ContainerStatus{Name: meshSidecar, State: runs, RestartCount: 2, ContainerID: "containerd://mesh"}
 	beside.LastTerminationState.Terminated = ended
-	etcd := containerStatus(pod.Status.ContainerStatuses, hooks.ContainerEtcd)
+	etcd := containerStatus(pod.Status.ContainerStatuses, objects.ContainerEtcd)
 	if waits := etcd.State.Waiting; waits != nil && waits.Reason == "PodInitializing" {
 		beside = corev1.ContainerStatus{Name: meshSidecar, State: etcd.State}
 	}

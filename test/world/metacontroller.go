@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // lastApplied is the annotation in which Metacontroller notes what it applied last (pkg/dynamic/apply).
@@ -275,7 +276,7 @@ func (w *World) grouped(all map[Key]metav1.Object) hooks.Children {
 			if noted.Annotations == nil {
 				noted.Annotations = map[string]string{}
 			}
-			noted.Annotations[hooks.AnnotationLastApplied] = "{}"
+			noted.Annotations[objects.AnnotationLastApplied] = "{}"
 			c.Certificates[made.Name] = &noted
 		}
 	}

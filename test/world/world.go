@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
@@ -105,7 +106,7 @@ type World struct {
 func New() *World {
 	return &World{
 		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings:  hooks.Settings{Image: "quorate", AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
+		Settings:  hooks.Settings{Images: objects.Images{Image: "quorate"}, AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync:    30 * time.Second,
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},

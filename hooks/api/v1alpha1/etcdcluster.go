@@ -466,6 +466,10 @@ const (
 	Restored = "Restored"
 )
 
+// AnsweredBefore is the reason of [Restored] when an epoch has answered the ID that spec.restore has, and another one has come
+// after it.
+const AnsweredBefore = "Answered"
+
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
 type EtcdClusterStatus struct {
 	// ObservedGeneration is the generation of the spec that this status was made for; -1 before there is one.

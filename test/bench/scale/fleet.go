@@ -28,6 +28,7 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/pki"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // A fleet is many clusters that look like the one that was recorded. All have its name and namespace, because certificates and
@@ -118,8 +119,8 @@ func holes(text, uid, status string, c call) string {
 	addresses := map[string]string{}
 	for name, pod := range c.Children.Pods {
 		addresses[pod.Status.PodIP] = "ip/" + name
-		text = strings.ReplaceAll(text, `"`+pod.Annotations[hooks.AnnotationServes]+`"`, `"`+hole+"serves"+hole+`"`)
-		text = strings.ReplaceAll(text, `\"`+pod.Annotations[hooks.AnnotationServes]+`\"`, `\"`+hole+"serves"+hole+`\"`)
+		text = strings.ReplaceAll(text, `"`+pod.Annotations[objects.AnnotationServes]+`"`, `"`+hole+"serves"+hole+`"`)
+		text = strings.ReplaceAll(text, `\"`+pod.Annotations[objects.AnnotationServes]+`\"`, `\"`+hole+"serves"+hole+`\"`)
 	}
 	longestFirst := slices.SortedFunc(maps.Keys(addresses), func(a, b string) int { return len(b) - len(a) })
 	for _, address := range longestFirst {
@@ -196,10 +197,10 @@ func issue(recorded map[string]corev1.Secret, cluster string) (map[string]map[st
 }
 
 func recipeOf(data map[string][]byte, isAuthority bool, authority string) (hooks.Recipe, error) {
-	if data[hooks.KeyTokenPrivate] != nil {
+	if data[objects.KeyTokenPrivate] != nil {
 		return hooks.TokenKeys{}, nil
 	}
-	block, _ := pem.Decode(data[hooks.KeyCertificate])
+	block, _ := pem.Decode(data[objects.KeyCertificate])
 	if block == nil {
 		return nil, errors.New("tls.crt is no certificate")
 	}
@@ -227,7 +228,7 @@ func recipeOf(data map[string][]byte, isAuthority bool, authority string) (hooks
 func serves(secrets ...map[string][]byte) string {
 	h := fnv.New64a()
 	for _, data := range secrets {
-		for _, text := range [][]byte{data[hooks.KeyCertificate], data[hooks.KeyTrust]} {
+		for _, text := range [][]byte{data[objects.KeyCertificate], data[objects.KeyTrust]} {
 			for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 				c, err := x509.ParseCertificate(block.Bytes)
 				if err != nil {

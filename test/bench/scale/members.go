@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
-	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // members are the etcd members of the whole fleet in one server. Who is asked, it knows by the address that was called.
@@ -43,7 +43,7 @@ func (m *members) listen(ctx context.Context) (stop func(), err error) {
 		})
 		return errors.Join(err, bound)
 	}}
-	l, err := loopback.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(hooks.ClientPort)))
+	l, err := loopback.Listen(ctx, "tcp4", net.JoinHostPort("0.0.0.0", strconv.Itoa(objects.ClientPort)))
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +65,13 @@ func (m *members) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		time.Sleep(time.Minute) // longer than anybody waits
 	}
 	c.tlsOnce.Do(func() {
-		pair, failed := tls.X509KeyPair(c.shown[hooks.KeyCertificate], c.shown[hooks.KeyPrivate])
+		pair, failed := tls.X509KeyPair(c.shown[objects.KeyCertificate], c.shown[objects.KeyPrivate])
 		if failed != nil {
 			err = failed
 			return
 		}
 		trust := x509.NewCertPool()
-		trust.AppendCertsFromPEM(c.shown[hooks.KeyTrust])
+		trust.AppendCertsFromPEM(c.shown[objects.KeyTrust])
 		c.tls = &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 			Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trust,
@@ -125,7 +125,7 @@ func (m *members) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.
 	for _, other := range m.fleet.parent.Status.Members {
 		answer.Members = append(answer.Members, &pb.Member{
 			ID: hexadecimal(other.ID), Name: other.Name,
-			PeerURLs: []string{hooks.PeerURL(&m.fleet.parent, other.Name)}, ClientURLs: []string{hooks.ClientURL(&m.fleet.parent, other.Name)},
+			PeerURLs: []string{objects.PeerURL(&m.fleet.parent, other.Name)}, ClientURLs: []string{objects.ClientURL(&m.fleet.parent, other.Name)},
 		})
 	}
 	return answer, nil

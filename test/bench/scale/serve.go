@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate-dev/quorate/etcdops"
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server"
 	"github.com/quorate-dev/quorate/server/metrics"
 )
@@ -54,7 +55,7 @@ func serve(ctx context.Context, args []string) error {
 	told := metrics.New("profiled", "")
 	s := server.New(server.Options{
 		Etcd: &etcdops.Etcd{Observer: told.EtcdCall}, Callers: who, Metrics: told, Log: log, DrainDelay: drain,
-		Settings: hooks.Settings{Image: image, Namespace: namespace},
+		Settings: hooks.Settings{Images: objects.Images{Image: image}, Namespace: namespace},
 	})
 	hooksAt, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -1,0 +1,44 @@
+package objects
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ownContainers are the names of all that Quorate puts into pods.
+var ownContainers = []string{
+	ContainerEtcd, ContainerPrepare, ContainerOwn, ContainerSeed, containerTools,
+	ContainerSurvey, ContainerSnapshot, ContainerLook, ContainerDiscard,
+}
+
+// Injected reports whether a container was put into the pod by others.
+func Injected(container string) bool { return !slices.Contains(ownContainers, container) }
+
+// Statuses are those of the pod's containers in the order in which they start.
+func Statuses(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// StatusOf is what is told of the pod's container of this name; all empty for nothing.
+func StatusOf(pod *corev1.Pod, container string) corev1.ContainerStatus {
+	if pod != nil {
+		for _, s := range Statuses(pod) {
+			if s.Name == container {
+				return s
+			}
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// Purpose is the name of the container that a Job's or a survey's pod is there for; empty for none of these.
+func Purpose(pod *corev1.PodSpec) string {
+	for i := range pod.Containers {
+		switch name := pod.Containers[i].Name; name {
+		case ContainerSnapshot, ContainerLook, ContainerDiscard, ContainerSurvey:
+			return name
+		}
+	}
+	return ""
+}

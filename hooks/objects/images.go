@@ -1,0 +1,71 @@
+package objects
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Images are where the images come from that run in pods.
+type Images struct {
+	// Image is the image of Quorate itself: its `prepare` runs in every member's pod before etcd.
+	Image string
+	// ImagePullPolicy of that image; empty leaves it to Kubernetes.
+	ImagePullPolicy corev1.PullPolicy
+	// EtcdRepository is where etcd's image comes from when a cluster does not say it itself; empty for
+	// [DefaultEtcdRepository].
+	EtcdRepository string
+	// AllowedRepositories are those that spec.image.repository may name: whole ones, and beginnings
+	// that end with a slash. That of the installation always may be. Empty allows all.
+	AllowedRepositories []string
+}
+
+// DefaultEtcdRepository is where etcd's own project publishes its image.
+const DefaultEtcdRepository = "gcr.io/etcd-development/etcd"
+
+// Etcd is the image of etcd in this version: the cluster's own repository goes before that of the installation.
+func (s Images) Etcd(spec *v1alpha1.EtcdClusterSpec, version string) string {
+	return cmp.Or(spec.Image.Repository, s.EtcdRepository, DefaultEtcdRepository) + ":v" + version
+}
+
+// repositories are how those of images look.
+var repositories = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9A-Za-z]([-._0-9A-Za-z]*[0-9A-Za-z])?(:[0-9]{1,5}/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)?(/[0-9a-z]([-._0-9a-z]*[0-9a-z])?)*$`)
+})
+
+// IsRepository reports whether a text can be the repository of an image: without https://, a tag or
+// a digest.
+func IsRepository(text string) bool { return repositories().MatchString(text) }
+
+// Validate says why no image may come from where the spec says. Whoever chooses the image
+// chooses what runs in pods with the keys of the cluster, and in Jobs with the credentials of its
+// store.
+func (s Images) Validate(spec *v1alpha1.EtcdClusterSpec) error {
+	repository, ours := spec.Image.Repository, cmp.Or(s.EtcdRepository, DefaultEtcdRepository)
+	switch {
+	case repository == "" || repository == ours:
+		return nil
+	case !IsRepository(repository):
+		return errors.New("spec.image.repository is no repository of an image: it has no https://, no tag and no " +
+			"digest")
+	case len(s.AllowedRepositories) == 0 || slices.ContainsFunc(s.AllowedRepositories,
+		func(allowed string) bool { return holds(allowed, repository) }):
+		return nil
+	}
+	return fmt.Errorf("spec.image.repository is none of those that this installation of Quorate allows "+
+		"(--allowed-image-repositories): leave it out for %s, or use %s",
+		ours, strings.Join(s.AllowedRepositories, ", "))
+}
+
+// holds reports whether what is allowed is this repository, or a beginning of it.
+func holds(allowed, repository string) bool {
+	return repository == allowed || strings.HasSuffix(allowed, "/") && strings.HasPrefix(repository, allowed)
+}

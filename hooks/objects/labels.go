@@ -1,0 +1,225 @@
+// Package objects says how the Kubernetes objects of a cluster are named and labelled, what is in every pod of ours,
+// and what pods tell of their containers. It decides nothing. (Files that its comments name, such as template.go, are
+// of package hooks, where what they say is decided.)
+package objects
+
+// Labels and annotations that Quorate puts on a cluster's objects.
+const (
+	// Domain is what the keys of labels and annotations of ours begin with.
+	Domain = "etcd.quorate.dev/"
+
+	// LabelCluster is the cluster's name, on everything.
+	LabelCluster = Domain + "cluster"
+	// LabelMember is the member's name, on its pod and claim.
+	LabelMember = Domain + "member"
+	// LabelRole is voter, learner or fenced, on pods: see roles.go in package hooks. The client Service leads
+	// to voters.
+	LabelRole = Domain + "role"
+
+	// AnnotationStart says how a pod starts its member: StartBootstrap, StartJoin or StartResume.
+	AnnotationStart = Domain + "start"
+	// AnnotationTemplate is a hash of the template that a pod was made from, or could have been: see template.go.
+	AnnotationTemplate = Domain + "pod-template-hash"
+	// AnnotationImage is the etcd image that a pod was asked to run; admission may have put another one into its spec.
+	AnnotationImage = Domain + "image"
+	// AnnotationInitialCluster is the membership that a joining pod was made for; on HostPath also that which a
+	// bootstrapping one is to begin.
+	AnnotationInitialCluster = Domain + "initial-cluster"
+
+	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod), or the name of the node, that
+	// each member may start on with an empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the
+	// epoch is founded.
+	AnnotationStartsOn = Domain + "starts-on"
+	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
+	AnnotationClusterID = Domain + "cluster-id"
+	// AnnotationNextMember is the high-water mark on an epoch record: the lowest number that no member has had. The
+	// peer Service carries a copy.
+	AnnotationNextMember = Domain + "next-member"
+	// AnnotationServes identifies, on a pod, the certificates that its member is to show: see served in
+	// certificates.go.
+	AnnotationServes = Domain + "serves"
+	// AnnotationTrusts holds, on a pod whose certificates come from others, the authorities that it was made with: see
+	// trusted in issuance.go.
+	AnnotationTrusts = Domain + "trusts"
+	// AnnotationNodes is, on the peer Service, a copy of which node holds which member's data, for the medium HostPath:
+	// "<uid of the EtcdCluster>/demo-0:node-a,demo-1:node-b".
+	AnnotationNodes = Domain + "nodes"
+	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
+	AnnotationMadeFor = Domain + "made-for"
+	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with
+	// an https URL.
+	AnnotationReaddressed = Domain + "readdressed"
+	// AnnotationMismatched names, on an epoch record, the members at whose addresses another etcd has answered since
+	// they last did.
+	AnnotationMismatched = Domain + "mismatched"
+	// AnnotationHighestRevision is, on an epoch record, above every revision that its epoch and those before were seen
+	// to have given out, in steps of 500,000,000: see revisions.go. The peer Service carries a copy.
+	AnnotationHighestRevision = Domain + "highest-revision"
+	// AnnotationSHA256 is, on the record of an epoch from a snapshot whose SHA-256 nobody knew, that of the database
+	// that the first initial member has fetched, in hexadecimal; and on the pods of the others, who take no other one:
+	// see seed.go.
+	AnnotationSHA256 = Domain + "sha256"
+	// AnnotationAnswered is, on the peer Service, a copy of which spec.restore.id was answered by which epoch.
+	AnnotationAnswered = Domain + "answered"
+	// AnnotationFence names, on an EtcdCluster, the members whose etcd is to be stopped without their removal: "demo-1"
+	// or "demo-1,demo-2".
+	AnnotationFence = Domain + "fence"
+	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
+	AnnotationRetained = Domain + "retained-of"
+	// AnnotationRenewing names, on an epoch record, the voter that was chosen to be restarted, and its pod: "demo-1
+	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the voter did
+	// not serve. See choice.go.
+	AnnotationRenewing = Domain + "renewing"
+	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
+	// "serving" or "down" when it was chosen for that.
+	AnnotationRestarted = Domain + "restarted"
+	// AnnotationSpared is, on the pod of a voter that was chosen to be restarted, since when nobody may choose to do so
+	// any more. See choice.go.
+	AnnotationSpared = Domain + "spared"
+	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
+	// "3.5@1234" once no member runs it any more. See upgrade.go.
+	AnnotationOldLog = Domain + "old-log"
+	// AnnotationFlagsFor is, on a pod whose image was exchanged, the version that its flags were made for.
+	AnnotationFlagsFor = Domain + "flags-for"
+	// AnnotationExchanged is, on a pod whose image was exchanged, the ID of the container that ends by that.
+	AnnotationExchanged = Domain + "exchanged"
+	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not
+	// had before.
+	AnnotationDefragment = Domain + "defragment"
+	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up, or was: its claim is kept,
+	// and no epoch begins with what is on it. Its value is CondemnedSilent, CondemnedCorrupt, or what a person wrote.
+	AnnotationCondemned = Domain + "condemned"
+	// CondemnedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a
+	// survivor.
+	CondemnedSilent = "silent"
+	// CondemnedCorrupt marks a voter whose data was proven wrong.
+	CondemnedCorrupt = "corrupt"
+	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
+	AnnotationQuarantined = Domain + "quarantined"
+	// LabelQuarantined is "true" on the same claims, for kubectl get pvc -l.
+	LabelQuarantined = Domain + "quarantined"
+	// LabelSnapshot is, on a Job of an EtcdSnapshot and its pods, the name of that.
+	LabelSnapshot = Domain + "snapshot"
+	// AnnotationAbandon on an EtcdSnapshot, "true", lets it be deleted although what is stored can't be.
+	AnnotationAbandon = Domain + "abandon-artifact"
+	// LabelSchedule is, on an EtcdSnapshot, the name of the EtcdSnapshotSchedule that made it.
+	LabelSchedule = Domain + "schedule"
+	// AnnotationPhase is, on the record of an epoch that takes over from another one, how far it has come: see
+	// succession in epoch.go.
+	AnnotationPhase = Domain + "phase"
+	// AnnotationSurvivor is, on the record of an epoch, whose volume was chosen to seed it, and why: "demo-1: term 3,
+	// index 1203; ...".
+	AnnotationSurvivor = Domain + "survivor"
+	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
+	AnnotationBegins = Domain + "begins"
+	// AnnotationSucceeds is, on the pod of a member that was made before its epoch began, the word that the record of
+	// the epoch before was seen to be gone: see succession.go.
+	AnnotationSucceeds = Domain + "succeeds"
+	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later
+	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that
+	// runs, if it is a later one.
+	AnnotationEpoch = Domain + "epoch"
+	// AnnotationRecover on an EtcdCluster that has lost its quorum starts the way back: "FromSurvivor:1" for the loss
+	// of epoch 1.
+	AnnotationRecover = Domain + "recover"
+	// AnnotationForeign lists, on the record of an epoch that joined an existing etcd, the members there that are none
+	// of ours, by their IDs with their client URLs: "8e9e05c52164694d http://10.1.2.3:2379,91bc3c398fb3c146". It goes
+	// with the last of them. See existing_foreign.go.
+	AnnotationForeign = Domain + "foreign"
+	// AnnotationForeignSince is since when these are the foreign members.
+	AnnotationForeignSince = Domain + "foreign-since"
+	// AnnotationVersion is the etcd version that pods are made with, on an epoch record.
+	AnnotationVersion = Domain + "version"
+)
+
+// How a pod starts its member; `quorate prepare` gets it as --start.
+const (
+	// StartBootstrap starts an initial member of an epoch: its data directory may be empty.
+	StartBootstrap = "bootstrap"
+	// StartJoin starts a learner that has never run: its data directory may be empty.
+	StartJoin = "join"
+	// StartResume starts a member that has run before: an empty data directory is refused (S10).
+	StartResume = "resume"
+)
+
+// Names inside a member's pod.
+const (
+	// ContainerEtcd is the container that runs etcd.
+	ContainerEtcd = "etcd"
+	// ContainerPrepare is the init container that guards the data directory.
+	ContainerPrepare = "prepare"
+	// ContainerOwn is the init container that makes a directory on the node the member's.
+	ContainerOwn = "own"
+	// containerTools is the init container that puts quorate-snapshot where one of another image can run it, in
+	// toolsDir.
+	containerTools = "tools"
+	// toolsDir holds the program.
+	toolsDir = "/var/run/quorate-tools"
+	// ScratchDir is a pod's room for files that are needed once.
+	ScratchDir = "/var/run/quorate-scratch"
+	// ContainerSeed is the init container that fills a data directory: `quorate-snapshot restore`.
+	ContainerSeed = "seed"
+	// ContainerSnapshot is the container of a Job that takes a snapshot, ContainerLook that of one that looks what is
+	// stored, and ContainerDiscard that of one that deletes it from its store.
+	ContainerSnapshot = "snapshot"
+	ContainerLook     = "look"
+	ContainerDiscard  = "discard"
+	// ContainerSurvey is the container of a pod that looks at the data directory of a member that does not run.
+	ContainerSurvey = "survey"
+	// CertificateDir is where a pod's certificates are: server/ and peer/ with tls.crt, tls.key and ca.crt each, token/
+	// with token.key and token.pub.
+	CertificateDir = "/etc/etcd/pki"
+	// DataDir is etcd's data directory in the pod; its parent is the volume.
+	DataDir = "/var/lib/etcd/data"
+	// MarkerFile is where prepare notes, on the node's disk, that this pod has started before.
+	MarkerFile = "/var/run/quorate/started"
+	// ExitDataLost is prepare's exit code when a data directory that must hold data is empty.
+	ExitDataLost = 66
+)
+
+// Keys of an epoch record's data, which never change.
+const (
+	EpochKeySource         = "source"
+	EpochKeyToken          = "token"
+	EpochKeyInitialCluster = "initial-cluster"
+	// EpochKeyFirst is the lowest number of the epoch's members, EpochKeyFormerFirst that of the epoch before,
+	// EpochKeyAfter its number.
+	EpochKeyFirst       = "first-member"
+	EpochKeyFormerFirst = "former-first-member"
+	EpochKeyAfter       = "after"
+	// EpochKeyRestore is the ID of spec.restore that the epoch answers.
+	EpochKeyRestore = "restore"
+	// EpochKeySnapshot is the snapshot that its initial members restore, as JSON.
+	EpochKeySnapshot = "snapshot"
+	// EpochKeySurvivorsOf is the number of the epoch one of whose volumes seeds it.
+	EpochKeySurvivorsOf = "survivors-of"
+	// EpochKeyMember is the member, of the epoch before, that runs on and whose data the initial members fetch.
+	EpochKeyMember = "member"
+	// EpochKeyPeers is how the members spoke with each other when they joined an existing etcd: http or https.
+	EpochKeyPeers = "peers"
+	// EpochKeyRevisionFloor is what the revisions of all epochs before lie below: see revisions.go.
+	// EpochKeyBumpRevision is by how much the spec says that the revision is raised instead.
+	EpochKeyRevisionFloor = "revision-floor"
+	EpochKeyBumpRevision  = "bump-revision"
+	// EpochKeyPast are the epochs before, with etcd's cluster ID in hexadecimal and the numbers of those who voted, as
+	// far as they are known: "1=2c119c3b/0.1.2,2=566c60e3/".
+	EpochKeyPast = "past"
+	// EpochKeyAnswered says which spec.restore.id was answered by which epoch, this one included: "monday=2,back=3".
+	EpochKeyAnswered = "answered"
+)
+
+// The sources of epochs.
+const (
+	// SourceEmpty begins without data.
+	SourceEmpty = "Empty"
+	// SourceSnapshot begins with a snapshot that all initial members restore.
+	SourceSnapshot = "Snapshot"
+	// SourceSurvivor begins with what the data directory of a member of an earlier epoch holds.
+	SourceSurvivor = "Survivor"
+	// SourceExisting has no initial members: they join a running etcd.
+	SourceExisting = "Existing"
+)
+
+// AnnotationLastApplied is where Metacontroller notes, on each child, the answer that it applied last. Its
+// --apply-strategy=server-side-apply removes it.
+const AnnotationLastApplied = "metacontroller.k8s.io/last-applied-configuration"

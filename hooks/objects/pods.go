@@ -1,0 +1,90 @@
+package objects
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Literal has the containers of a new pod get every command, argument and variable as it is
+// written. Without it a kubelet takes $(NAME) in them for the value of that variable, which may be
+// a secret, and what a spec says reaches them. It takes $$ for $ (the field args of Container in
+// k8s.io/api/core/v1/types.go; third_party/forked/golang/expansion in Kubernetes). So nothing that
+// we make refers to a variable by $(NAME).
+//
+// It is called where a decision is complete, once for each pod: for members and surveys in package hooks, for
+// Jobs in package snapshot.
+func Literal(pod *corev1.PodSpec) {
+	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range list {
+			c := &list[i]
+			c.Command, c.Args = doubled(c.Command), doubled(c.Args)
+			for k := range c.Env {
+				c.Env[k].Value = dollars.Replace(c.Env[k].Value)
+			}
+		}
+	}
+}
+
+var dollars = strings.NewReplacer("$", "$$")
+
+func doubled(words []string) []string {
+	var all []string
+	for _, word := range words {
+		all = append(all, dollars.Replace(word))
+	}
+	return all
+}
+
+// Restricted is what a container may do: nothing that it needs root for.
+func Restricted() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false),
+		ReadOnlyRootFilesystem:   new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// UserID is whom the programs in pods run as.
+const UserID = 10001
+
+// PodSecurity lets a pod read and write the members' volumes, as nobody who is root.
+func PodSecurity() *corev1.PodSecurityContext {
+	return &corev1.PodSecurityContext{
+		RunAsNonRoot:        new(true),
+		RunAsUser:           new(int64(UserID)),
+		RunAsGroup:          new(int64(UserID)),
+		FSGroup:             new(int64(UserID)),
+		FSGroupChangePolicy: new(corev1.FSGroupChangeOnRootMismatch),
+		SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+const (
+	// operatorDir holds the certificate by which a program is etcd's root.
+	operatorDir    = CertificateDir + "/operator"
+	volumeOperator = "operator"
+)
+
+// OperatorFlags are those of quorate-snapshot by which it shows that certificate.
+func OperatorFlags() []string {
+	return []string{
+		"--ca=" + operatorDir + "/" + KeyTrust,
+		"--cert=" + operatorDir + "/" + KeyCertificate,
+		"--cert-key=" + operatorDir + "/" + KeyPrivate,
+	}
+}
+
+// OperatorMount is where a container finds [OperatorVolume].
+func OperatorMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeOperator, MountPath: operatorDir, ReadOnly: true}
+}
+
+// OperatorVolume holds the certificate that Quorate shows to members.
+func OperatorVolume(secret string) corev1.Volume {
+	return corev1.Volume{Name: volumeOperator, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: secret, DefaultMode: new(int32(0o440)),
+		Items: []corev1.KeyToPath{{Key: KeyCertificate, Path: KeyCertificate}, {Key: KeyPrivate, Path: KeyPrivate},
+			{Key: KeyTrust, Path: KeyTrust}},
+	}}}
+}

@@ -1,0 +1,64 @@
+package objects
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Volumes of that program.
+const (
+	volumeTools = "tools"
+	// VolumeScratch is the name of [ScratchVolume].
+	VolumeScratch = "scratch"
+)
+
+// SnapshotProgram is the program in Quorate's image that comes near stores and etcd's own files. The image's entrypoint
+// is the other one.
+const SnapshotProgram = "/quorate-snapshot"
+
+// ToolsContainer puts that program where the containers of other images can run it: [ToolsVolume] and [ToolsMount] are
+// its volumes. It is an init container.
+func ToolsContainer(s Images) corev1.Container {
+	return corev1.Container{
+		Name:            containerTools,
+		Image:           s.Image,
+		ImagePullPolicy: s.ImagePullPolicy,
+		Command:         []string{SnapshotProgram},
+		Args:            []string{"tool", "--to=" + ToolsBinary},
+		SecurityContext: Restricted(),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}},
+		VolumeMounts: []corev1.VolumeMount{{Name: volumeTools, MountPath: toolsDir}},
+	}
+}
+
+// ToolsBinary is that program in a container of another image.
+const ToolsBinary = toolsDir + SnapshotProgram
+
+// ToolsVolume holds the binary.
+func ToolsVolume() corev1.Volume {
+	return corev1.Volume{Name: volumeTools, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+}
+
+// ToolsMount is for the container that runs the binary.
+func ToolsMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volumeTools, MountPath: toolsDir, ReadOnly: true}
+}
+
+// ScratchVolume is on the node's disk, for what is needed once. Nil is no limit but the node's.
+func ScratchVolume(limit *resource.Quantity) corev1.Volume {
+	if limit != nil {
+		limit = new(Canonical(*limit))
+	}
+	return corev1.Volume{Name: VolumeScratch,
+		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}}
+}
+
+// ScratchMount is where a container finds [ScratchVolume].
+func ScratchMount() corev1.VolumeMount {
+	return corev1.VolumeMount{Name: VolumeScratch, MountPath: ScratchDir}
+}
+
+// Temporary keeps temporary files where there is room for them: nothing else can be written to.
+func Temporary(dir string) corev1.EnvVar { return corev1.EnvVar{Name: "TMPDIR", Value: dir} }

@@ -1,0 +1,129 @@
+// Package reports is what the small jobs in pods report. They have no Kubernetes credentials: a report is JSON in the
+// termination message of the container (4096 bytes at most), and Kubernetes shows it in the status of the pod.
+package reports
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Artifact is what is known of a stored snapshot. The file <artifact>.json beside it, which is written last, holds the
+// same: without that file an artifact is not whole.
+type Artifact struct {
+	// URI of the artifact, without credentials.
+	URI string `json:"uri,omitempty"`
+	// Compression and Encrypted say how it is stored.
+	Compression string `json:"compression,omitempty"`
+	Encrypted   bool   `json:"encrypted,omitempty"`
+	// Size of the database in bytes, StoredSize that of the artifact.
+	Size       int64 `json:"size,omitempty"`
+	StoredSize int64 `json:"storedSize,omitempty"`
+	// SHA256 of the database and StoredSHA256 of the artifact, in hexadecimal.
+	SHA256       string `json:"sha256,omitempty"`
+	StoredSHA256 string `json:"storedSHA256,omitempty"`
+	// Revision of the keys, CompactRevision below which there is no history, Keys that there are at Revision, and the
+	// Hash of keys and history in hexadecimal: HashKV of that revision (rpc.proto), for comparison where
+	// CompactRevision is equal.
+	Revision        int64  `json:"revision,omitempty"`
+	CompactRevision int64  `json:"compactRevision,omitempty"`
+	Keys            int64  `json:"keys,omitempty"`
+	Hash            string `json:"hash,omitempty"`
+	// AuthRevision of users and roles (AuthStatusResponse in rpc.proto). While VerifiedAt is not set, it and Revision
+	// are bounds: what is stored is not older.
+	AuthRevision int64 `json:"authRevision,omitempty"`
+	// EtcdVersion of the member that it was taken from, ClusterID in hexadecimal, and the Member's name.
+	EtcdVersion string `json:"etcdVersion,omitempty"`
+	ClusterID   string `json:"clusterID,omitempty"`
+	Member      string `json:"member,omitempty"`
+	// Started and Completed are when it was begun and stored.
+	Started   time.Time `json:"started,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
+}
+
+// Snapshot is what `quorate-snapshot snapshot` reports.
+type Snapshot struct {
+	Artifact
+	// VerifiedAt is when the artifact had been restored on trial; zero when it was not.
+	VerifiedAt time.Time `json:"verifiedAt,omitzero"`
+	// HashOf and KeysOf are the members, other than the source, that have the same hash and the same number of keys at
+	// Revision; empty when none could say.
+	HashOf string `json:"hashOf,omitempty"`
+	KeysOf string `json:"keysOf,omitempty"`
+	// Warning says which member has other data than the snapshot and most members; empty for none.
+	Warning string `json:"warning,omitempty"`
+	// Skipped: nothing has changed since the snapshot without which none was wanted. Revision, AuthRevision and
+	// ClusterID say what is still so.
+	Skipped bool `json:"skipped,omitempty"`
+	// Absent, after a failure: nothing whole is stored. What an earlier run had stored is gone, or was disproved and
+	// removed.
+	Absent bool `json:"absent,omitempty"`
+	// Error says why there is no snapshot or, with a URI, why it is stored and not verified; empty for success.
+	Error string `json:"error,omitempty"`
+}
+
+// Restore is what `quorate-snapshot restore` reports of one member's data directory.
+type Restore struct {
+	// Revision that the member begins at, Keys that it has, and the Hash of keys and history before the revision was
+	// raised, in hexadecimal.
+	Revision int64  `json:"revision,omitempty"`
+	Keys     int64  `json:"keys,omitempty"`
+	Hash     string `json:"hash,omitempty"`
+	// SHA256 of the database that was fetched from a store, in hexadecimal; empty for a member's.
+	SHA256 string `json:"sha256,omitempty"`
+	// Reason is one word for Error, for a condition: WrongKey, Damaged, NoSpace, OtherVersion, NotFound, Denied,
+	// Unreachable, Failed.
+	Reason string `json:"reason,omitempty"`
+	// Error says why nothing was restored; empty for success. The data directory is untouched then.
+	Error string `json:"error,omitempty"`
+}
+
+// Survey is what `quorate-snapshot survey` reports of the data directory of a member that does not run.
+type Survey struct {
+	// LastTerm and LastIndex are those of the last entry in the log: of several survivors, the one that is ahead in
+	// term, then in index, has everything that was acknowledged, if any of them has (the rule of raft's elections,
+	// section 5.4.1 of the paper).
+	LastTerm  uint64 `json:"lastTerm,omitempty"`
+	LastIndex uint64 `json:"lastIndex,omitempty"`
+	// Commit is up to which entry the member knew them to be committed.
+	Commit uint64 `json:"commit,omitempty"`
+	// ClusterID and MemberID in hexadecimal, as the log has them.
+	ClusterID string `json:"clusterID,omitempty"`
+	MemberID  string `json:"memberID,omitempty"`
+	// DBSize in bytes.
+	DBSize int64 `json:"dbSize,omitempty"`
+	// Reason is one word for Error: Damaged or NotFound when the directory was read and has nothing that can be used;
+	// any other, or none, when it could not be read.
+	Reason string `json:"reason,omitempty"`
+	// Error says why the directory can't be used; empty for success.
+	Error string `json:"error,omitempty"`
+}
+
+// Read reads a report from a termination message. The error says what the message was instead.
+func Read[T any](message string) (*T, error) {
+	report := new(T)
+	if err := json.Unmarshal([]byte(message), report); err != nil {
+		return nil, fmt.Errorf("no report: %.200q", message)
+	}
+	return report, nil
+}
+
+// DiffersFrom reports whether two members were filled with different data. Of a snapshot the databases are the same,
+// byte by byte. In the middle of a compaction neither the keys nor the hash are known.
+func (r *Restore) DiffersFrom(other *Restore, ofSnapshot bool) bool {
+	if ofSnapshot && r.SHA256 != "" && other.SHA256 != "" && r.SHA256 != other.SHA256 || r.Revision != other.Revision {
+		return true
+	}
+	return r.Hash != "" && other.Hash != "" && (r.Keys != other.Keys || r.Hash != other.Hash)
+}
+
+// Describe says what a member was filled with.
+func (r *Restore) Describe() string {
+	words := fmt.Sprintf("%s at revision %d with the hash %s", wording.Count(int(r.Keys), "key"), r.Revision, r.Hash)
+	if r.SHA256 != "" {
+		words += " and the SHA-256 " + r.SHA256
+	}
+	return words
+}

@@ -1,0 +1,50 @@
+// Package rule is how Quorate decides: by rules in an order, of which the first that applies says what to do. Clusters,
+// snapshots and schedules have a list each.
+package rule
+
+import "time"
+
+// Because is the rule that fired and its words, as they reach the log, the condition and the metric.
+type Because struct {
+	// Rule is the rule's name, such as Grow.
+	Rule string
+	// Message is a sentence for people.
+	Message string
+}
+
+// Rule is one line of a decision: of a view V it makes an answer A. The zero answer has the next rule asked.
+type Rule[V any, A comparable] struct {
+	// Name reaches the log, the condition's reason and the metric.
+	Name string
+	// Why is the sentence that documents the rule.
+	Why     string
+	applies func(V) A
+}
+
+// New is the rule of that name, which answers by this function.
+func New[V any, A comparable](name, why string, applies func(V) A) Rule[V, A] {
+	return Rule[V, A]{name, why, applies}
+}
+
+// Ask is what the rule answers; zero when it does not apply.
+func (r *Rule[V, A]) Ask(v V) A { return r.applies(v) }
+
+// List is rules in their order. The last one always applies.
+type List[V any, A comparable] []Rule[V, A]
+
+// First is the answer of the first rule that applies, and its place in the list.
+func (l List[V, A]) First(v V) (at int, answer A) {
+	var next A
+	for i := range l {
+		if said := l[i].applies(v); said != next {
+			return i, said
+		}
+	}
+	panic("the last rule always applies")
+}
+
+// How soon to ask again when nothing that Kubernetes tells us would wake us.
+const (
+	Soon     = 500 * time.Millisecond // while members start or catch up
+	Patience = 2 * time.Second        // while something must happen that we can't see
+)

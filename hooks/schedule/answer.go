@@ -1,0 +1,127 @@
+package schedule
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// decide says which snapshots stay, and which is new.
+func (a *agenda) decide(d *Decision) {
+	if a.timetable == nil || a.Schedule.Spec.Suspend {
+		for _, s := range a.all {
+			d.Snapshots = append(d.Snapshots, s.EtcdSnapshot)
+		}
+		return
+	}
+	keep := retained(a.all, a.Schedule.Spec.Retention, a.Zone)
+	for _, s := range a.all {
+		if a.knownStored(s.Name) { // until the status names another
+			keep[s.Name] = true
+		}
+	}
+	if d.Because.Rule == ruleTake {
+		if a.Schedule.Spec.Concurrency == v1alpha1.ConcurrencyReplace {
+			for _, s := range a.active {
+				delete(keep, s.Name)
+			}
+		}
+		d.Snapshots = append(d.Snapshots, a.made())
+	}
+	for _, s := range a.all {
+		if keep[s.Name] {
+			d.Snapshots = append(d.Snapshots, s.EtcdSnapshot)
+		}
+	}
+}
+
+// made is the snapshot of the run that is due.
+func (a *agenda) made() *v1alpha1.EtcdSnapshot {
+	spec := a.Schedule.Spec.Template.DeepCopy()
+	if skip := a.Schedule.Spec.SkipUnchanged; skip == nil || *skip {
+		spec.Unless = a.unless()
+	}
+	return &v1alpha1.EtcdSnapshot{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: a.dueName(), Namespace: a.Schedule.Namespace,
+			Labels: map[string]string{objects.LabelCluster: spec.Cluster, objects.LabelSchedule: a.Schedule.Name},
+		},
+		Spec: *spec,
+	}
+}
+
+// unless is what need not be stored again: what the cluster was like at the newest snapshot that succeeded, if it is
+// what a new one would be; nil for nothing.
+func (a *agenda) unless() *v1alpha1.Unless {
+	s, want := a.success, &a.Schedule.Spec.Template
+	switch {
+	case s == nil, s.Spec.Cluster != want.Cluster, !reflect.DeepEqual(s.Spec.Store, want.Store),
+		!reflect.DeepEqual(s.Spec.Encryption, want.Encryption):
+		return nil
+	case !s.verified() && (want.Verify == nil || *want.Verify):
+		return nil
+	}
+	return s.unless()
+}
+
+func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
+	s := v1alpha1.EtcdSnapshotScheduleStatus{
+		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Because), Message: d.Because.Message,
+		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified),
+	}
+	if !a.last.IsZero() {
+		s.LastScheduled = metav1.NewTime(a.last)
+	}
+	if a.timetable != nil && !a.Schedule.Spec.Suspend {
+		s.Next = metav1.NewTime(a.timetable.Next(a.Now))
+	}
+	s.Active = a.activeNames()
+	if f := a.failure(); f != nil {
+		s.LastFailure = f.reference()
+		s.LastFailure.Message = f.Status.Message
+	}
+	for _, kept := range d.Snapshots {
+		if t := (&taken{EtcdSnapshot: kept}); t.stored() {
+			s.Kept++
+		}
+	}
+	return s
+}
+
+// withCurrent names a snapshot, with the time until which it is known to have everything; nil for none.
+func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
+	if s == nil {
+		return nil
+	}
+	r := s.reference()
+	if a.current != nil && s == a.success {
+		r.Time = a.current.since()
+	}
+	return r
+}
+
+func (a *agenda) conditions(because rule.Because) []metav1.Condition {
+	list := slices.Clone(a.Schedule.Status.Conditions)
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&list, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: a.Schedule.Generation, LastTransitionTime: metav1.NewTime(a.Now.Truncate(time.Second)),
+		})
+	}
+	if because.Rule == ruleUnreadable {
+		set(v1alpha1.Ready, metav1.ConditionFalse, because.Rule, because.Message)
+		set(v1alpha1.Stalled, metav1.ConditionTrue, because.Rule, because.Message)
+		return list
+	}
+	set(v1alpha1.Ready, metav1.ConditionTrue, because.Rule, because.Message)
+	set(v1alpha1.Stalled, metav1.ConditionFalse, wording.NotStalled, wording.NothingWaits)
+	return list
+}

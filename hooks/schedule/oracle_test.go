@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// decided decides, checks what is true of every decision, and that nothing of what was given has changed.
+func decided(t testing.TB, o Observation) Decision {
+	t.Helper()
+	before, _ := json.Marshal([]any{o.Schedule, o.Snapshots})
+	d := Decide(o)
+	if after, _ := json.Marshal([]any{o.Schedule, o.Snapshots}); string(after) != string(before) {
+		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
+	}
+	if wrong := wrongWith(o, d); wrong != "" {
+		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Because.Rule, d.Because.Message, changes(o, d))
+	}
+	return d
+}
+
+// wrongWith says which rule of safety a decision about a schedule breaks, in other words than the decision has; empty for none.
+func wrongWith(o Observation, d Decision) string {
+	answered, fresh := map[string]bool{}, 0
+	for _, s := range d.Snapshots {
+		if answered[s.Name] {
+			return s.Name + " is there twice"
+		}
+		answered[s.Name] = true
+		if s.UID != "" && o.Snapshots[s.Name] != s {
+			return s.Name + " is not as it was observed"
+		}
+		if s.UID != "" {
+			continue
+		}
+		fresh++
+		run, err := time.Parse("20060102-1504", strings.TrimPrefix(s.Name, o.Schedule.Name+"-"))
+		switch {
+		case o.Snapshots[s.Name] != nil:
+			return s.Name + " is made again"
+		case err != nil || run.After(o.Now) || !run.After(o.Schedule.CreationTimestamp.Time):
+			return s.Name + " is not a run of the time between the schedule's creation and now"
+		case o.Schedule.Spec.Suspend:
+			return s.Name + " is made while the schedule is suspended"
+		}
+	}
+	if fresh > 1 {
+		return "more than one snapshot is made"
+	}
+	if d.ResyncAfter < 0 || d.ResyncAfter > 0 && d.ResyncAfter < punctual {
+		return fmt.Sprintf("asking again after %s is a hot loop", d.ResyncAfter)
+	}
+	for name, s := range o.Snapshots {
+		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" || o.Schedule.Spec.Concurrency != v1alpha1.ConcurrencyReplace) {
+			return name + " is let go: " + why
+		}
+	}
+	return ""
+}
+
+// mustStay is why a snapshot can't be let go, whatever the rules of retention say; empty when they decide.
+func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
+	if o.Schedule.Spec.Suspend || o.Zone == nil {
+		return "nothing is while it is suspended, or can't be read"
+	}
+	if s.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	switch s.Status.Phase {
+	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped:
+		return ""
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored:
+	default:
+		return "it is not finished"
+	}
+	if len(s.Status.UsedBy) > 0 {
+		return "it is being restored"
+	}
+	newer, newerSucceeded, newerVerified := false, false, false
+	for _, other := range o.Snapshots {
+		if inStore(other) && cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
+			newer = true
+			newerSucceeded = newerSucceeded || other.Status.Phase == v1alpha1.SnapshotSucceeded
+			newerVerified = newerVerified || !other.Status.VerifiedAt.IsZero()
+		}
+	}
+	r := &o.Schedule.Spec.Retention
+	switch {
+	case !newer:
+		return "it is the newest"
+	case !newerSucceeded && s.Status.Phase == v1alpha1.SnapshotSucceeded:
+		return "it is the newest that succeeded"
+	case !newerVerified && !s.Status.VerifiedAt.IsZero():
+		return "it is the newest that was verified"
+	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil && r.Yearly == nil:
+		return "there is no rule by which any is"
+	}
+	return ""
+}
+
+// inStore: there is something to restore.
+func inStore(s *v1alpha1.EtcdSnapshot) bool {
+	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored)
+}
+
+// takenFor is the time in the name, or that of the creation when a clock was ahead.
+func takenFor(s *v1alpha1.EtcdSnapshot) time.Time {
+	run, err := time.Parse("20060102-1504", s.Name[max(0, len(s.Name)-len("20060102-1504")):])
+	if err != nil || run.Sub(s.CreationTimestamp.Time) > 5*time.Minute {
+		return s.CreationTimestamp.Time
+	}
+	return run
+}

@@ -1,0 +1,300 @@
+package schedule
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// clock is a time of November 2026 in UTC, such as "22 03:00".
+func clock(text string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-11-"+text+":00"[max(0, len(text)-8):])
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// everyHour is a schedule of every hour that was made on the first of November, without any snapshot yet.
+func everyHour() Observation {
+	return Observation{
+		Schedule: &v1alpha1.EtcdSnapshotSchedule{
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1, CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
+			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
+				Schedule: "0 * * * *", Concurrency: v1alpha1.ConcurrencyForbid,
+				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/orders"}},
+			},
+		},
+		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
+		Zone:      time.UTC,
+		Now:       clock("22 03:00:20"),
+	}
+}
+
+// add a snapshot of a run, as far as it has come; verified if it succeeded.
+func (o *Observation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.EtcdSnapshot {
+	s := snapshotOf(o.Schedule, clock(run), clock(run).Add(time.Second))
+	finish(s, phase, clock(run).Unix(), clock(run).Add(10*time.Second))
+	o.Snapshots[s.Name] = s
+	return s
+}
+
+func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time) *v1alpha1.EtcdSnapshot {
+	name := snapshotName(schedule.Name, run)
+	return &v1alpha1.EtcdSnapshot{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(created)},
+		Spec:       *schedule.Spec.Template.DeepCopy(),
+	}
+}
+
+func finish(s *v1alpha1.EtcdSnapshot, phase v1alpha1.SnapshotPhase, revision int64, when time.Time) {
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: phase}
+	switch phase {
+	case v1alpha1.SnapshotSucceeded:
+		s.Status.Started, s.Status.VerifiedAt = metav1.NewTime(when), metav1.NewTime(when.Add(time.Second))
+	case v1alpha1.SnapshotStored:
+		s.Status.Started, s.Status.URI = metav1.NewTime(when), "s3://backups/"+s.Name
+	case v1alpha1.SnapshotSkipped:
+	default:
+		return
+	}
+	s.Status.Revision, s.Status.ClusterID, s.Status.AuthRevision = revision, "c1", 1
+}
+
+// changes says what a decision makes and lets go, such as "+orders-20261122-0300 -orders-20261121-0300".
+func changes(o Observation, d Decision) string {
+	var all []string
+	stays := map[string]bool{}
+	for _, s := range d.Snapshots {
+		if stays[s.Name] = true; s.UID == "" {
+			all = append(all, "+"+s.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Snapshots)) {
+		if !stays[name] {
+			all = append(all, "-"+name)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDecideSchedule(t *testing.T) {
+	type observation = *Observation
+	deadline := func(o observation, d time.Duration) { o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d} }
+	for _, c := range []struct {
+		what    string
+		given   func(o observation)
+		rule    string
+		changes string
+		message string // a part of it
+	}{
+		{"the first run, of all since it was made the latest alone", func(observation) {}, "Take", "+orders-20261122-0300", "taking orders-20261122-0300"},
+		{"made a moment ago: nothing was missed", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:05")) }, "Waiting", "", "no snapshot has been taken yet"},
+		{"made on the minute of a run", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:00")) }, "Waiting", "", ""},
+		{"a run that was taken", func(o observation) { o.add("22 03:00", v1alpha1.SnapshotSucceeded) }, "Waiting", "", "orders-20261122-0300 is the newest snapshot"},
+		{"the status is lost, the snapshots are not", func(o observation) {
+			o.add("22 03:00", v1alpha1.SnapshotFailed)
+			o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
+		}, "Failing", "", "orders-20261122-0300 failed; none has succeeded yet"},
+		{"a person deleted the snapshot", func(o observation) { o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00")) }, "Waiting", "", ""},
+		{"a person is deleting it", func(o observation) {
+			o.add("22 03:00", v1alpha1.SnapshotSucceeded).DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, "Waiting", "", "no snapshot has been taken yet"},
+		{"on time", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+			o.Now = clock("22 03:00:00")
+		}, "Take", "+orders-20261122-0300", ""},
+		{"a moment too early", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+			o.Now = clock("22 03:00:00").Add(-time.Millisecond)
+		}, "Waiting", "", ""},
+		{"down for a day: once", func(o observation) { o.add("21 02:00", v1alpha1.SnapshotSucceeded) }, "Take", "+orders-20261122-0300", ""},
+
+		{"suspended", func(o observation) {
+			o.Schedule.Spec.Suspend = true
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Suspended", "", "SUSPENDED"},
+		{"no such zone: nothing changes", func(o observation) {
+			o.Zone, o.Schedule.Spec.TimeZone = nil, "Europe/Belin"
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Unreadable", "", `spec.timeZone: there is no time zone "Europe/Belin"; until that is corrected no snapshot is taken and none is let go`},
+		{"no such schedule: nothing changes", func(o observation) {
+			o.Schedule.Spec.Schedule = "0 24 * * *"
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
+		}, "Unreadable", "", "spec.schedule can't be read: "},
+		{"a time that never comes", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "", "spec.schedule names a time that never comes"},
+
+		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "", "orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
+		{"and so does a schedule that says nothing", func(o observation) {
+			o.Schedule.Spec.Concurrency = ""
+			o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
+		}, "Wait", "", "orders-20261122-0200 (the cluster has no quorum)"},
+		{"one that was just made counts", func(o observation) { o.add("22 02:00", "") }, "Wait", "", ""},
+		{"one that is being deleted does not", func(o observation) {
+			o.add("22 02:00", v1alpha1.SnapshotRunning).DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, "Take", "+orders-20261122-0300", ""},
+		{"Allow does not wait", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyAllow
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+		}, "Take", "+orders-20261122-0300", ""},
+		{"Replace", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+		}, "Take", "+orders-20261122-0300 -orders-20261122-0200", ""},
+		{"Replace replaces nothing before its time", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 03:00", v1alpha1.SnapshotRunning)
+		}, "Running", "", "being taken: orders-20261122-0300"},
+		{"Replace does not replace what the status knows to be stored: the list lags", func(o observation) {
+			o.Schedule.Spec.Concurrency = v1alpha1.ConcurrencyReplace
+			o.add("22 02:00", v1alpha1.SnapshotRunning)
+			o.Schedule.Status.LastSuccess = &v1alpha1.SnapshotReference{Name: "orders-20261122-0200"}
+		}, "Take", "+orders-20261122-0300", ""},
+
+		{"within the deadline", func(o observation) { deadline(o, time.Minute) }, "Take", "+orders-20261122-0300", ""},
+		{"at the deadline", func(o observation) { deadline(o, 20*time.Second) }, "Take", "+orders-20261122-0300", ""},
+		{"after the deadline", func(o observation) { deadline(o, 10*time.Second) }, "Missed", "",
+			"orders-20261122-0300 was not taken: it could not begin within 10s of its time (spec.startingDeadline)"},
+		{"a run that was taken is not missed", func(o observation) {
+			deadline(o, 10*time.Second)
+			o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+		}, "Waiting", "", ""},
+
+		{"a clock of another replica that is ahead a little", func(o observation) {
+			o.Now = clock("22 02:59:58")
+			o.add("22 03:00", v1alpha1.SnapshotRunning)
+		}, "Running", "", ""},
+		{"a clock that was ahead for a day stops nothing", func(o observation) {
+			o.add("23 03:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("22 02:30"))
+			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("23 03:00"))
+		}, "Take", "+orders-20261122-0300", ""},
+		{"with all of its snapshots out of view", func(o observation) {
+			o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00"))
+			o.Schedule.Spec.Retention.Last = new(int32(1))
+		}, "Waiting", "", ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := everyHour()
+			c.given(&o)
+			d := decided(t, o)
+			if d.Because.Rule != c.rule || changes(o, d) != c.changes || !strings.Contains(d.Because.Message, c.message) {
+				t.Errorf("%s: %q, changes %q", d.Because.Rule, d.Because.Message, changes(o, d))
+			}
+			if d.Status.Message != d.Because.Message {
+				t.Errorf("the status says %q", d.Status.Message)
+			}
+		})
+	}
+}
+
+func TestUnless(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		given func(o *Observation, last *v1alpha1.EtcdSnapshot)
+		want  int64
+	}{
+		{"by default", func(*Observation, *v1alpha1.EtcdSnapshot) {}, 7},
+		{"asked for", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(true) }, 7},
+		{"not wanted", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) }, 0},
+		{"the last is not verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
+		{"and need not be", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
+			s.Status.VerifiedAt, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
+		}, 7},
+		{"another cluster", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.Template.Cluster = "other" }, 0},
+		{"another bucket", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
+			o.Schedule.Spec.Template.Store.URL = "s3://other"
+		}, 0},
+		{"encrypted from now on", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
+			o.Schedule.Spec.Template.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1"}}
+		}, 0},
+		{"it is being deleted", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
+			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
+		}, 0},
+		{"it failed", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
+		{"it could not be verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
+		{"it does not say of which etcd it is", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
+		{"nor with which users", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }, 0},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			o := everyHour()
+			last := o.add("22 01:00", v1alpha1.SnapshotSucceeded)
+			last.Status.Revision = 7
+			o.add("22 02:00", v1alpha1.SnapshotSkipped).Status.Revision = 7
+			c.given(&o, last)
+			d := decided(t, o)
+			made := d.Snapshots[len(d.Snapshots)-1]
+			var want *v1alpha1.Unless
+			if c.want > 0 {
+				want = &v1alpha1.Unless{Revision: c.want, ClusterID: "c1", AuthRevision: 1}
+			}
+			if made.Name != "orders-20261122-0300" || !reflect.DeepEqual(made.Spec.Unless, want) {
+				t.Errorf("%s unless %+v, not %+v", made.Name, made.Spec.Unless, want)
+			}
+		})
+	}
+}
+
+func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
+	o := everyHour()
+	o.Schedule.Spec.Template.DeletionPolicy = v1alpha1.DeletionDelete
+	o.Schedule.Spec.Template.Unless = &v1alpha1.Unless{Revision: 5, ClusterID: "c1", AuthRevision: 1}
+	o.Schedule.Spec.SkipUnchanged = new(false)
+	made := decided(t, o).Snapshots[0]
+	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
+		t.Errorf("%+v", made.Spec)
+	}
+	if made.Namespace != "shop" || made.Labels[objects.LabelCluster] != "orders" || made.Labels[objects.LabelSchedule] != "orders" {
+		t.Errorf("%+v", made.ObjectMeta)
+	}
+}
+
+// At rest the status stays the same to the byte, whenever it is asked for (S16).
+func TestAScheduleAtRestIsQuiet(t *testing.T) {
+	o := everyHour()
+	o.Schedule.Spec.Retention.Daily = new(int32(3))
+	o.Schedule.Spec.TimeZone, o.Zone = "Europe/Berlin", zoneOf(t, "Europe/Berlin")
+	o.add("22 03:00", v1alpha1.SnapshotSucceeded)
+	o.add("22 02:00", v1alpha1.SnapshotFailed)
+	first := decided(t, o)
+	said, _ := json.Marshal(first.Status)
+	for at := o.Now; at.Before(clock("22 03:59:59")); at = at.Add(7 * time.Second) {
+		var read v1alpha1.EtcdSnapshotScheduleStatus // as it comes back
+		if err := json.Unmarshal(said, &read); err != nil {
+			t.Fatal(err)
+		}
+		o.Now, o.Schedule.Status = at, read
+		d := decided(t, o)
+		if again, _ := json.Marshal(d.Status); string(again) != string(said) {
+			t.Fatalf("at %s the status is %s, before it was %s", at, again, said)
+		}
+		if changes(o, d) != "" {
+			t.Fatalf("at %s it changes %s", at, changes(o, d))
+		}
+	}
+}
+
+func zoneOf(t testing.TB, name string) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return zone
+}

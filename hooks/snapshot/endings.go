@@ -1,0 +1,148 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/rule"
+)
+
+func retained(v *view) *verdict {
+	switch {
+	case v.Snapshot.Annotations[objects.AnnotationAbandon] == "true":
+		return &verdict{message: "what is stored is left where it is: the annotation " +
+			"" + objects.AnnotationAbandon + " asks for that", jobs: v.all(), finalized: true, stays: true}
+	case v.Snapshot.Spec.DeletionPolicy != v1alpha1.DeletionDelete:
+		return &verdict{message: "what is stored stays", jobs: v.all(), finalized: true, stays: true}
+	}
+	return nil
+}
+
+func nothing(v *view) *verdict {
+	if v.Snapshot.Status.Phase != v1alpha1.SnapshotSkipped && validate(&v.Snapshot.Spec) == nil {
+		return nil
+	}
+	return &verdict{message: "nothing was stored", jobs: v.all(), finalized: true, stays: true}
+}
+
+func inUse(v *view) *verdict {
+	users := v.users()
+	stored := v.Snapshot.Status.Phase == v1alpha1.SnapshotSucceeded ||
+		v.Snapshot.Status.Phase == v1alpha1.SnapshotStored
+	if len(users) == 0 || !stored || len(v.discarding) > 0 {
+		return nil
+	}
+	message := fmt.Sprintf("EtcdCluster %s restores it, or is about to: what is stored is deleted when that is "+
+		"done, or no longer asked for; the annotation %s=true leaves it", strings.Join(users, ", "),
+		objects.AnnotationAbandon)
+	return &verdict{message: message, jobs: v.all(), stays: true, tells: true}
+}
+
+// Whoever deletes begins when nobody takes any more. A Job that began before, on a view that did not show who takes,
+// goes too, and another one follows.
+func stopping(v *view) *verdict {
+	for _, job := range v.taking {
+		if !over(job) {
+			return v.deleting("the Job that takes the snapshot is stopped first", nil, rule.Patience)
+		}
+		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
+			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil,
+				rule.Patience)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
+		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
+			!v.gone(pod) {
+			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil,
+				rule.Patience)
+		}
+	}
+	return nil
+}
+
+func discarded(v *view) *verdict {
+	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
+		return nil
+	}
+	said := v.deleting("what was stored is deleted", v.discarding, 0)
+	said.finalized = true
+	return said
+}
+
+func letGo(v *view) *verdict {
+	job, message := lastJob(v.discarding), ""
+	switch {
+	case job == nil:
+		since := meta.FindStatusCondition(v.Snapshot.Status.Conditions, v1alpha1.Discarded)
+		if since == nil || v.Now.Sub(since.LastTransitionTime.Time) < unmadeAfter {
+			return nil
+		}
+		message = fmt.Sprintf("what is stored is left: no Job to delete it could be made for %s", duration(unmadeAfter))
+	case v.Snapshot.Status.URI == "":
+		how := ended(job, batchv1.JobFailed)
+		if how == nil {
+			return nil
+		}
+		message = "nothing whole was stored; the store was asked in vain: " + v.whyFailed(job, how)
+	default:
+		return nil
+	}
+	said := v.deleting(message, v.discarding, 0)
+	said.finalized = true
+	return said
+}
+
+func undiscarded(v *view) *verdict {
+	job := lastJob(v.discarding)
+	if job == nil {
+		return nil
+	}
+	how := ended(job, batchv1.JobFailed)
+	if how == nil {
+		return nil
+	}
+	n := jobNumber(job)
+	again := how.LastTransitionTime.Add(min(shortestRetry<<min(n-1, 8), longestRetry))
+	if left := again.Sub(v.Now); left > 0 {
+		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation "+
+			"%s=true leaves it",
+			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
+		said := v.deleting(message, v.discarding, left)
+		said.progress = v.Snapshot.Status.Progress
+		return said
+	}
+	return v.discards(v.discardJob(n + 1))
+}
+
+func discarding(v *view) *verdict {
+	job := lastJob(v.discarding)
+	if job == nil {
+		return nil
+	}
+	_, progress, resync := v.progress(job)
+	said := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
+	said.progress = progress
+	return said
+}
+
+func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
+
+// discards makes a Job that deletes.
+func (v *view) discards(job *batchv1.Job) *verdict {
+	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.Patience)
+	said.progress = isMade(job)
+	return said
+}
+
+// deleting is a verdict on the way to the end.
+func (v *view) deleting(message string, jobs []*batchv1.Job, resync time.Duration) *verdict {
+	return &verdict{phase: v1alpha1.SnapshotDeleting, message: message, jobs: jobs, resync: resync}
+}

@@ -1,0 +1,296 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/stores"
+)
+
+const (
+	// etcd and etcdutl are where etcd's images have them.
+	etcdBinary, etcdutlBinary = "/usr/local/bin/etcd", "/usr/local/bin/etcdutl"
+	// discardRetries and discardDeadline are of one Job that deletes; another follows. None follows where nothing is
+	// known to be stored, and the deadline is shorter then: its pod may lack the very Secret without which the snapshot
+	// failed.
+	discardRetries      = 2
+	discardDeadline     = 10 * time.Minute
+	discardDeadlineVain = 90 * time.Second
+	// lookDeadline is that of the Job that looks what is stored.
+	lookDeadline = 90 * time.Second
+)
+
+// Key is where a snapshot is stored, below the folder of its store. It is the same whenever it is asked for, and no
+// other snapshot has it: a Job that is repeated finds what the one before it has done.
+func Key(s *v1alpha1.EtcdSnapshot) string {
+	key := path.Join(s.Namespace, s.Spec.Cluster, s.Name+"-"+shortUID(s)+".db")
+	if compression(s) == v1alpha1.CompressZstd {
+		key += ".zst"
+	}
+	if s.Spec.Encryption != nil {
+		key += ".age"
+	}
+	return key
+}
+
+func compression(s *v1alpha1.EtcdSnapshot) v1alpha1.Compression {
+	return cmp.Or(s.Spec.Compression, v1alpha1.CompressZstd)
+}
+
+// shortUID is what tells snapshots of one name apart.
+func shortUID(s *v1alpha1.EtcdSnapshot) string {
+	return string(s.UID[:min(8, len(s.UID))])
+}
+
+// jobName is that of the nth Job for a purpose. A Job's name is a label of its pods: it has 63 characters at most.
+func jobName(s *v1alpha1.EtcdSnapshot, purpose string, n int) string {
+	end := fmt.Sprintf("-%s-%s-%d", shortUID(s), purpose, n)
+	return strings.ReplaceAll(objects.Shortened(s.Name, 63-len(end)), ".", "-") + end
+}
+
+// jobNumber is n in the name of a Job; 1 for a name that is not ours.
+func jobNumber(job *batchv1.Job) int {
+	n, err := strconv.Atoi(job.Name[strings.LastIndexByte(job.Name, '-')+1:])
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 1
+	}
+	return n
+}
+
+// oursByName reports whether a pod is of a Job of this very snapshot, be that Job gone.
+func (v *view) oursByName(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	prefix := strings.TrimSuffix(jobName(v.Snapshot, objects.ContainerSnapshot, 1), "1")
+	return owner != nil && strings.HasPrefix(owner.Name, prefix)
+}
+
+// clientEndpoints are the client URLs of the voters.
+func clientEndpoints(c *v1alpha1.EtcdCluster) []string {
+	var list []string
+	for _, m := range c.Status.Members {
+		if _, ours := objects.Ordinal(c.Name, m.Name); ours && m.Role == v1alpha1.Voter {
+			list = append(list, objects.ClientURL(c, m.Name))
+		}
+	}
+	return list
+}
+
+// takingJob is the nth Job that takes the snapshot. The cluster is there.
+func (v *view) takingJob(n int) *batchv1.Job {
+	s, c := v.Snapshot, v.cluster
+	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	main := corev1.Container{
+		Name:            objects.ContainerSnapshot,
+		Image:           v.Images.Etcd(&c.Spec, cmp.Or(c.Status.Version, c.Spec.Version)),
+		ImagePullPolicy: c.Spec.Image.PullPolicy,
+		Command:         append([]string{objects.ToolsBinary, "snapshot"}, v.snapshotArgs(store.Args)...),
+		Env:             []corev1.EnvVar{objects.Temporary(objects.ScratchDir)},
+		VolumeMounts:    append([]corev1.VolumeMount{objects.ToolsMount(), objects.ScratchMount()}, store.Mounts...),
+		Resources:       jobResources(s.Spec.Job.Resources, v.trialMemory()),
+	}
+	pod := v.jobPod(main, store, []corev1.Volume{objects.ToolsVolume(), objects.ScratchVolume(s.Spec.Job.ScratchSize)})
+	pod.Spec.InitContainers = []corev1.Container{objects.ToolsContainer(v.Images)}
+	pod.Spec.ImagePullSecrets = c.Spec.Image.PullSecrets
+	if secret := objects.OperatorSecret(c); secret != "" {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, objects.OperatorMount())
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.OperatorVolume(secret))
+	}
+	retries := int32(3)
+	if r := s.Spec.Job.Retries; r != nil {
+		retries = *r
+	}
+	return v.job(jobName(s, objects.ContainerSnapshot, n), retries, v.deadline(), pod)
+}
+
+// snapshotArgs are the flags of quorate-snapshot snapshot.
+func (v *view) snapshotArgs(store []string) []string {
+	s, c := v.Snapshot, v.cluster
+	var args []string
+	for _, endpoint := range clientEndpoints(c) {
+		args = append(args, "--endpoint="+endpoint)
+	}
+	if objects.Encrypted(c) {
+		args = append(args, objects.OperatorFlags()...)
+	}
+	args = append(args, store...)
+	args = append(args, "--key="+Key(s), "--compression="+strings.ToLower(string(compression(s))))
+	if e := s.Spec.Encryption; e != nil {
+		for _, recipient := range e.Recipients {
+			args = append(args, "--recipient="+recipient)
+		}
+	}
+	args = append(args, fmt.Sprintf("--verify=%t", s.Spec.Verify == nil || *s.Spec.Verify), "--etcd="+etcdBinary,
+		"--etcdutl="+etcdutlBinary, "--scratch="+objects.ScratchDir)
+	if u := s.Spec.Unless; u != nil {
+		args = append(args, fmt.Sprintf("--unless-revision=%d", u.Revision), "--unless-cluster="+u.ClusterID,
+			fmt.Sprintf("--unless-auth-revision=%d", u.AuthRevision))
+	}
+	return args
+}
+
+// discardJob is the nth Job that deletes what is stored.
+func (v *view) discardJob(n int) *batchv1.Job {
+	deadline := discardDeadline
+	if v.Snapshot.Status.URI == "" {
+		deadline = discardDeadlineVain
+	}
+	return v.storeJob(objects.ContainerDiscard, n, deadline)
+}
+
+// lookJob is the next one that looks what is stored.
+func (v *view) lookJob() *batchv1.Job {
+	n := 1
+	if last := lastJob(v.looking); last != nil {
+		n = jobNumber(last) + 1
+	}
+	return v.storeJob(objects.ContainerLook, n, lookDeadline)
+}
+
+// storeJob is the nth Job for a purpose that has to do with the store alone. It needs no cluster: that may be gone.
+func (v *view) storeJob(purpose string, n int, deadline time.Duration) *batchv1.Job {
+	s := v.Snapshot
+	store := stores.AccessTo(s.Spec.Store, s.Spec.Job.ServiceAccountName, false)
+	main := corev1.Container{
+		Name:            purpose,
+		Image:           v.Images.Image,
+		ImagePullPolicy: v.Images.ImagePullPolicy,
+		Command:         []string{objects.SnapshotProgram},
+		Args:            append(append([]string{purpose}, store.Args...), "--key="+Key(s)),
+		VolumeMounts:    store.Mounts,
+		Resources:       jobResources(s.Spec.Job.Resources, 0),
+	}
+	return v.job(jobName(s, purpose, n), discardRetries, deadline, v.jobPod(main, store, nil))
+}
+
+// jobPod is a pod with this one container and what it needs for its store.
+func (v *view) jobPod(main corev1.Container, store stores.Access, volumes []corev1.Volume) corev1.PodTemplateSpec {
+	s := v.Snapshot
+	main.SecurityContext = objects.Restricted()
+	main.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	main.Env = append(main.Env, store.Env...)
+	if memory, limited := main.Resources.Limits[corev1.ResourceMemory]; limited {
+		main.Env = append(main.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprint(memory.Value() / 10 * 9)})
+	}
+	all := v.jobLabels()
+	for k, value := range store.Labels {
+		all[k] = value
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: all},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                corev1.RestartPolicyNever, // each attempt leaves its own report
+			ServiceAccountName:           s.Spec.Job.ServiceAccountName,
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
+			SecurityContext:              objects.PodSecurity(),
+			NodeSelector:                 s.Spec.Job.NodeSelector,
+			Tolerations:                  s.Spec.Job.Tolerations,
+			Containers:                   []corev1.Container{main},
+			Volumes:                      append(volumes, store.Volumes...),
+		},
+	}
+}
+
+// jobLabels are on Jobs and their pods. LabelCluster is not: by that the members are found.
+func (v *view) jobLabels() map[string]string {
+	return map[string]string{
+		objects.LabelSnapshot:          labelValue(v.Snapshot.Name),
+		"app.kubernetes.io/name":       "etcd-snapshot",
+		"app.kubernetes.io/instance":   v.Snapshot.Spec.Cluster,
+		"app.kubernetes.io/managed-by": "quorate",
+	}
+}
+
+// trialMemory is what an etcd on trial may take beyond what is the same for all, in bytes. Its index of all keys grows
+// with their number: a quarter of the database is enough where a key and its value have 250 bytes, and more than enough
+// where they have more.
+func (v *view) trialMemory() int64 {
+	if !verifies(v.Snapshot) {
+		return 0
+	}
+	largest := int64(0)
+	for _, m := range v.cluster.Status.Members {
+		if m.DBSize != nil {
+			largest = max(largest, m.DBSize.Value())
+		}
+	}
+	return largest >> 22 << 20
+}
+
+// JobMemory is the limit of memory when the spec names none, in bytes: what the pod holds does not grow with the data,
+// except for a trial.
+const JobMemory = 256 << 20
+
+// jobResources are those of the spec with defaults; more is memory in bytes.
+func jobResources(r corev1.ResourceRequirements, more int64) corev1.ResourceRequirements {
+	set := func(list corev1.ResourceList, defaults map[corev1.ResourceName]*resource.Quantity) corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for name, q := range list {
+			all[name] = objects.Canonical(q)
+		}
+		for name, fallback := range defaults {
+			if _, there := all[name]; !there {
+				all[name] = *fallback
+			}
+		}
+		return all
+	}
+	parsed := func(text string) *resource.Quantity { q := resource.MustParse(text); return &q }
+	limits := set(r.Limits,
+		map[corev1.ResourceName]*resource.Quantity{corev1.ResourceMemory: resource.NewQuantity(JobMemory+more,
+			resource.BinarySI)})
+	requests := set(r.Requests, map[corev1.ResourceName]*resource.Quantity{corev1.ResourceCPU: parsed("100m"),
+		corev1.ResourceMemory: parsed("64Mi")})
+	for name, limit := range limits {
+		if request, asked := requests[name]; asked && limit.Cmp(request) < 0 {
+			requests[name] = limit
+		}
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits, Claims: r.Claims}
+}
+
+// job makes pods until one ends well, so many times more than once. A pod that Kubernetes itself takes away (a drain, a
+// preemption) does not count, and two never run at once.
+func (v *view) job(name string, retries int32, deadline time.Duration, pod corev1.PodTemplateSpec) *batchv1.Job {
+	objects.Literal(&pod.Spec)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: v.jobLabels()},
+		Spec: batchv1.JobSpec{
+			BackoffLimit:          &retries,
+			ActiveDeadlineSeconds: new(int64(deadline / time.Second)),
+			PodReplacementPolicy:  new(batchv1.Failed),
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action: batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
+					Status: corev1.ConditionTrue}},
+			}}},
+			Template: pod,
+		},
+	}
+}
+
+// validate says what is wrong with an EtcdSnapshot. Its cluster is a part of the name under
+// which it is stored.
+func validate(s *v1alpha1.EtcdSnapshotSpec) error {
+	if !clusterNames().MatchString(s.Cluster) {
+		return errors.New("spec.cluster is no name of an EtcdCluster: use lower-case letters, digits and '-', " +
+			"beginning with a letter")
+	}
+	return stores.Validate("spec.store", &s.Store)
+}
+
+var clusterNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z]([-a-z0-9]{0,46}[a-z0-9])?$`) })

@@ -1,0 +1,390 @@
+// Package snapshot decides what becomes of an EtcdSnapshot: one Job takes it, and says what it did in its pod's
+// termination message. Nobody talks to etcd or to the store here.
+//
+// That a snapshot is not taken twice does not hang on the status, which can be lost (S14): the Job that took it stays
+// for an hour, which is longer than any cache lags, and whoever runs later finds the file that says what is stored
+// under the snapshot's one key, and reports that. So a Job may be repeated at any time; it then reads instead of
+// writing.
+//
+// What is stored whole is not given up because it could not be verified: it is then Stored, which is neither Succeeded
+// nor Failed. A Job that ended without a word, as at its deadline, may have stored something, so another one looks
+// before anything is said.
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/rule"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// Observation is everything that a decision about an EtcdSnapshot may depend on.
+type Observation struct {
+	// Snapshot is the parent as Metacontroller sent it. Its cache may lag behind the API server.
+	Snapshot *v1alpha1.EtcdSnapshot
+	// Jobs are the parent's children, by name.
+	Jobs map[string]*batchv1.Job
+	// Pods that carry the snapshot's name in LabelSnapshot, and EtcdClusters of the namespace, by name, its own among
+	// them: see [Pods].
+	Pods     map[string]*corev1.Pod
+	Clusters map[string]*v1alpha1.EtcdCluster
+	// Now is the time of the call.
+	Now time.Time
+	// Images are where the installation has them from.
+	Images objects.Images
+}
+
+// Decision is the answer to an observation.
+type Decision struct {
+	// Jobs are complete: an observed Job that is not among them will be deleted. One that was observed carries its UID.
+	Jobs []*batchv1.Job
+	// Status replaces the parent's status whole.
+	Status v1alpha1.EtcdSnapshotStatus
+	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
+	ResyncAfter time.Duration
+	// Because is the rule that fired.
+	Because rule.Because
+	// Finalized lets a snapshot that is being deleted go.
+	Finalized bool
+}
+
+// verdict is what a rule says.
+type verdict struct {
+	phase   v1alpha1.SnapshotPhase
+	message string
+	// progress and failure are remembered in the status, and forgotten by a verdict that has none.
+	progress, failure string
+	// jobs that should exist from now on.
+	jobs []*batchv1.Job
+	// report of the Job, when it has told what it did.
+	report *reports.Snapshot
+	// stays: the status is as it was; tells: but for the message.
+	stays, tells bool
+	finalized    bool
+	resync       time.Duration
+}
+
+// takingRules are the rules for a snapshot that nobody deletes, in order.
+var takingRules = rule.List[*view, *verdict]{
+	rule.New("Finished",
+		"A snapshot that is finished stays so; a Job that went well goes an hour later, one that failed stays for "+
+			"whoever reads its log.", finished),
+	rule.New("Succeeded",
+		"What the Job reports to have stored, and verified if that was asked for, is written down.", succeeded),
+	rule.New("Skipped", "Nothing had changed since what spec.unless tells of: nothing was stored.", skipped),
+	rule.New("Read",
+		"A Job that is done, and whose report is gone with its pod, is run again: it reads what is stored.", readAgain),
+	rule.New("Taking", "The Job runs, or waits for what its pod needs.", taking),
+	rule.New("Unsupported", "A spec that the API server would refuse makes no Job.", unsupported),
+	rule.New("Look",
+		"Before a snapshot is given up, whose Job may have stored something without a word, one more Job looks, and "+
+			"takes nothing.", look),
+	rule.New("Stored",
+		"A snapshot that is given up and stored whole is kept, and not verified; the message says why.", stored),
+	rule.New("Failed",
+		"The Job has used up its retries or its time, or could not begin within spec.job.deadline, and nothing is "+
+			"stored.", failed),
+	rule.New("Pending", "A snapshot waits for its cluster to be there and to have a quorum.", pending),
+	rule.New("Take", "One Job takes the snapshot, with the etcd image of the cluster.", take),
+}
+
+// endingRules are the rules for one that is being deleted, in order.
+var endingRules = rule.List[*view, *verdict]{
+	rule.New("Retained",
+		"With deletionPolicy Retain, or with the annotation etcd.quorate.dev/abandon-artifact, what is stored "+
+			"stays, and nobody is waited for.", retained),
+	rule.New("Nothing",
+		"A snapshot that was skipped, or whose spec is one that the API server refuses, has stored nothing.", nothing),
+	rule.New("InUse",
+		"What an EtcdCluster restores, or is about to, is not deleted before that is done, or given up.", inUse),
+	rule.New("Stopping", "Who still takes the snapshot is stopped first: it could store after the deletion.", stopping),
+	rule.New("Discarded", "What was stored is deleted.", discarded),
+	rule.New("LetGo",
+		"A snapshot that never stored anything does not wait for a store that can't be reached, and none waits for "+
+			"a Job that can't be made.", letGo),
+	rule.New("Undiscarded",
+		"A deletion that failed is tried again, after a pause that grows to half an hour.", undiscarded),
+	rule.New("Discarding", "The Job that deletes what is stored runs.", discarding),
+	rule.New("Discard", "One Job deletes what is stored.", discard),
+}
+
+// Times of snapshots.
+const (
+	// jobKept is how long a Job that went well is kept: for its log, and so that no cache that lags shows neither it
+	// nor what it did.
+	jobKept = time.Hour
+	// reportLag is how long the pod of a Job that is done is waited for.
+	reportLag = 30 * time.Second
+	// mostReads is how often a report that is lost is asked for again.
+	mostReads = 3
+	// lostAfter is how long a pod may take to end after its time, before its node is taken to be lost.
+	lostAfter = 5 * time.Minute
+	// unmadeAfter is how long a Job that can't be made is waited for, as in a namespace that is being deleted. Nothing
+	// is lost by going: what is stored stays.
+	unmadeAfter = 5 * time.Minute
+	// shortestRetry and longestRetry are between Jobs that delete.
+	shortestRetry, longestRetry = time.Minute, 30 * time.Minute
+)
+
+// Decide decides what becomes of an EtcdSnapshot. Like [Decide] it is pure, total and deterministic.
+func Decide(o Observation) Decision {
+	v := newView(o)
+	rules := takingRules
+	if o.Snapshot.DeletionTimestamp != nil {
+		rules = endingRules
+	}
+	at, said := rules.First(v)
+	d := Decision{
+		Jobs: said.jobs, ResyncAfter: max(0, said.resync), Finalized: said.finalized,
+		Because: rule.Because{Rule: rules[at].Name, Message: said.message},
+	}
+	d.Status = v.status(said)
+	return d
+}
+
+// ---- rules of a snapshot that nobody deletes
+
+func finished(v *view) *verdict {
+	said := &verdict{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
+	switch v.Snapshot.Status.Phase {
+	default:
+		return nil
+	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored:
+		return said
+	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
+	}
+	said.jobs = nil
+	for _, job := range v.all() {
+		if job.Status.CompletionTime == nil && !over(job) {
+			said.jobs = append(said.jobs, job) // a moment more
+			continue
+		}
+		left := jobKept
+		if at := job.Status.CompletionTime; at != nil {
+			left = at.Add(jobKept).Sub(v.Now)
+		}
+		if left > 0 {
+			said.jobs, said.resync = append(said.jobs, job), left
+		}
+	}
+	return said
+}
+
+func succeeded(v *view) *verdict {
+	report := v.report(func(r *reports.Snapshot) bool {
+		return r.URI != "" && r.Error == "" && (!r.VerifiedAt.IsZero() || !verifies(v.Snapshot))
+	})
+	if report == nil {
+		return nil
+	}
+	return &verdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
+		resync: rule.Patience}
+}
+
+func skipped(v *view) *verdict {
+	report := v.report(func(r *reports.Snapshot) bool { return r.Skipped })
+	if report == nil {
+		return nil
+	}
+	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, and users and roles %d",
+		report.Revision, report.AuthRevision)
+	return &verdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
+		resync: rule.Patience}
+}
+
+// givenUp says why no Job goes on to take the snapshot, and whether the last one has told what came of it; empty while
+// one may.
+func (v *view) givenUp() (why string, told bool) {
+	job := lastJob(v.taking)
+	if job != nil {
+		if how := ended(job, batchv1.JobFailed); how != nil {
+			return v.whyFailed(job, how), v.heard(job, how)
+		}
+		if jobNumber(job) >= mostReads {
+			return fmt.Sprintf("Job %s is done, but nothing can be read of its report, %s in a row; its log may say "+
+				"more", job.Name, wording.Count(mostReads, "time")), false
+		}
+	}
+	if blocked := v.blocked(); blocked != "" && v.leftToBegin() <= 0 {
+		return fmt.Sprintf("it could not begin within %s (spec.job.deadline): %s", duration(v.deadline()), blocked),
+			false
+	}
+	return "", false
+}
+
+// notVerified are the words with which quorate-snapshot begins when it gives up on what is stored
+// (etcdops/archive/take.go).
+const notVerified = "it is stored, but not verified"
+
+// why a snapshot is given up. While it is looked up what is stored, the status has it: the last words of the Job may be
+// gone.
+func (v *view) why(now string) string { return cmp.Or(v.Snapshot.Status.Failure, now) }
+
+func look(v *view) *verdict {
+	why, told := v.givenUp()
+	if why == "" || told {
+		return nil
+	}
+	why = v.why(why)
+	said := &verdict{
+		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
+		report: v.told(), jobs: v.all(), resync: rule.Patience,
+	}
+	look := v.look()
+	if look != nil && !over(look) {
+		_, said.progress, said.resync = v.progress(look)
+		said.message += said.progress
+		return said
+	}
+	if look != nil {
+		done := ended(look, batchv1.JobComplete)
+		switch {
+		case done == nil || v.hasLooked(look):
+			return nil
+		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
+			said.message += "its report is waited for"
+			return said
+		case jobNumber(look) >= mostReads:
+			return nil
+		}
+	}
+	next := v.lookJob()
+	said.progress, said.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	said.message += said.progress
+	return said
+}
+
+func stored(v *view) *verdict {
+	why, _ := v.givenUp()
+	if why == "" {
+		return nil
+	}
+	report, s := v.told(), v.Snapshot.Status
+	if report != nil {
+		fill(&s, report)
+	}
+	if s.URI == "" {
+		return nil
+	}
+	why = v.why(why)
+	if cause, told := strings.CutPrefix(why, notVerified+" ("); told {
+		why = strings.TrimSuffix(cause, ")")
+	}
+	message := fmt.Sprintf("not verified: %s; what is stored is kept: revision %d or later, %s stored as %s", why,
+		s.Revision, s.Size, s.StoredSize)
+	return &verdict{phase: v1alpha1.SnapshotStored, message: message, report: report, jobs: v.all()}
+}
+
+func failed(v *view) *verdict {
+	why, _ := v.givenUp()
+	if why == "" {
+		return nil
+	}
+	message := v.why(why)
+	if look := v.look(); look != nil && !v.hasLooked(look) {
+		lost := "its report is lost"
+		if vain := ended(look, batchv1.JobFailed); vain != nil {
+			lost = v.whyFailed(look, vain)
+		}
+		message += "; whether anything is stored could not be looked up: " + lost
+	}
+	return &verdict{phase: v1alpha1.SnapshotFailed, message: message, report: v.told(), jobs: v.all()}
+}
+
+func readAgain(v *view) *verdict {
+	job := lastJob(v.taking)
+	if job == nil {
+		return nil
+	}
+	how := ended(job, batchv1.JobComplete)
+	switch {
+	case how == nil:
+		return nil
+	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
+		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for",
+			jobs: v.all(), resync: rule.Patience}
+	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
+		return nil
+	}
+	next := v.takingJob(jobNumber(job) + 1)
+	return &verdict{
+		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is " +
+			"stored is read again",
+		progress: isMade(next), jobs: append(v.discarding, next), resync: rule.Patience,
+	}
+}
+
+func taking(v *view) *verdict {
+	job := lastJob(v.taking)
+	if job == nil || over(job) {
+		return nil
+	}
+	phase, message, resync := v.progress(job)
+	return &verdict{phase: phase, message: message, progress: message, report: v.told(), jobs: v.all(), resync: resync}
+}
+
+// blocked says what the Job that takes the snapshot can't begin without; empty for nothing.
+func (v *view) blocked() string {
+	c, name := v.cluster, v.Snapshot.Spec.Cluster
+	switch {
+	case c == nil:
+		return fmt.Sprintf("there is no EtcdCluster %s in this namespace", name)
+	case c.DeletionTimestamp != nil:
+		return fmt.Sprintf("EtcdCluster %s is being deleted", name)
+	}
+	if err := v.Images.Validate(&c.Spec); err != nil { // the Job runs in that image
+		return fmt.Sprintf("EtcdCluster %s can't be used: %s", name, err)
+	}
+	if available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Available); available == nil {
+		return fmt.Sprintf("EtcdCluster %s has just been made", name)
+	} else if available.Status != metav1.ConditionTrue {
+		return fmt.Sprintf("EtcdCluster %s is not available: %s", name, available.Message)
+	}
+	if len(clientEndpoints(c)) == 0 {
+		return fmt.Sprintf("EtcdCluster %s has no voter that could be asked", name)
+	}
+	return ""
+}
+
+func unsupported(v *view) *verdict {
+	if err := validate(&v.Snapshot.Spec); err != nil {
+		return &verdict{phase: v1alpha1.SnapshotFailed, message: err.Error(), jobs: v.all()}
+	}
+	return nil
+}
+
+func (v *view) leftToBegin() time.Duration {
+	return v.Snapshot.CreationTimestamp.Add(v.deadline()).Sub(v.Now)
+}
+
+func (v *view) deadline() time.Duration {
+	return cmp.Or(v.Snapshot.Spec.Job.Deadline.Duration, time.Hour)
+}
+
+func pending(v *view) *verdict {
+	why := v.blocked()
+	if why == "" {
+		return nil
+	}
+	return &verdict{phase: v1alpha1.SnapshotPending, message: why, jobs: v.all(), resync: v.leftToBegin()}
+}
+
+func take(v *view) *verdict {
+	job := v.takingJob(1)
+	return &verdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
+		jobs: append(v.discarding, job), resync: rule.Patience}
+}
+
+// ---- rules of one that is being deleted

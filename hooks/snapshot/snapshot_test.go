@@ -1,0 +1,377 @@
+package snapshot
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// aSnapshot that may begin.
+func aSnapshot() Observation {
+	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	return Observation{
+		Snapshot: &v1alpha1.EtcdSnapshot{
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910", CreationTimestamp: metav1.NewTime(now)},
+			Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
+		},
+		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": {
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"},
+			Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Image: v1alpha1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
+			Status: v1alpha1.EtcdClusterStatus{
+				Version:    "3.6.15",
+				Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}},
+				Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}, {Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
+			},
+		}},
+		Now: now, Images: objects.Images{Image: "quorate:v1"},
+	}
+}
+
+// theJob that a decision makes.
+func theJob(t *testing.T, o Observation) *batchv1.Job {
+	t.Helper()
+	d := Decide(o)
+	require.Len(t, d.Jobs, 1, d.Because)
+	return d.Jobs[0]
+}
+
+func TestSnapshotKeys(t *testing.T) {
+	s := aSnapshot().Snapshot
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.zst", Key(s))
+	s.Spec.Compression = v1alpha1.CompressNone
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db", Key(s))
+	s.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x"}}
+	assert.Equal(t, "shop/orders/nightly-12c500ed.db.age", Key(s))
+	s.UID = "1"
+	assert.Equal(t, "shop/orders/nightly-1.db.age", Key(s), "whatever a UID looks like")
+}
+
+func TestJobNamesFit(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42), strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
+		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
+			s := aSnapshot().Snapshot
+			s.Name = name
+			job := jobName(s, purpose, 12)
+			assert.Empty(t, validation.IsDNS1123Label(job), "%s", job)
+			assert.Empty(t, validation.IsValidLabelValue(labelValue(name)), "%s", name)
+			assert.False(t, seen[job], "%s is there twice", job)
+			seen[job] = true
+			assert.Equal(t, 12, jobNumber(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: job}}))
+			assert.Equal(t, Pods(name).MatchLabels[objects.LabelSnapshot], labelValue(name))
+		}
+	}
+}
+
+func TestTakingJob(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{"age1x", "age1y"}}
+	o.Snapshot.Spec.Unless = &v1alpha1.Unless{Revision: 7, ClusterID: "2c119c3b", AuthRevision: 3}
+	o.Snapshot.Spec.Job.ScratchSize = new(resource.MustParse("10Gi"))
+	job := theJob(t, o)
+	pod := job.Spec.Template
+	main := pod.Spec.Containers[0]
+	assert.Equal(t, []string{
+		"/var/run/quorate-tools/quorate-snapshot", "snapshot",
+		"--endpoint=https://orders-0.orders-peers.shop.svc:2379", "--endpoint=https://orders-4.orders-peers.shop.svc:2379",
+		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt", "--cert-key=/etc/etcd/pki/operator/tls.key",
+		"--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
+		"--key=shop/orders/nightly-12c500ed.db.zst.age", "--compression=zstd", "--recipient=age1x", "--recipient=age1y",
+		"--verify=true", "--etcd=/usr/local/bin/etcd", "--etcdutl=/usr/local/bin/etcdutl", "--scratch=/var/run/quorate-scratch",
+		"--unless-revision=7", "--unless-cluster=2c119c3b", "--unless-auth-revision=3",
+	}, main.Command)
+	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.15", main.Image, "etcdutl of the version that the members run")
+	assert.Equal(t, "quorate:v1", pod.Spec.InitContainers[0].Image)
+	assert.Empty(t, main.EnvFrom)
+	assert.Equal(t, "TMPDIR= AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys? GOMEMLIMIT=", secretsIn(main.Env))
+	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
+	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
+	assert.NotContains(t, pod.Labels, objects.LabelCluster, "it is no member: Services, budgets and policies find those by this label")
+	assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
+	var volumes []string
+	for _, v := range pod.Spec.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	assert.Equal(t, []string{"tools", "scratch", "store-ca", "operator"}, volumes)
+	for _, mount := range slices.Concat(main.VolumeMounts, pod.Spec.InitContainers[0].VolumeMounts) {
+		assert.Contains(t, volumes, mount.Name)
+	}
+	assert.Equal(t, int64(3600), *job.Spec.ActiveDeadlineSeconds)
+	assert.Equal(t, int32(3), *job.Spec.BackoffLimit)
+}
+
+func TestDiscardJobRunsTheProgramOfStores(t *testing.T) {
+	main := newView(aSnapshot()).discardJob(1).Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "quorate:v1", main.Image)
+	assert.Equal(t, []string{"/quorate-snapshot"}, main.Command)
+	assert.Equal(t, "discard", main.Args[0])
+}
+
+func TestTakingJobInPlainText(t *testing.T) {
+	o := aSnapshot()
+	o.Clusters["orders"].Spec.TLS.Mode = v1alpha1.TLSDisabled
+	o.Snapshot.Spec.Store = v1alpha1.Store{URL: "file:///etcd", ClaimName: "backups"}
+	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
+	pod := theJob(t, o).Spec.Template.Spec
+	main := pod.Containers[0]
+	assert.Contains(t, main.Command, "--endpoint=http://orders-0.orders-peers.shop.svc:2379")
+	assert.NotContains(t, strings.Join(main.Command, " "), "--ca=")
+	assert.Equal(t, "backups", pod.Volumes[2].PersistentVolumeClaim.ClaimName)
+	assert.Len(t, pod.Volumes, 3)
+	assert.Equal(t, "32Mi", main.Resources.Requests.Memory().String(), "no more is asked for than is allowed")
+}
+
+func TestWhatAPodSays(t *testing.T) {
+	exited := func(reason, message string) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "snapshot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: reason, Message: message}},
+		}}}}
+	}
+	for says, pod := range map[string]*corev1.Pod{
+		"the bucket is not there":                         exited("Error", `{"error":"the bucket is not there"}`),
+		"panic: a bug":                                    exited("Error", "goroutine 1\n\npanic: a bug\n"),
+		"container snapshot ended with code 1":            exited("Error", ""),
+		"raise spec.job.resources.limits.memory":          exited("OOMKilled", ""),
+		"Evicted: The node was low on resource":           {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource"}},
+		"raise spec.job.scratchSize":                      {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
+		"container tools ended with code 2 and without a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
+	} {
+		assert.Contains(t, lastWords(pod), says)
+	}
+	assert.Empty(t, lastWords(&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
+}
+
+func TestWordsForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", 61 * time.Second: "1m1s"} {
+		assert.Equal(t, want, duration(d))
+	}
+	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 5 << 40: "5.0 TiB"} {
+		assert.Equal(t, want, bytesText(n))
+	}
+	for n, want := range map[int64]string{0: "0", 760: "760", 10239: "10239", 20512: "21Ki", 20971552: "21Mi", 1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
+		assert.Equal(t, want, legible(n).String())
+	}
+	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
+}
+
+// TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the spec, which may change later.
+func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Generation = 2
+	o.Snapshot.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: v1alpha1.Complete, Status: metav1.ConditionTrue, ObservedGeneration: 1}}}
+	s := Decide(o).Status
+	assert.EqualValues(t, 2, s.ObservedGeneration)
+	assert.EqualValues(t, 2, s.Conditions[0].ObservedGeneration)
+}
+
+// TestLookJob: it asks the store alone, with the same name of the artifact.
+func TestLookJob(t *testing.T) {
+	o := aSnapshot()
+	delete(o.Clusters, "orders")
+	o.Snapshot.Spec.Job.Deadline.Duration = time.Minute
+	o.Now = o.Now.Add(2 * time.Minute)
+	job := theJob(t, o)
+	main := job.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "nightly-12c500ed-look-1", job.Name)
+	assert.Equal(t, "quorate:v1", main.Image)
+	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt", "--key=" + Key(o.Snapshot)}, main.Args)
+	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
+	assert.Equal(t, int64(90), *job.Spec.ActiveDeadlineSeconds)
+}
+
+// TestMemoryOfATrial: etcd on trial has an index of all keys, as the members have.
+func TestMemoryOfATrial(t *testing.T) {
+	o := aSnapshot()
+	limit := func() string {
+		return theJob(t, o).Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String()
+	}
+	o.Clusters["orders"].Status.Members[0].DBSize = new(resource.MustParse("2Gi"))
+	o.Clusters["orders"].Status.Members[2].DBSize = new(resource.MustParse("8Gi"))
+	assert.Equal(t, "2304Mi", limit())
+	o.Clusters["orders"].Status.Members[2].DBSize = new(resource.MustParse("20Mi"))
+	assert.Equal(t, "768Mi", limit())
+	o.Snapshot.Spec.Verify = new(false)
+	assert.Equal(t, "256Mi", limit())
+	o.Snapshot.Spec.Verify = nil
+	o.Snapshot.Spec.Job.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("300Mi")}
+	assert.Equal(t, "300Mi", limit(), "what the spec says counts")
+}
+
+func TestWhoUsesASnapshot(t *testing.T) {
+	named := func(name string) *v1alpha1.SnapshotSource { return &v1alpha1.SnapshotSource{Name: name} }
+	byURL := &v1alpha1.SnapshotSource{URL: "s3://backups/x"}
+	for name, c := range map[string]struct {
+		change func(c *v1alpha1.EtcdCluster)
+		uses   bool
+	}{
+		"nobody":                        {func(*v1alpha1.EtcdCluster) {}, false},
+		"restore names it":              {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")} }, true},
+		"restore names another":         {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("other")} }, false},
+		"restore goes back to an epoch": {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} }, false},
+		"restore has been answered": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
+		}, false},
+		"another restore has been answered": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "b", Snapshot: named("nightly")}
+			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
+		}, true},
+		"its condition says that it was": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Generation = 3
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+		}, false},
+		"its condition is of an earlier spec": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
+			c.Generation = 4
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+		}, true},
+		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
+		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
+			c.Status.Epoch, c.Status.ClusterID = 1, "c1"
+		}, false},
+		"a new cluster begins with what restore names": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")}
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: byURL}
+		}, false},
+		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
+			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
+		}, true},
+		"members are filled with another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
+		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore, c.DeletionTimestamp = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}, &metav1.Time{}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := aSnapshot()
+			o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly.db.zst"
+			o.Snapshot.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+			c.change(o.Clusters["orders"])
+			assert.Equal(t, c.uses, len(Decide(o).Status.UsedBy) > 0)
+			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
+			d := Decide(o)
+			assert.Equal(t, c.uses, d.Because.Rule == "InUse", d.Because)
+			assert.False(t, d.Finalized)
+			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
+		})
+	}
+}
+
+// TestRestorable: what could not be verified is restored by its name once a person says so.
+func TestRestorable(t *testing.T) {
+	s := aSnapshot().Snapshot
+	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotStored, "s3://backups/nightly"
+	assert.False(t, Restorable(s))
+	assert.Contains(t, Unrestorable(s), `kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
+	s.Spec.Verify = new(false)
+	assert.True(t, Restorable(s))
+	s.Status.Phase = v1alpha1.SnapshotSucceeded
+	assert.True(t, Restorable(s))
+	s.Status.URI = ""
+	assert.False(t, Restorable(s))
+	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
+		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
+		assert.False(t, Restorable(s), phase)
+	}
+}
+
+// late makes a Job that the decision asks for end at its deadline, with its pods gone.
+func late(o *Observation, d Decision) {
+	o.Jobs = map[string]*batchv1.Job{}
+	for _, job := range d.Jobs {
+		if !over(job) {
+			o.Now = o.Now.Add(time.Hour)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
+		}
+		o.Jobs[job.Name] = job
+	}
+	o.Snapshot.Status = d.Status
+}
+
+// TestWhatIsRememberedOfAJob: why it failed is found out once, and stays the same, however long it is and whatever words are in it.
+func TestWhatIsRememberedOfAJob(t *testing.T) {
+	for what, why := range map[string]string{
+		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100), "ours": "the store says; whether anything is stored is looked up: yes",
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := aSnapshot()
+			d := Decide(o)
+			job := d.Jobs[0]
+			job.UID = "job"
+			o.Jobs = map[string]*batchv1.Job{job.Name: job}
+			o.Pods = map[string]*corev1.Pod{"pod": {
+				ObjectMeta: metav1.ObjectMeta{Name: "pod", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}}, Spec: job.Spec.Template.Spec,
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}},
+			}}
+			d = Decide(o)
+			o.Pods = nil
+			late(&o, d)
+			words := "it was not done within 1h; the last that was known: no node takes pod pod: " + why
+			words = words[:min(len(words), mostWords)]
+			says := func(rule string) {
+				t.Helper()
+				d = Decide(o)
+				require.Equal(t, rule, d.Because.Rule)
+				assert.Truef(t, strings.HasPrefix(d.Because.Message, words), "%s: %s", rule, d.Because.Message)
+				o.Snapshot.Status, o.Jobs = d.Status, map[string]*batchv1.Job{}
+				for _, job := range d.Jobs {
+					o.Jobs[job.Name] = job
+					if !over(job) {
+						job.CreationTimestamp = metav1.NewTime(o.Now)
+					}
+				}
+			}
+			says("Look")
+			says("Look")
+			late(&o, d)
+			says("Failed")
+			assert.Empty(t, o.Snapshot.Status.Failure+o.Snapshot.Status.Progress, "the message says it")
+		})
+	}
+}
+
+// TestADeletionThatFailsSaysTheSame: while it waits to be tried again nothing is written (S16).
+func TestADeletionThatFailsSaysTheSame(t *testing.T) {
+	o := aSnapshot()
+	o.Snapshot.Spec.DeletionPolicy, o.Snapshot.DeletionTimestamp = v1alpha1.DeletionDelete, &metav1.Time{Time: o.Now}
+	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
+	late(&o, Decide(o))
+	first := Decide(o)
+	require.Equal(t, "Undiscarded", first.Because.Rule)
+	for range 3 {
+		o.Snapshot.Status = Decide(o).Status
+		assert.Equal(t, first.Because, Decide(o).Because)
+		assert.Equal(t, first.Status, o.Snapshot.Status)
+	}
+}
+
+// secretsIn are variables with the Secrets that they are of; one with ? may be missing there.
+func secretsIn(env []corev1.EnvVar) string {
+	var all []string
+	for _, e := range env {
+		named := ""
+		if e.ValueFrom != nil {
+			named = e.ValueFrom.SecretKeyRef.Name
+			if of := e.ValueFrom.SecretKeyRef.Optional; of != nil && *of {
+				named += "?"
+			}
+		}
+		all = append(all, e.Name+"="+named)
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,35 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// TestASnapshotThatTheAPIServerLetThrough: no Job is made of a spec that it should have refused,
+// the message says what is wrong, and it repeats nothing of it.
+func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
+	for _, change := range []func(s *v1alpha1.EtcdSnapshotSpec){
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.URL = "s3://b/$(tls.key)" },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store.URL = "azblob://b?domain=tls.key.example" },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Store = v1alpha1.Store{URL: "file:///tls.key"} },
+		func(s *v1alpha1.EtcdSnapshotSpec) { s.Cluster = "../tls.key" },
+	} {
+		o := aSnapshot()
+		change(&o.Snapshot.Spec)
+		o.Clusters[o.Snapshot.Spec.Cluster] = o.Clusters["orders"]
+		d := Decide(o)
+		assert.Equal(t, "Unsupported", d.Because.Rule)
+		assert.Empty(t, d.Jobs)
+		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
+		assert.Contains(t, d.Status.Message, "spec.")
+		assert.NotContains(t, d.Status.Message, "tls.key")
+
+		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp, v1alpha1.DeletionDelete
+		d = Decide(o)
+		assert.True(t, d.Finalized)
+		assert.Empty(t, d.Jobs)
+	}
+}

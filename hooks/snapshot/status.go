@@ -1,0 +1,332 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/hooks/reports"
+	"github.com/quorate-dev/quorate/hooks/wording"
+)
+
+// mostWords is the longest message in a status, in bytes.
+const mostWords = 1000
+
+// slowPod is how long a pod may take to be created before its message says what it could be waiting for.
+const slowPod = 20 * time.Second
+
+// status is what people see of a snapshot.
+func (v *view) status(said *verdict) v1alpha1.EtcdSnapshotStatus {
+	s := *v.Snapshot.Status.DeepCopy()
+	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
+	if said.tells {
+		s.Message = clipped(said.message)
+	}
+	if said.stays {
+		for i := range s.Conditions { // kubectl wait compares each condition's own
+			s.Conditions[i].ObservedGeneration = s.ObservedGeneration
+		}
+		return s
+	}
+	s.Phase, s.Message = said.phase, clipped(said.message)
+	s.Progress, s.Failure = clipped(said.progress), clipped(said.failure)
+	if said.report != nil {
+		fill(&s, said.report)
+	}
+	v.setConditions(&s, said.report)
+	return s
+}
+
+// clipped is a message of at most mostWords bytes.
+func clipped(message string) string {
+	if len(message) <= mostWords {
+		return message
+	}
+	return strings.ToValidUTF8(message[:mostWords], "") + " ..."
+}
+
+// fill writes down what is stored, or no longer is; of one that was skipped, what is still so.
+func fill(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
+	whole := func(t time.Time) metav1.Time {
+		if t.IsZero() {
+			return metav1.Time{}
+		}
+		return metav1.NewTime(t.Truncate(time.Second))
+	}
+	s.URI, s.SHA256, s.Hash = r.URI, r.SHA256, r.Hash
+	s.Size, s.StoredSize, s.Duration = nil, nil, nil
+	if r.URI != "" {
+		s.Size, s.StoredSize = legible(r.Size), legible(r.StoredSize)
+	}
+	s.Revision, s.AuthRevision, s.Keys = r.Revision, r.AuthRevision, r.Keys
+	s.EtcdVersion, s.ClusterID, s.Member = r.EtcdVersion, r.ClusterID, r.Member
+	s.Started, s.Completed, s.VerifiedAt = whole(r.Started), whole(r.Completed), whole(r.VerifiedAt)
+	if took := r.Completed.Sub(r.Started); !r.Started.IsZero() && took > 0 {
+		s.Duration = &metav1.Duration{Duration: took.Round(10 * time.Millisecond)}
+	}
+}
+
+// legible is a size rounded up to a whole number of units, at least ten of them, so that a table shows 21Mi and not
+// 20971552. The record of the artifact has it exactly.
+func legible(n int64) *resource.Quantity {
+	unit := int64(1)
+	for n/unit >= 10<<10 {
+		unit <<= 10
+	}
+	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI)
+}
+
+func (v *view) setConditions(s *v1alpha1.EtcdSnapshotStatus, r *reports.Snapshot) {
+	set := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: clipped(message),
+			ObservedGeneration: v.Snapshot.Generation,
+			LastTransitionTime: metav1.NewTime(v.Now.Truncate(time.Second))}
+		if is {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	if s.Phase == v1alpha1.SnapshotDeleting {
+		set(v1alpha1.Discarded, false, "Deleting", s.Message)
+		return
+	}
+	is := func(phases ...v1alpha1.SnapshotPhase) bool { return slices.Contains(phases, s.Phase) }
+	set(v1alpha1.Ready, is(v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped), string(s.Phase), s.Message)
+	if is(v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning) {
+		set(v1alpha1.Reconciling, true, string(s.Phase), s.Message)
+	} else {
+		set(v1alpha1.Reconciling, false, wording.NotReconciling, wording.NothingUnderWay)
+	}
+	if is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored) {
+		set(v1alpha1.Stalled, true, string(s.Phase), s.Message)
+	} else {
+		set(v1alpha1.Stalled, false, wording.NotStalled, wording.NothingWaits)
+	}
+	set(v1alpha1.Complete, is(v1alpha1.SnapshotSucceeded), string(s.Phase), s.Message)
+	set(v1alpha1.Failed, is(v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored), string(s.Phase), s.Message)
+	switch {
+	case !s.VerifiedAt.IsZero():
+		set(v1alpha1.Verified, true, "Restored", fmt.Sprintf("etcd has served it on trial: %s at revision %d%s",
+			wording.Count(int(s.Keys), "key"), s.Revision, compared(r)))
+	case is(v1alpha1.SnapshotStored):
+		set(v1alpha1.Verified, false, "NotVerified", s.Message)
+	case !verifies(v.Snapshot):
+		set(v1alpha1.Verified, false, "NotWanted", "spec.verify is false: nobody knows whether it restores")
+	default:
+		set(v1alpha1.Verified, false, string(s.Phase), "it has not been restored on trial")
+	}
+}
+
+// compared says with what a snapshot was compared.
+func compared(r *reports.Snapshot) string {
+	words := ", compared with no other member: none could say"
+	switch {
+	case r == nil:
+		return ""
+	case r.HashOf != "":
+		words = ", with the hash of the cluster (" + r.HashOf + " has it, too)"
+	case r.KeysOf != "":
+		words = ", as many as " + r.KeysOf + " has; no other member's hash was compared"
+	}
+	if r.Warning != "" {
+		words += "; WARNING: " + r.Warning
+	}
+	return words
+}
+
+// ---- what a pod says
+
+// terminated is how a container ended; nil while it has not.
+func terminated(pod *corev1.Pod, container string) *corev1.ContainerStateTerminated {
+	return objects.StatusOf(pod, container).State.Terminated
+}
+
+// lastWords say why a pod failed; empty when it did not.
+func lastWords(pod *corev1.Pod) string {
+	for _, by := range []bool{false, true} { // an injected container has the last word only where ours say nothing
+		for _, s := range objects.Statuses(pod) {
+			if t := s.State.Terminated; t != nil && t.ExitCode != 0 && objects.Injected(s.Name) == by {
+				return containerWords(s.Name, t, pod)
+			}
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return podWords(pod)
+	}
+	return ""
+}
+
+func containerWords(name string, t *corev1.ContainerStateTerminated, pod *corev1.Pod) string {
+	if report, err := reports.Read[reports.Snapshot](t.Message); err == nil && report.Error != "" {
+		return report.Error
+	}
+	switch message := lastLine(t.Message); {
+	case t.Reason == "OOMKilled":
+		return fmt.Sprintf("container %s was killed for want of memory: raise spec.job.resources.limits.memory", name)
+	case pod.Status.Reason != "":
+		return podWords(pod)
+	case message != "":
+		return message
+	}
+	return fmt.Sprintf("container %s ended with code %d and without a word", name, t.ExitCode)
+}
+
+// podWords are Kubernetes' own about a pod that it ended, such as "Evicted: ...".
+func podWords(pod *corev1.Pod) string {
+	words := cmp.Or(pod.Status.Reason, "its pod failed")
+	if m := strings.TrimSpace(pod.Status.Message); m != "" {
+		words += ": " + m
+	}
+	if strings.Contains(words, `"`+objects.VolumeScratch+`"`) {
+		words += "; raise spec.job.scratchSize"
+	}
+	return words
+}
+
+// lastLine of a log that is not empty.
+func lastLine(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
+
+// whyFailed says why a Job failed.
+func (v *view) whyFailed(job *batchv1.Job, how *batchv1.JobCondition) string {
+	words := ""
+	for _, pod := range v.podsOf(job) {
+		words = cmp.Or(lastWords(pod), words)
+	}
+	switch how.Reason {
+	case batchv1.JobReasonDeadlineExceeded:
+		seconds := int64(0)
+		if d := job.Spec.ActiveDeadlineSeconds; d != nil {
+			seconds = *d
+		}
+		late := fmt.Sprintf("it was not done within %s", duration(time.Duration(seconds)*time.Second))
+		if last := cmp.Or(words, v.Snapshot.Status.Progress); last != "" {
+			late += "; the last that was known: " + last
+		}
+		return late
+	case batchv1.JobReasonBackoffLimitExceeded:
+		return cmp.Or(words, "its pods failed, and what they said is gone with them")
+	}
+	return cmp.Or(words, strings.TrimSpace(how.Reason+": "+how.Message))
+}
+
+// progress says what a Job that is not over does or waits for. Of one that is about to fail the pod is gone already;
+// what was known of it stays.
+func (v *view) progress(job *batchv1.Job) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	if old := v.Snapshot.Status; ended(job, batchv1.JobFailureTarget) != nil && old.Progress != "" && old.Phase != "" {
+		return old.Phase, old.Progress, 0
+	}
+	phase, message = v1alpha1.SnapshotPending, fmt.Sprintf("Job %s has not made its pod yet", job.Name)
+	var current *corev1.Pod
+	failures, words := 0, ""
+	for _, pod := range v.podsOf(job) {
+		if pod.Status.Phase == corev1.PodFailed {
+			failures, words = failures+1, lastWords(pod)
+			continue
+		}
+		current = pod
+	}
+	if current != nil {
+		phase, message, resync = v.podProgress(current)
+	} else if failures > 0 {
+		phase, message = v1alpha1.SnapshotRunning, "it is tried again after a pause"
+	}
+	if failures > 0 {
+		message = fmt.Sprintf("attempt %d failed: %s; %s", failures, words, message)
+	}
+	return phase, message, resync
+}
+
+func (v *view) podProgress(pod *corev1.Pod) (phase v1alpha1.SnapshotPhase, message string, resync time.Duration) {
+	for _, s := range objects.Statuses(pod) {
+		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return v1alpha1.SnapshotPending, fmt.Sprintf("container %s of pod %s can't start: %s", s.Name, pod.Name,
+				w.Reason+wording.Colon(wording.Kubelet(w.Message))), 0
+		}
+		if s.Name == objects.Purpose(&pod.Spec) && s.State.Running != nil {
+			return v1alpha1.SnapshotRunning, fmt.Sprintf("pod %s is at work", pod.Name), 0
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return v1alpha1.SnapshotPending, fmt.Sprintf("no node takes pod %s: %s", pod.Name, c.Message), 0
+		}
+	}
+	if left := pod.CreationTimestamp.Add(slowPod).Sub(v.Now); left > 0 {
+		return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s starts", pod.Name), left
+	}
+	return v1alpha1.SnapshotPending, fmt.Sprintf("pod %s has not started; it mounts %s: kubectl describe pod %s "+
+		"says what is missing", pod.Name, mounts(pod), pod.Name), 0
+}
+
+// mounts names what a pod can't start without.
+func mounts(pod *corev1.Pod) string {
+	var list []string
+	for _, volume := range pod.Spec.Volumes {
+		switch {
+		case volume.Secret != nil:
+			list = append(list, "Secret "+volume.Secret.SecretName)
+		case volume.PersistentVolumeClaim != nil:
+			list = append(list, "claim "+volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	if len(list) == 0 {
+		return "nothing of anybody's"
+	}
+	return strings.Join(list, ", ")
+}
+
+// whatIsStored says what a snapshot holds.
+func whatIsStored(r *reports.Snapshot) string {
+	stored := fmt.Sprintf("%s stored as %s", bytesText(r.Size), bytesText(r.StoredSize))
+	if r.VerifiedAt.IsZero() {
+		return fmt.Sprintf("revision %d or later, %s; it was not restored on trial (spec.verify is false)", r.Revision,
+			stored)
+	}
+	message := fmt.Sprintf("revision %d, %s, %s; restored on trial", r.Revision, wording.Count(int(r.Keys), "key"),
+		stored)
+	if r.Warning != "" {
+		message += "; WARNING: " + r.Warning
+	}
+	return message
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	unit, value := "bytes", float64(n)
+	for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if value < 1024 {
+			break
+		}
+		unit, value = next, value/1024
+	}
+	if unit == "bytes" {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, unit)
+}
+
+// duration is how long for people: 1h and not 1h0m0s.
+func duration(d time.Duration) string {
+	s := d.String()
+	s = strings.TrimSuffix(s, "m0s")
+	if s != d.String() {
+		s += "m"
+	}
+	if h, whole := strings.CutSuffix(s, "h0m"); whole {
+		s = h + "h"
+	}
+	return s
+}

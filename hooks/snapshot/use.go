@@ -1,0 +1,86 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// Who restores a snapshot: what is stored is not deleted under a restore that reads it, or is about to.
+
+// Restorable reports whether a snapshot may be restored by its name. One that is stored and was not verified is, once a
+// person has set spec.verify to false.
+func Restorable(s *v1alpha1.EtcdSnapshot) bool {
+	if s.Status.URI == "" {
+		return false
+	}
+	return s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored && !verifies(s)
+}
+
+// Unrestorable says why it may not.
+func Unrestorable(s *v1alpha1.EtcdSnapshot) string {
+	if s.Status.Phase == v1alpha1.SnapshotStored {
+		return fmt.Sprintf("EtcdSnapshot %s is Stored, and not verified; to restore it as it is: kubectl patch -n "+
+			"%s etcdsnapshot/%s --type=merge -p '{\"spec\":{\"verify\":false}}'", s.Name, s.Namespace, s.Name)
+	}
+	return fmt.Sprintf("EtcdSnapshot %s is %s, not Succeeded", s.Name, cmp.Or(s.Status.Phase, v1alpha1.SnapshotPending))
+}
+
+// verifies reports whether the snapshot is to be restored on trial.
+func verifies(s *v1alpha1.EtcdSnapshot) bool { return s.Spec.Verify == nil || *s.Spec.Verify }
+
+// users are the EtcdClusters that restore the snapshot, or are about to.
+func (v *view) users() []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(v.Clusters)) {
+		if uses(v.Clusters[name], v.Snapshot) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// uses reports whether a cluster restores a snapshot: its members are being filled with it, or its spec names it and
+// has not been answered.
+func uses(c *v1alpha1.EtcdCluster, s *v1alpha1.EtcdSnapshot) bool {
+	names := func(from *v1alpha1.SnapshotSource) bool { return from != nil && from.Name == s.Name }
+	r, b := c.Spec.Restore, c.Spec.Bootstrap
+	switch {
+	case c.DeletionTimestamp != nil:
+		return false
+	case s.Status.URI != "" && slices.ContainsFunc(c.Status.Restoring, func(url string) bool {
+		return sameArtifact(url,
+			s.Status.URI)
+	}):
+		return true
+	case r != nil && names(r.Snapshot):
+		return !answered(c)
+	case r != nil && r.Snapshot != nil:
+		return false // that, and not spec.bootstrap, says what a new cluster begins with
+	}
+	return b != nil && names(b.Snapshot) && c.Status.ClusterID == "" && c.Status.Epoch <= 1
+}
+
+// answered reports whether the cluster has what its spec.restore asks for, or had it before: it answers no ID twice.
+func answered(c *v1alpha1.EtcdCluster) bool {
+	if o := c.Status.Origin; o != nil && o.Restore == c.Spec.Restore.ID {
+		return true
+	}
+	is := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
+	return is != nil && is.ObservedGeneration == c.Generation && (is.Status == metav1.ConditionTrue ||
+		is.Reason == v1alpha1.AnsweredBefore)
+}
+
+// sameArtifact compares URLs without their queries, which say how a store is reached.
+func sameArtifact(a, b string) bool {
+	a, _, _ = strings.Cut(a, "?")
+	b, _, _ = strings.Cut(b, "?")
+	return a == b
+}

@@ -1,0 +1,93 @@
+// Package wording has the pieces that messages share, and the words of the scheduler and the kubelet as far as they are
+// said again.
+package wording
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Count is so many of a noun, such as "1 key" and "2 keys".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Colon appends a reason, if there is one.
+func Colon(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+const (
+	// longestQuote is how many characters of another's words are said again.
+	longestQuote = 200
+	// longestRead is how many bytes of them are looked at: nothing else bounds what a registry answers.
+	longestRead = 4096
+)
+
+// Scheduler are why no node takes a pod. What preemption could do about it is left out.
+func Scheduler(message string) string {
+	message, _, _ = strings.Cut(message, " preemption: ")
+	message, _, _ = strings.Cut(message, " no new claims to deallocate")
+	words := []rune(strings.TrimRight(plain(message[:min(len(message), longestRead)]), ". ,"))
+	if len(words) > longestQuote {
+		return string(words[:longestQuote]) + "..."
+	}
+	return string(words)
+}
+
+// Kubelet are why it can't make a container. Between two tries it says that it waits, and in newer releases what
+// the last one said: so the words stay. The cause is at the end.
+func Kubelet(message string) string {
+	if len(message) > longestRead {
+		_, message, _ = strings.Cut(message[len(message)-longestRead:], " ") // no URL without its beginning
+	}
+	words := []rune(plain(message))
+	if len(words) > longestQuote {
+		return "..." + string(words[len(words)-longestQuote:])
+	}
+	return string(words)
+}
+
+// changing are parts of errors that hold what is secret, or differ from try to try, with what takes their place.
+var changing = sync.OnceValue(func() []replacement {
+	return []replacement{
+		{regexp.MustCompile(`://[^\s/"'@]*@`), "://"}, // user and password of a URL
+		// its query, where tokens are
+		{regexp.MustCompile(`(://[^\s"'?]*)\?[^\s"']*`), "$1"},
+		// an address with a port of the moment
+		{regexp.MustCompile(`(read|write) (tcp|udp) \S+->`), "$1 $2 "},
+		// the ID of a request
+		{regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`), "..."},
+		// what the kubelet says while it waits to try again
+		{regexp.MustCompile(`^Back-off pulling image "[^"]*": [A-Za-z]+: `), ""},
+		{regexp.MustCompile(`\s+`), " "},
+	}
+})
+
+type replacement struct {
+	what *regexp.Regexp
+	by   string
+}
+
+func plain(message string) string {
+	for _, r := range changing() {
+		message = r.what.ReplaceAllString(message, r.by)
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(message, ""))
+}
+
+// Reason and message of the conditions Reconciling and Stalled while they are False.
+const (
+	NotReconciling  = "NotReconciling"
+	NothingUnderWay = "nothing is under way"
+	NotStalled      = "NotStalled"
+	NothingWaits    = "nothing waits for a person"
+)
