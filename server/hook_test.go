@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/objects"
 	"github.com/quorate-dev/quorate/server/wire"
 )
 
@@ -194,7 +195,7 @@ func TestWhoReadsACallAnswersAsTheHook(t *testing.T) {
 	s, _ := testServer(Options{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s.now = func() time.Time { return now }
-	o := asked.Observation(now, hooks.Settings{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"})
+	o := asked.Observation(now, hooks.Settings{Images: objects.Images{Image: "ghcr.io/quorate-dev/quorate:v0.1.0"}})
 	o.Etcd, o.Health = healthy{}.Observe(context.Background(), nil)
 	answer, err := asked.Answer(hooks.Decide(o), nil)
 	require.NoError(t, err)
