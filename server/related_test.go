@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
-	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
 // TestWhomAWriteOfAClusterAsksAbout counts the EtcdSnapshots that Metacontroller asks about when one EtcdCluster is

@@ -21,7 +21,6 @@ import (
 	"github.com/quorate-dev/quorate/etcdops/seed"
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/reports"
-	"github.com/quorate-dev/quorate/hooks/users"
 	"github.com/quorate-dev/quorate/test/conformance/etcdproc"
 )
 
