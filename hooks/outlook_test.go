@@ -81,7 +81,7 @@ func TestWhatToolsAreTold(t *testing.T) {
 			o.Cluster.Spec.Suspend = true
 			delete(o.Children.Pods, "demo-1")
 			silence(o, "demo-1")
-		}), "Stalled Suspended", "rule Heal waits for that"},
+		}), "Stalled Suspended", "rule WaitForMembers waits for that"},
 		"a defragmentation": {changed(func(o *Observation) { o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"} }), "Ready Defragment", "as the annotation asks"},
 		"a defragmentation before larger volumes": {changed(func(o *Observation) {
 			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}

@@ -41,7 +41,7 @@ func (c *cluster) fencesAMember() {
 	for _, entry := range history {
 		steps += entry.Rule + " " + entry.Step + "; "
 	}
-	assert.Regexp(c.t, "Heal .*; Converged ;", steps, "the status remembers what was done, and by which rule")
+	assert.Regexp(c.t, "WaitForMembers .*; Converged ;", steps, "the status remembers what was done, and by which rule")
 }
 
 func (c *cluster) isNotDeleted() {

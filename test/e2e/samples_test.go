@@ -176,6 +176,6 @@ func (c *cluster) playExisting() {
 	require.NoError(c.t, os.WriteFile(f.dir+"/peer-ca.crt", append(bundle(*f.ca), ours...), 0o600))
 	f.restart()
 	kube(c.t, "-n", c.ns, "scale", "etcdcluster", "orders", "--replicas=3")
-	c.meets("etcdcluster/orders", `jsonpath={.status.conditions[?(@.type=="ForeignMembers")].reason}=Beside`)
+	c.meets("etcdcluster/orders", `jsonpath={.status.conditions[?(@.type=="ForeignMembers")].reason}=ForeignMembers`)
 	assert.Len(c.t, membersOf(c.t, f.client("root")), 6)
 }
