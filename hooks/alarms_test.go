@@ -66,13 +66,7 @@ func TestCorruptNeedsProof(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if s, removes := c.step.(Remove); removes {
-				d := Decide(c.given)
-				assert.Nil(t, d.Step, "it is recorded first")
-				assert.NoError(t, Verify(c.given, d))
-				goes(s.Name)(&c.given)
-			}
-			d := Decide(c.given)
+			d := Decide(onceChosen(t, c.given))
 			assert.Equal(t, "Corrupt", d.Because.Rule)
 			assert.Equal(t, c.step, d.Step, d.Because.Message)
 			assert.NoError(t, Verify(c.given, d))
@@ -99,7 +93,7 @@ func TestNobodyJoinsWhileDataIsCorrupt(t *testing.T) {
 	addMember(&proven, 3, true)
 	list(&proven, "demo-3", CallsEnd)
 	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
-	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(proven).Step, "the learner may have copied what is wrong")
+	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(onceChosen(t, proven)).Step, "the learner may have copied what is wrong")
 
 	grown := hashed(2, 1, 9, 1)
 	grown.Cluster.Spec.Replicas = new(int32(5))

@@ -146,7 +146,6 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o := serve(5)
 			o.Cluster.Spec.Replicas = new(int32(3))
 			silence(&o, "demo-1")
-			goes("demo-1")(&o)
 			return o
 		}, "Shrink", Remove{ID: 2, Name: "demo-1"}},
 		{"another version is asked for", "it is gone to when all members have settled", func() Observation {
@@ -162,7 +161,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := c.given()
+			o := onceChosen(t, c.given())
 			d := Decide(o)
 			assert.Equal(t, c.rule, d.Because.Rule, "%s: %s", c.reason, d.Because.Message)
 			assert.Equal(t, c.step, d.Step, c.reason)

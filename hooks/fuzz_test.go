@@ -187,7 +187,7 @@ var mishaps = []func(o *Observation, n int){
 		a[objects.AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
 	}),
 	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationRenewing] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3)}[n/3%7]
+		a[objects.AnnotationRenewing] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0), " removal withdrawn " + ago(CallsEnd)}[n/3%10]
 	}),
 	func(o *Observation, n int) {
 		for _, p := range o.Children.Pods {

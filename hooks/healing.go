@@ -73,7 +73,7 @@ func (v *view) giveUpOn(m *member, why string) *verdict {
 func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
 	_, removes := said.step.(Remove)
-	removes = removes || said.renew != "" // or will, once that is recorded
+	removes = removes || said.recordsRemoval()
 	if !removes && mark == objects.CondemnedSilent {
 		return said
 	}

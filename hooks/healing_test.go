@@ -36,7 +36,7 @@ func silent(o *Observation, member string, since time.Duration) {
 func given(what ...func(o *Observation)) Observation {
 	o := serve(3)
 	silent(&o, "demo-1", 5*time.Minute)
-	goes("demo-1")(&o)
+	removes("demo-1")(&o)
 	for _, change := range what {
 		change(&o)
 	}
@@ -285,7 +285,7 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	status := Decide(late).Status
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
 	late.Cluster.Status.Replacement = status.Replacement
-	d = Decide(late)
+	d = Decide(onceChosen(t, late))
 	require.NoError(t, Verify(late, d))
 	assert.IsType(t, Remove{}, d.Step)
 	assert.Equal(t, status.Replacement, d.Status.Replacement, "it is counted once")

@@ -224,7 +224,7 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		return &pod
 	}
 	v.noteSuccession(&pod, old)
-	if since := old.Annotations[objects.AnnotationSpared]; since != "" && v.epoch.renewing.name == old.Name {
+	if since := old.Annotations[objects.AnnotationSpared]; since != "" && !v.epoch.renewing.removes && v.epoch.renewing.name == old.Name {
 		pod.Annotations[objects.AnnotationSpared] = since
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {

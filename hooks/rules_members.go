@@ -76,6 +76,9 @@ func promote(v *view) *verdict {
 	if l.pod.Annotations[objects.AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
 		return nil
 	}
+	if v.held() == l {
+		return v.letGo()
+	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.name)
 	stay, all := len(filter(v.voters, v.stays)), len(v.voters)
 	switch {
@@ -268,8 +271,8 @@ func shrink(v *view) *verdict {
 	return v.retire(v.victim(), fmt.Sprintf("shrinking from %d to %s", len(voters), wording.Count(v.replicas, "voter")))
 }
 
-// victim is the voter of ours that a shrink takes next: not serving before serving, followers before the leader, the highest
-// number first.
+// victim is the voter of ours that a shrink takes next: not serving before serving, followers before the leader, the one that was chosen
+// before already first, and then the highest number.
 func (v *view) victim() *member {
 	rank := func(m *member) int {
 		switch {
@@ -284,6 +287,7 @@ func (v *view) victim() *member {
 	}
 	voters := slices.Clone(v.voters)
 	slices.Reverse(voters)
+	voters = v.heldFirst(voters)
 	slices.SortStableFunc(voters, func(a, b *member) int { return rank(a) - rank(b) })
 	return voters[0]
 }

@@ -262,7 +262,7 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(d.Children.Pods[1]), "its log is where it was made, whatever the spec says now")
 
 	delete(o.Children.Claims, "demo-1-wal")
-	d = Decide(o)
+	d = Decide(onceChosen(t, o))
 	assert.Equal(t, "Replace", d.Because.Rule)
 	assert.Equal(t, Remove{ID: 2, Name: "demo-1"}, d.Step)
 	assert.Len(t, d.Children.Pods, 2, "no pod without its log")

@@ -117,8 +117,8 @@ func (j *judgement) exchanged() []string {
 // chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
 func (j *judgement) chosen(m *member, what ...string) {
 	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down"))
-	j.require(slices.Equal(named, what), "S2", "%s is restarted or removed, and the record names %q instead of %q", m.name, named, what)
-	j.require(m.pod.Annotations[objects.AnnotationSpared] == "", "S2", "%s is restarted or removed, which is spared", m.name)
+	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
+	j.require(m.pod.Annotations[objects.AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
 }
 
 func etcdImage(pod *corev1.Pod) string {
@@ -135,18 +135,26 @@ func (j *judgement) othersStay(m *member) int {
 	return len(filter(j.v.voters, func(o *member) bool { return o.ID != m.ID && j.stays(o) }))
 }
 
-// stays reports whether a voter serves, and will go on: its pod was not deleted, or given another image from which it has
-// yet to start, and can't be by a late call. One that was chosen for that can be, until it has been spared for as long as
-// calls live.
+// stays reports whether a voter serves, and will go on: no late call can remove it, its pod was not deleted, or given another
+// image from which it has yet to start, and no late call can do that.
 func (j *judgement) stays(m *member) bool {
-	if !m.serving() || m.name == "" || m.pod == nil {
-		return m.serving() && m.name == "" && j.beside()
+	switch {
+	case !m.serving() || j.goes(m):
+		return false
+	case m.name == "" || m.pod == nil:
+		return m.name == "" && j.beside()
 	}
-	ends, spared := m.pod.Annotations[objects.AnnotationExchanged], m.pod.Annotations[objects.AnnotationSpared]
-	since, err := time.Parse(time.RFC3339, spared)
+	ends := m.pod.Annotations[objects.AnnotationExchanged]
+	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && !j.restarts(m)
+}
+
+// restarts reports whether a late call may restart the voter: the record names its pod or container, and that was not spared
+// for as long as calls live.
+func (j *judgement) restarts(m *member) bool {
+	since, err := time.Parse(time.RFC3339, m.pod.Annotations[objects.AnnotationSpared])
 	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down")), "", "", "")
 	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == cmp.Or(containerOf(m.pod), "-"))
-	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && (!chosen || err == nil && j.o.Now.Sub(since) >= CallsEnd)
+	return chosen && (err != nil || j.o.Now.Sub(since) < CallsEnd)
 }
 
 // mayRestart reports whether a voter that serves may be stopped to be started again: with its data where it stays, not

@@ -3,6 +3,7 @@ package hooks
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,6 +72,7 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
 	j.require(m.pod == nil || m.pod.Annotations[objects.AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
+	j.require(!j.goes(m), "S3", "%s, which may be removed", s)
 	stay, voters := j.othersStay(m), len(j.v.voters)+1
 	j.require(serving(j.v.voters)+1 >= quorum(voters), "S1", "%s would leave too few of %d serving", s, voters)
 	j.require(stay+1 >= quorum(voters) || stay < quorum(voters-1), "S1", "%s would leave %d of %d serving and staying", s, stay+1, voters)
@@ -101,10 +103,10 @@ func (j *judgement) remove(s Remove) {
 	}
 	joined, listed := j.joined(m)
 	j.require(listed && j.o.Now.Sub(joined) >= CallsEnd, "S9", "%s: a call from before its addition may add it again", s)
+	j.chosenToGo(m)
 	if m.Learner {
 		return
 	}
-	j.chosenToGo(m)
 	voters := j.v.voters
 	others := filter(voters, func(o *member) bool { return o.ID != m.ID })
 	_, lost := j.v.dataLost(m)
@@ -122,11 +124,17 @@ func (j *judgement) remove(s Remove) {
 	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 
-// chosenToGo requires that the record names a voter that is removed, unless nothing more can stop in its pod.
+// chosenToGo requires that the record names a member that is removed.
 func (j *judgement) chosenToGo(m *member) {
-	if m.pod != nil && !finished(m.pod) && !m.restarting() {
-		j.chosen(m, m.name, string(m.pod.UID))
-	}
+	named := j.v.epoch.record.Annotations[objects.AnnotationRenewing]
+	j.require(named == m.called()+" removal", "S3", "%s is removed, and the record names %q", m.called(), named)
+}
+
+// goes reports whether a late call may remove the member: the record names it, and has not withdrawn that for as long as calls live.
+func (j *judgement) goes(m *member) bool {
+	named := append(strings.Fields(j.v.epoch.record.Annotations[objects.AnnotationRenewing]), "", "", "", "")
+	since, err := time.Parse(time.RFC3339, named[3])
+	return named[0] == m.called() && named[1] == "removal" && (err != nil || j.o.Now.Sub(since) < CallsEnd)
 }
 
 // joined is when the status first listed the member; false when it does not.

@@ -68,7 +68,8 @@ const (
 	AnnotationRetained = Domain + "retained-of"
 	// AnnotationRenewing names, on an epoch record, the voter that was chosen to be restarted, and its pod: "demo-1
 	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the voter did
-	// not serve. See choice.go.
+	// not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC 3339>" once
+	// it is not removed any more. See choice.go.
 	AnnotationRenewing = Domain + "renewing"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.

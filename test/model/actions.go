@@ -167,7 +167,7 @@ func (a action) cut() cut {
 // life is what goes on by itself, and what faults leave when they end.
 func (m *Model) life(s *state, list []action) []action {
 	p := &s.live.parent.status
-	later := s.young != 0 || p.old != p.voters|p.learners
+	later := s.young != 0 || p.old != p.voters|p.learners || s.live.record.renewing.withdrawn == justSpared
 	for n := range maxMembers {
 		p := &s.live.pods[n]
 		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
@@ -226,7 +226,8 @@ func (m *Model) life(s *state, list []action) []action {
 
 // outlived reports whether a call is under way that ends before anybody trusts in its end.
 func (s *state) outlived() bool {
-	return s.flight.phase != none && slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.spared == justSpared })
+	spared := slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.spared == justSpared })
+	return s.flight.phase != none && (spared || s.live.record.renewing.withdrawn == justSpared)
 }
 
 func each(who set, d deed, list []action) []action {

@@ -256,6 +256,9 @@ func (s *state) chosen() string {
 		return ""
 	}
 	p := &s.live.pods[c.member-1]
+	if c.removes {
+		return removalWords(name(int(c.member)-1), c.withdrawn)
+	}
 	return choiceWords(name(int(c.member)-1), p.uid == c.pod, c.turn > 0, c.turn == p.turn+1)
 }
 
@@ -263,15 +266,24 @@ func choiceWords(name string, samePod, exchange, sameContainer bool) string {
 	return fmt.Sprint(name, " same pod ", samePod, " exchange ", exchange, " same container ", samePod && exchange && sameContainer)
 }
 
+func removalWords(name string, withdrawn uint8) string {
+	return fmt.Sprint(name, " removal ", withdrawn)
+}
+
 func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationRenewing], " down")), "", "", "")
+	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationRenewing], " down")), "", "", "", "")
+	if fields[1] == "removal" {
+		return removalWords(fields[0], d.since(fields[3]))
+	}
 	p := d.w.Pod(fields[0])
 	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
 }
 
 // spared is how long the pod has been spared.
-func (d *double) spared(p *corev1.Pod) uint8 {
-	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationSpared])
+func (d *double) spared(p *corev1.Pod) uint8 { return d.since(p.Annotations[objects.AnnotationSpared]) }
+
+func (d *double) since(said string) uint8 {
+	since, err := time.Parse(time.RFC3339, said)
 	switch {
 	case err != nil:
 		return unspared

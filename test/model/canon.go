@@ -242,7 +242,7 @@ func (s *state) renewUIDs() {
 		}
 		for _, r := range s.records() {
 			uids.add(&r.startsOn[n])
-			if c := &r.renewing; int(c.member) == n+1 {
+			if c := &r.renewing; int(c.member) == n+1 && !c.removes {
 				uids.add(&c.pod)
 				turns.addAfter(&c.turn)
 			}

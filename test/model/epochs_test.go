@@ -371,7 +371,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 					since, err := time.Parse(time.RFC3339, t.Annotations[k])
 					fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
 				case k == objects.AnnotationRenewing:
-					fmt.Fprintln(b, n.words(t.Annotations[k]))
+					fmt.Fprintln(b, n.choice(w, t.Annotations[k]))
 				case k == objects.AnnotationStartsOn:
 					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
 						member, uid, _ := strings.Cut(pair, ":")

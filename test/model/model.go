@@ -105,6 +105,11 @@ func (m *Model) pass(s *state) (broken []string) {
 func (s *state) later() {
 	s.young = 0
 	s.age()
+	for _, r := range s.records() {
+		if r.renewing.withdrawn == justSpared {
+			r.renewing.withdrawn = longSpared
+		}
+	}
 	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
 		for n := range v.pods {
 			if v.pods[n].deleting == leaving {

@@ -180,7 +180,7 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
 	}
 	if p.spared != unspared {
-		o.Annotations[objects.AnnotationSpared] = map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[p.spared].Format(time.RFC3339)
+		o.Annotations[objects.AnnotationSpared] = sparedSince(p.spared)
 	}
 	o.Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
@@ -197,6 +197,11 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Status.ContainerStatuses[0].ContainerID = container(p.turn)
 	}
 	return o
+}
+
+// sparedSince is the time of which a pod, or a removal, says so.
+func sparedSince(spared uint8) string {
+	return map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[spared].Format(time.RFC3339)
 }
 
 // container is the ID of the container that was reported last.
@@ -265,6 +270,12 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 // words are a choice as the record says it.
 func (c choice) words() string {
 	n := int(c.member) - 1
+	switch {
+	case c.removes && c.withdrawn == unspared:
+		return name(n) + " removal"
+	case c.removes:
+		return name(n) + " removal withdrawn " + sparedSince(c.withdrawn)
+	}
 	said := fmt.Sprintf("%s %s", name(n), podUID(n, c.pod))
 	switch {
 	case c.turn == unseenTurn:
@@ -284,7 +295,15 @@ func readChoice(said string) (c choice) {
 	if len(fields) == 0 {
 		return choice{}
 	}
-	c.member, c.pod = number(fields[0])+1, lastNumber(fields[1])
+	c.member = number(fields[0]) + 1
+	if fields[1] == "removal" {
+		c.removes = true
+		if len(fields) > 2 {
+			c.withdrawn = map[string]uint8{sparedSince(justSpared): justSpared, sparedSince(longSpared): longSpared}[fields[3]]
+		}
+		return c
+	}
+	c.pod = lastNumber(fields[1])
 	switch {
 	case len(fields) < 3:
 	case fields[2] == noContainer:

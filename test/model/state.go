@@ -86,7 +86,7 @@ const (
 	overdue       // its grace period has long passed
 )
 
-// Whether a pod is spared.
+// Whether a pod is spared, or a removal withdrawn.
 const (
 	unspared uint8 = iota
 	justSpared
@@ -112,11 +112,13 @@ type record struct {
 	rev      uint8 // of the API server
 }
 
-// choice of the member that is restarted.
+// choice of the member that is restarted, or removed.
 type choice struct {
-	member uint8 // number+1; 0 for none
-	pod    uint8 // the uid of its pod
-	turn   uint8 // turn+1 of the container that ends; 0 when the pod goes
+	member    uint8 // number+1; 0 for none
+	removes   bool
+	withdrawn uint8 // of a removal: unspared, when it was not, and the like
+	pod       uint8 // the uid of its pod; 0 for a removal
+	turn      uint8 // turn+1 of the container that ends; 0 when the pod goes
 }
 
 // unseenTurn is that of a container, plus 1, which an old view of the pod does not show yet.

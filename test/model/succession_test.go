@@ -251,7 +251,7 @@ func (s *succession) identity() identity {
 	}
 	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
 		said := record.GetAnnotations()
-		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.words(said[objects.AnnotationRenewing]))
+		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.choice(w, said[objects.AnnotationRenewing]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -299,11 +299,15 @@ func (n numbers) secret(b *strings.Builder, w *world.World, s *hooks.Secret) {
 }
 
 // words are the numbers of all that a text says.
-func (n numbers) words(text string) (all []int) {
-	for _, word := range strings.Fields(text) {
+// choice is what a record says of the member that is restarted or removed.
+func (n numbers) choice(w *world.World, said string) string {
+	who, withdrawn, _ := strings.Cut(said, " withdrawn ")
+	var all []int
+	for word := range strings.FieldsSeq(who) {
 		all = append(all, n.of(word))
 	}
-	return all
+	since, err := time.Parse(time.RFC3339, withdrawn)
+	return fmt.Sprint(all, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
 }
 
 func (n numbers) trust(trust []hooks.Certificate) (all []int) {
