@@ -28,7 +28,7 @@ LAB := bin/lab
 IN_LAB := eval "$$($(LAB) env)" &&
 
 # The stories. Most of their time they wait, so there are more at once than cores.
-E2E = go test -json -count=1 -timeout 75m -parallel 6 -tags e2e -run '$(RUN)' ./test/e2e/...
+E2E = go test -json -count=1 -timeout 75m -parallel 6 -tags e2e -run '$(RUN)' ./test/real/e2e/...
 
 # What the scripts of a release are told.
 RELEASE = OF_IMAGE="$(OF_IMAGE)" VERSION='$(VERSION)' TAGS='$(TAGS)' LDFLAGS='$(LDFLAGS)'
@@ -49,7 +49,7 @@ help: ## this list
 ##@ Try
 
 # Compiled as Quorate is: what both use is compiled once.
-TRY := CGO_ENABLED=0 $(NO_GC) go build -C test/try -trimpath -tags '$(TAGS)' -ldflags '-s -w' -o $(CURDIR)/bin/try .
+TRY := CGO_ENABLED=0 $(NO_GC) go build -C test/real/try -trimpath -tags '$(TAGS)' -ldflags '-s -w' -o $(CURDIR)/bin/try .
 
 .PHONY: try
 try: ## Quorate in this terminal, on real etcds: Go alone, no root, no Kubernetes; ARGS=--once for the tour without the prompt
@@ -99,18 +99,18 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	@bin/steps \
 	  "lint: $(MAKE) -s lint" \
 	  "generated files: $(MAKE) -s generate-check" \
-	  "what -short leaves out: QUORATE_VERIFY=1 go test -json ./hooks/schedule ./test/scenario ./test/model -run '$(LONG)'" \
+	  "what -short leaves out: QUORATE_VERIFY=1 go test -json ./hooks/schedule ./test/simulated/scenario ./test/simulated/model -run '$(LONG)'" \
 	  "etcd binaries: $(MAKE) -s etcd-binaries" \
 	  "servers of stores: $(MAKE) -s store-servers" \
 	  "helm: $(MAKE) -s bin/helm" \
 	  "promtool: $(MAKE) -s bin/promtool" \
-	  "etcd and stores: packages=\$$(go list ./... | grep -E '$(CLOUDS)') && QUORATE_VERIFY=1 go test -tags releases -json ./test/conformance \$$packages" \
-	  "manifests: go test -C test/manifests -json ./..." \
-	  "monitoring: go test -C test/monitoring -json ./..." \
-	  "alert rules: test/monitoring/promtool.sh check" \
-	  "alert cases: test/monitoring/promtool.sh play" \
-	  "lab: go test -C test/lab -json -short ./..." \
-	  "try: go test -C test/try -json ./..." \
+	  "etcd and stores: packages=\$$(go list ./... | grep -E '$(CLOUDS)') && QUORATE_VERIFY=1 go test -tags releases -json ./test/real/conformance \$$packages" \
+	  "manifests: go test -C test/static/manifests -json ./..." \
+	  "monitoring: go test -C test/static/monitoring -json ./..." \
+	  "alert rules: test/static/monitoring/promtool.sh check" \
+	  "alert cases: test/static/monitoring/promtool.sh play" \
+	  "lab: go test -C test/real/lab -json -short ./..." \
+	  "try: go test -C test/real/try -json ./..." \
 	  "tools: go test -C test/tools -json ./..."
 
 .PHONY: nightly
@@ -123,15 +123,15 @@ unit: ## the decisions alone, in seconds
 
 .PHONY: scenario
 scenario: ## the stories without etcd or Kubernetes
-	QUORATE_VERIFY=1 go test ./test/scenario/...
+	QUORATE_VERIFY=1 go test ./test/simulated/scenario/...
 
 .PHONY: model
 model: ## every state of a small world, with the shipped decisions in it: minutes, up to 8 GiB (docs/model.md)
-	go test ./test/model -count=1 -v -deep -timeout 60m -steps $(STEPS) -agreements 1000
+	go test ./test/simulated/model -count=1 -v -deep -timeout 60m -steps $(STEPS) -agreements 1000
 
 .PHONY: conformance
 conformance: etcd-binaries store-servers ## the same code against real etcd of every release, and stores
-	QUORATE_VERIFY=1 go test -tags releases ./test/conformance/...
+	QUORATE_VERIFY=1 go test -tags releases ./test/real/conformance/...
 
 .PHONY: etcd-binaries
 etcd-binaries: bin/lab ## real etcd of every release, once
@@ -143,7 +143,7 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/lab test/manifests test/monitoring test/tools test/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/real/lab test/static/manifests test/static/monitoring test/tools test/real/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything
@@ -151,7 +151,7 @@ generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make
 
 .PHONY: alerts
 alerts: bin/promtool bin/steps ## the alert rules by Prometheus' own tool: when each fires, and when it must not; builds it, once
-	@bin/steps "alert rules: test/monitoring/promtool.sh check" "alert cases: test/monitoring/promtool.sh play"
+	@bin/steps "alert rules: test/static/monitoring/promtool.sh check" "alert cases: test/static/monitoring/promtool.sh play"
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (30s)
@@ -161,11 +161,11 @@ fuzz: ## every fuzz test for FUZZTIME (30s)
 
 .PHONY: demo
 demo: ## from nothing to a three-member etcd, with the time it takes
-	@test/demo/demo.sh
+	@test/real/demo/demo.sh
 
 .PHONY: demo-kind
 demo-kind: ## the same on a cluster of kind's, for those who have Docker and kind
-	@test/demo/demo.sh kind
+	@test/real/demo/demo.sh kind
 
 .PHONY: lab-build
 lab-build: bin/lab ## build Kubernetes and all the rest from source: some minutes, once
@@ -207,7 +207,7 @@ story: install bin/steps ## one story, as RUN=TestMembers/Pause; if it fails, wh
 e2e-upgrade: image lab-up bin/steps ## this Quorate takes over from the previous release under running clusters, and back; needs the lab for itself
 	$(LAB) load $(CURDIR)/bin/quorate.tar
 	$(LAB) metacontroller
-	@$(IN_LAB) V=1 STEPS_AGAIN="make e2e-upgrade" bin/steps "upgrade: go test -json -count=1 -timeout 60m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/e2e/ -alone"
+	@$(IN_LAB) V=1 STEPS_AGAIN="make e2e-upgrade" bin/steps "upgrade: go test -json -count=1 -timeout 60m -tags e2e -run '^TestUpgradeOfQuorate$$' ./test/real/e2e/ -alone"
 
 # A lab of its own, beside the other if that is up: the Quorate in that one looks after everything.
 .PHONY: e2e-install
@@ -217,40 +217,40 @@ e2e-install: export QUORATE_LAB_API_PORT := 7443
 e2e-install: export NODES := 1
 e2e-install: image bin/helm bin/steps ## helm installs, upgrades and uninstalls, for one namespace, and two Quorates side by side: in a lab of its own
 	@trap '$(LAB) down' EXIT; $(LAB) down && $(LAB) up && $(LAB) load $(CURDIR)/bin/quorate.tar && $(LAB) metacontroller && \
-	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/install/"
+	  $(IN_LAB) V=1 STEPS_AGAIN="make e2e-install RUN=TEST" bin/steps "e2e-install: go test -json -count=1 -timeout 40m -tags e2e -run '$(RUN)' ./test/real/install/"
 
 .PHONY: chaos
 chaos: install bin/steps ## faults between Metacontroller, Quorate and etcd; FOR=30m for longer, SEED=7 to repeat a run
-	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
+	@$(IN_LAB) V=1 STEPS_AGAIN="make chaos FOR=$(FOR) SEED=$(SEED)" bin/steps "chaos: go test -json -count=1 -timeout 6h -tags e2e -run '^TestChaos$$' ./test/real/e2e/ -chaos.for $(FOR) -chaos.seed $(SEED)"
 
 .PHONY: bench
 bench: install ## what a decision, a call and a cluster cost, as a table (docs/performance.md)
-	@$(IN_LAB) test/bench/bench.sh
+	@$(IN_LAB) test/real/bench/bench.sh
 
 .PHONY: timings
 timings: ## how long every target takes, cold and warm, as a table; hours. TARGETS="unit test" chooses
-	@test/bench/timings.sh $(TARGETS)
+	@test/real/bench/timings.sh $(TARGETS)
 
 .PHONY: bench-snapshots
 bench-snapshots: build etcd-binaries ## what a snapshot costs beside etcdctl's: 64 MiB and 1 GiB of data (docs/performance.md)
-	@for mib in 64 1024; do go test -tags releases ./test/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
+	@for mib in 64 1024; do go test -tags releases ./test/real/bench -count=1 -timeout 30m -run TestSnapshots -v -snapshot.mib $$mib -snapshot.quorate $(CURDIR)/bin/quorate-snapshot | grep '^|'; done
 
 .PHONY: bench-scale
 bench-scale: build ## how many clusters one core of Quorate serves, with Metacontroller and etcd stubbed (docs/scale.md); root, 20 minutes, two cores
-	@test/bench/scale.sh
+	@test/real/bench/scale.sh
 
 .PHONY: bench-fleet
 bench-fleet: install bin/steps ## CLUSTERS=100 real clusters of one member in the lab: time, memory, writes at rest (docs/scale.md)
 	@$(IN_LAB) V=1 STEPS_AGAIN="make bench-fleet CLUSTERS=$(CLUSTERS)" \
-	  bin/steps "fleet: QUORATE_FLEET=$(CLUSTERS) go test -json -count=1 -timeout 40m -tags e2e -run '^TestFleet$$' ./test/e2e/"
+	  bin/steps "fleet: QUORATE_FLEET=$(CLUSTERS) go test -json -count=1 -timeout 40m -tags e2e -run '^TestFleet$$' ./test/real/e2e/"
 
 .PHONY: recording
 recording: install ## play create, kill, upgrade and restore in the lab, and write docs/recording.txt
-	@$(IN_LAB) test/demo/record.sh
+	@$(IN_LAB) test/real/demo/record.sh
 
 .PHONY: dashboard
 dashboard: install bin/prometheus ## docs/dashboard.png anew, from a real Prometheus in the lab: six minutes and a build, with npm and chromium
-	@$(IN_LAB) test/dashboard/dashboard.sh
+	@$(IN_LAB) test/real/dashboard/dashboard.sh
 
 # Upgrades want more than one release of etcd. Drains want three nodes, one story wants cert-manager, and claims that grow want a class whose volumes can.
 e2e e2e-busy story e2e-upgrade chaos bench-fleet dashboard: export NODES ?= 3
@@ -269,8 +269,8 @@ bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: test/tools/go.m
 	@touch bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
 
 # The lab's program, compiled as Quorate is: what both use is compiled once.
-bin/lab: $(wildcard test/lab/*.go test/lab/conf/*) test/lab/go.mod test/lab/go.sum
-	@CGO_ENABLED=0 $(NO_GC) go build -C test/lab -trimpath -ldflags '-s -w -X main.source=$(CURDIR)/test/lab' -o $(CURDIR)/bin/lab .
+bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) test/real/lab/go.mod test/real/lab/go.sum
+	@CGO_ENABLED=0 $(NO_GC) go build -C test/real/lab -trimpath -ldflags '-s -w -X main.source=$(CURDIR)/test/real/lab' -o $(CURDIR)/bin/lab .
 	@touch bin/lab
 
 bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod
@@ -278,16 +278,16 @@ bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod
 	@touch bin/steps
 
 # Both without the clouds' ways to find targets, and their SDKs.
-bin/promtool: test/monitoring/go.mod test/monitoring/go.sum
+bin/promtool: test/static/monitoring/go.mod test/static/monitoring/go.sum
 	@echo "building promtool: two minutes, once" >&2
-	@go build -C test/monitoring -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	@go build -C test/static/monitoring -tags remove_all_sd -o $(CURDIR)/bin/promtool github.com/prometheus/prometheus/cmd/promtool
 	@touch bin/promtool
 
-bin/prometheus: test/monitoring/go.mod test/monitoring/go.sum
-	go build -C test/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
+bin/prometheus: test/static/monitoring/go.mod test/static/monitoring/go.sum
+	go build -C test/static/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
 	@touch bin/prometheus
 
-# Its go.mod has the versions of test/manifests where both have a module: half of it is compiled for the tests there anyway.
+# Its go.mod has the versions of test/static/manifests where both have a module: half of it is compiled for the tests there anyway.
 bin/helm: test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: a minute or two, once" >&2
 	@go build -C test/tools/helm -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm

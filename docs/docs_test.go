@@ -99,7 +99,7 @@ func TestSafetyTable(t *testing.T) {
 			t.Errorf("docs/concepts.md: %s where %s should be", row[0], want)
 		}
 		for _, name := range code.FindAllStringSubmatch(strings.Join(row[2:], " "), -1) {
-			stories, _ := filepath.Glob(filepath.Join(root, "test/scenario/testdata/*", name[1]+".txt"))
+			stories, _ := filepath.Glob(filepath.Join(root, "test/simulated/scenario/testdata/*", name[1]+".txt"))
 			if !tests[name[1]] && len(stories) == 0 && name[1] != "stabilize" {
 				t.Errorf("docs/concepts.md, %s: there is no test and no story %s", row[0], name[1])
 			}

@@ -13,7 +13,7 @@
 // safety rules a second time.
 //
 // The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the
-// interface [Etcd]. The unit tests, the stories in test/scenario and the server run the very same code.
+// interface [Etcd]. The unit tests, the stories in test/simulated/scenario and the server run the very same code.
 //
 // # Where things are
 //

@@ -24,7 +24,7 @@ func allowing(t *testing.T, list string) *AllowedEndpoints {
 // TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
 // server itself, its node, or another tenant's Service by name.
 func TestAllowedEndpoints(t *testing.T) {
-	raw, err := os.ReadFile("testdata/endpoints.json") // the policy is held against the same: TestPolicyForExistingEndpoints in test/manifests
+	raw, err := os.ReadFile("testdata/endpoints.json") // the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
 	require.NoError(t, err)
 	var cases []struct{ Allowed, Host, Refused string }
 	require.NoError(t, json.Unmarshal(raw, &cases))

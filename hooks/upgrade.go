@@ -104,7 +104,7 @@ func (v *view) release() release {
 // etcd 3.7 can't read log entries of 3.5: each start of a 3.5 writes one, and a 3.7 that finds it in its log ends with a panic. 3.6 reads
 // them. So members may start as 3.7 only when such entries lie before a snapshot on their disks. A member writes one by itself every 10,000
 // entries, and keeps 5,000 more for others that lag; on a quiet cluster that is never. But lowering the version of the cluster makes every
-// member write a snapshot (ForceSnapshot in etcd 3.6's etcdserver/apply), and that can be taken back (TestVersions in test/conformance).
+// member write a snapshot (ForceSnapshot in etcd 3.6's etcdserver/apply), and that can be taken back (TestVersions in test/real/conformance).
 // The record says up to which entry 3.5 has written.
 
 // oldLog is how far into the log entries of 3.5 may be: unbounded while members of 3.5 may run.

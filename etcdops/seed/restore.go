@@ -192,7 +192,7 @@ func Restored(dataDir string) reports.Restore {
 }
 
 // compatible refuses data of a later minor version than etcd's own. etcd 3.6 and later refuse such data themselves, when they start; 3.5 takes
-// them and does not know what it overlooks (test/conformance/README.md).
+// them and does not know what it overlooks (test/real/conformance/README.md).
 func (o Options) compatible(d *database) error {
 	if newerMinor(d.version, o.EtcdVersion) {
 		return failure(OtherVersion, nil, "the data were written by etcd %s, and the cluster is to run %s: set spec.version to that version or a later one", d.version, o.EtcdVersion)

@@ -16,10 +16,10 @@ either() { if [[ -n ${BRIEF:-} ]]; then echo "$2"; else echo "$1"; fi; }
 play() {
   case $1 in
     chaos) make chaos FOR="$(either 30m 4m)" SEED=$seed ;;
-    model) bin/steps "model: go test -json ./test/model -count=1 -deep -timeout 60m $(either '' "-run 'Takeovers|Foreign|Succession|Mutants' -skip 'ForeignMembers/.*(two_of|more_trouble)'")" ;;
+    model) bin/steps "model: go test -json ./test/simulated/model -count=1 -deep -timeout 60m $(either '' "-run 'Takeovers|Foreign|Succession|Mutants' -skip 'ForeignMembers/.*(two_of|more_trouble)'")" ;;
     walks) bin/steps \
-      "model: go test -json ./test/model -count=1 -run Walks -timeout 60m -seed $seed -steps $(either 1000000 200000)" \
-      "stories: QUORATE_VERIFY=1 go test -json ./test/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 120)" ;;
+      "model: go test -json ./test/simulated/model -count=1 -run Walks -timeout 60m -seed $seed -steps $(either 1000000 200000)" \
+      "stories: QUORATE_VERIFY=1 go test -json ./test/simulated/scenario -count=1 -run Wander -timeout 60m -wanderings $(either 2000 120)" ;;
     fuzz) bin/steps "fuzz: make -s fuzz FUZZTIME=$(either 5m 15s)" ;;
     gibibyte) make story RUN=TestAGibibyte ;;
     versions) make story RUN="$(either 'Version|UpgradesAndDowngrades|CertificatesRenew' TestEveryMinorVersion)" ;;

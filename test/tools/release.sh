@@ -36,7 +36,7 @@ done
 go run -C test/tools ./release -source "$PWD" -version "$VERSION" -created "$SOURCE_DATE_EPOCH" "${binaries[@]}"
 
 eval "of_image=($OF_IMAGE)" # words as the Makefile quotes them
-go run -C test/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \
+go run -C test/real/lab . image -o "$out/quorate-image.tar" -ref "ghcr.io/quorate-dev/quorate:$VERSION" -gzip -arch amd64 -arch arm64 "${of_image[@]}" \
   "$out/quorate-linux-ARCH=/quorate" "$out/quorate-snapshot-linux-ARCH=/quorate-snapshot" \
   "$PWD/LICENSE=/licenses/LICENSE" "$out/THIRD-PARTY-LICENSES.txt=/licenses/THIRD-PARTY-LICENSES.txt" > "$out/quorate-image.digest"
 (cd "$out" && sha256sum -- * > SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)

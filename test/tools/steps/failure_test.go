@@ -108,17 +108,17 @@ func TestRecord(t *testing.T) {
 // Each failure is told with the one command that repeats it.
 func TestAgain(t *testing.T) {
 	for _, c := range []struct{ command, pkg, test, again string }{
-		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
-		{"go test -tags releases -json ./test/conformance", product + "/test/conformance", "TestFlags/3.5.35/defaults", `go test ./test/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
-		{"go test -C test/lab -json -short ./...", product + "/test/lab", "TestImage", "go test -C test/lab . -short -run '^TestImage$' -count=1"},
+		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/simulated/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/simulated/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
+		{"go test -tags releases -json ./test/real/conformance", product + "/test/real/conformance", "TestFlags/3.5.35/defaults", `go test ./test/real/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
+		{"go test -C test/real/lab -json -short ./...", product + "/test/real/lab", "TestImage", "go test -C test/real/lab . -short -run '^TestImage$' -count=1"},
 		{"go test -json ./...", product, "TestA/it's", `go test . -run '^TestA$/^it'\''s$' -count=1`},
-		{"go test -json ./test/scenario -run 'Wander' -wanderings 60", product + "/test/scenario", "TestWander/45", `go test ./test/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
+		{"go test -json ./test/simulated/scenario -run 'Wander' -wanderings 60", product + "/test/simulated/scenario", "TestWander/45", `go test ./test/simulated/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
 		{"packages=$(go list ./... | grep -vE '/seed') && go test -json $packages", product + "/hooks", "", "go test ./hooks -count=1"},
 		{"make -s lint", "", "", "make -s lint"},
 	} {
 		require.Equal(t, c.again, again(c.command, c.pkg, c.test))
 	}
 	t.Setenv("STEPS_AGAIN", "make story RUN=TEST")
-	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/e2e", product+"/test/e2e", "TestGrow/more"))
-	require.Equal(t, "make story RUN='.*'", again("go test -json ./test/e2e", product+"/test/e2e", ""), "no test failed, but the package")
+	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/real/e2e", product+"/test/real/e2e", "TestGrow/more"))
+	require.Equal(t, "make story RUN='.*'", again("go test -json ./test/real/e2e", product+"/test/real/e2e", ""), "no test failed, but the package")
 }

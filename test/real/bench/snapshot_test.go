@@ -1,0 +1,102 @@
+//go:build linux && releases
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/require"
+
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+var (
+	snapshotMiB = flag.Int("snapshot.mib", 0, "measure snapshots of so many MiB; 0 measures none")
+	snapshotOf  = flag.String("snapshot.quorate", "", "bin/quorate-snapshot, as `make build` makes it")
+	snapshotRun = flag.Int("snapshot.runs", 3, "how often each is run; the median is told")
+)
+
+// TestSnapshots measures `quorate-snapshot snapshot` beside `etcdctl snapshot save` and `etcdutl snapshot restore`, on the same data and disk:
+//
+//	make bench-snapshots
+//
+// Half of each value is random, as what was compressed or encrypted already is; the rest is text that repeats.
+func TestSnapshots(t *testing.T) {
+	if *snapshotMiB == 0 {
+		t.Skip("-snapshot.mib says how much")
+	}
+	version := etcdproc.Versions[len(etcdproc.Versions)-1]
+	c := etcdproc.Start(t, version, "bench", 1, "--quota-backend-bytes=8589934592")
+	m := c.Members[0]
+	fillMiB(t, m, *snapshotMiB)
+	dir := t.TempDir()
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	etcdctl, etcdutl := etcdproc.Program(t, version, "etcdctl"), etcdproc.Program(t, version, "etcdutl")
+	saved := filepath.Join(dir, "saved.db")
+	take := func(args ...string) []string {
+		return append([]string{*snapshotOf, "snapshot", "--endpoint=" + m.ClientURL, "--store-url=file:///store", "--store-dir=" + dir, "--key=one.db", "--etcd=" + etcdproc.Program(t, version, "etcd"), "--etcdutl=" + etcdutl, "--scratch=" + dir}, args...)
+	}
+	for _, what := range []struct {
+		name string
+		line []string
+	}{
+		{"etcdctl snapshot save", []string{etcdctl, "--endpoints=" + m.ClientURL, "snapshot", "save", saved}},
+		{"quorate-snapshot snapshot, as it is", take("--compression=none", "--verify=false")},
+		{"quorate-snapshot snapshot, zstd", take("--verify=false")},
+		{"quorate-snapshot snapshot, age", take("--compression=none", "--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, zstd and age", take("--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, zstd and age, verified", take("--recipient=" + identity.Recipient().String())},
+		{"etcdutl snapshot restore", []string{etcdutl, "snapshot", "restore", saved, "--data-dir=" + filepath.Join(dir, "restored")}},
+	} {
+		var took, worked []time.Duration
+		var resident int64
+		for range *snapshotRun {
+			for _, before := range []string{"restored", "store"} { // what is there would be reported, and not be taken again
+				require.NoError(t, os.RemoveAll(filepath.Join(dir, before)))
+			}
+			process := exec.Command(what.line[0], what.line[1:]...)
+			began := time.Now()
+			out, err := process.CombinedOutput()
+			require.NoError(t, err, "%s: %s", what.name, out)
+			took = append(took, time.Since(began))
+			worked = append(worked, process.ProcessState.UserTime()+process.ProcessState.SystemTime())
+			resident = max(resident, process.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+		}
+		slices.Sort(took)
+		slices.Sort(worked)
+		size := int64(0)
+		if info, err := os.Stat(filepath.Join(dir, "store", "one.db")); err == nil {
+			size = info.Size()
+		}
+		fmt.Printf("| %s | %.1f s (%.1f to %.1f) | %.1f s of CPU | %d MiB resident at most | %d MiB stored |\n", what.name,
+			took[len(took)/2].Seconds(), took[0].Seconds(), took[len(took)-1].Seconds(), worked[len(worked)/2].Seconds(), resident>>10, size>>20)
+	}
+}
+
+func fillMiB(t *testing.T, m *etcdproc.Member, mib int) {
+	t.Helper()
+	client := m.Client()
+	defer client.Close()
+	random := rand.NewChaCha8([32]byte{1})
+	value := make([]byte, 64<<10)
+	for i := range len(value) {
+		value[i] = "apiVersion: v1, kind: ConfigMap "[i%32]
+	}
+	for i := range mib * 16 {
+		_, _ = random.Read(value[:len(value)/2])
+		_, err := client.Put(context.Background(), fmt.Sprintf("key-%07d", i), string(value))
+		require.NoError(t, err)
+	}
+}

@@ -1,0 +1,172 @@
+//go:build unix
+
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/etcdops/pki"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+// TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of them; here
+// etcd itself does.
+func TestFlags(t *testing.T) {
+	compact := func(mode v1alpha1.AutoCompactionMode, retention string) v1alpha1.Options {
+		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Mode: mode, Retention: retention}}
+	}
+	eachVersion(t, func(t *testing.T, version string) {
+		fine := map[string]v1alpha1.Options{
+			"defaults":        {},
+			"no compaction":   compact(v1alpha1.CompactOff, ""),
+			"by time":         compact(v1alpha1.CompactPeriodic, "1h30m10s"),
+			"by revisions":    compact(v1alpha1.CompactRevision, "9223372036854775807"),
+			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)), MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: 10, ElectionTimeout: 50, LogLevel: "error"},
+			"largest values":  {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)), MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: 500, ElectionTimeout: 2500, LogLevel: "debug"},
+		}
+		for name, options := range fine {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, v1alpha1.EtcdClusterSpec{Options: options})...)
+			})
+		}
+		for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
+			"plain text":    {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}},
+			"newest TLS":    {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
+			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
+			"simple tokens": {Auth: &v1alpha1.AuthSpec{Token: v1alpha1.TokenSimple}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, spec)...)
+			})
+		}
+		for name, refused := range map[string][]string{
+			"a time that is too long":      {"--auto-compaction-mode=periodic", "--auto-compaction-retention=99999999999h"},
+			"more revisions than can be":   {"--auto-compaction-mode=revision", "--auto-compaction-retention=99999999999999999999"},
+			"no time for elections":        {"--heartbeat-interval=100", "--election-timeout=400"},
+			"a flag that no etcd ever had": {"--no-such-flag=x"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := etcdproc.Start(t, version, "demo", 0, refused...)
+				m := c.NewMember("demo-0")
+				c.Bootstrap(m, m)
+				require.NotZero(t, m.ExitCode(etcdproc.Patience))
+			})
+		}
+	})
+}
+
+// flagsOf are the flags of a member with this spec, but for its name, its directory and its addresses: those are of a pod. The
+// certificates that they name are in a folder of the test.
+func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []string {
+	t.Helper()
+	pod, secrets := podOf(t, version, spec)
+	command, dir := pod.Spec.Containers[0].Command, mount(t, pod, secrets)
+	var flags []string
+	for _, flag := range command[1:] {
+		name, _, _ := strings.Cut(flag, "=")
+		if name != "--name" && name != "--data-dir" && !strings.HasSuffix(name, "-urls") {
+			flags = append(flags, strings.ReplaceAll(flag, objects.CertificateDir, dir))
+		}
+	}
+	require.GreaterOrEqual(t, len(flags), 5)
+	return flags
+}
+
+// mount writes what the pod's projected volume holds into a folder, as the kubelet does.
+func mount(t *testing.T, pod *corev1.Pod, secrets map[string]map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			for _, item := range source.Secret.Items {
+				path := filepath.Join(dir, item.Path)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				require.NoError(t, os.WriteFile(path, secrets[source.Secret.Name][item.Key], 0o600))
+			}
+		}
+	}
+	return dir
+}
+
+// podOf is the first pod of a new cluster, and its Secrets: what is answered is fed back until it is there.
+func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1.Pod, map[string]map[string][]byte) {
+	t.Helper()
+	spec.Version, spec.Replicas = version, new(int32(1))
+	spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
+	o := hooks.Observation{
+		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"}, Spec: spec},
+		Now:     time.Now(),
+	}
+	secrets := map[string]map[string][]byte{}
+	for range 5 {
+		d := hooks.Decide(o)
+		if len(d.Children.Pods) > 0 {
+			return d.Children.Pods[0], secrets
+		}
+		o.Children.Secrets = made(t, d.Children.Secrets, secrets)
+		o.Children.ConfigMaps = stored(d.Children.ConfigMaps)
+		o.Children.Claims = stored(d.Children.Claims)
+	}
+	t.Fatal("no pod is ever made")
+	return nil, nil
+}
+
+// made carries the recipes out into secrets, and is what decisions see of it.
+func made(t *testing.T, wanted []*hooks.DesiredSecret, secrets map[string]map[string][]byte) map[string]*hooks.Secret {
+	t.Helper()
+	observed, before := map[string]*hooks.Secret{}, maps.Clone(secrets)
+	for _, s := range wanted {
+		data, err := pki.Make(s.Name, s.Make, before)
+		require.NoError(t, err)
+		secrets[s.Name] = data
+		observed[s.Name] = pki.Read(&corev1.Secret{ObjectMeta: s.ObjectMeta, Type: s.Type, Data: data})
+	}
+	return observed
+}
+
+func stored[T any, P interface {
+	*T
+	metav1.Object
+}](wanted []P) map[string]P {
+	all := map[string]P{}
+	for _, p := range slices.Clone(wanted) {
+		p.SetUID(types.UID(fmt.Sprintf("uid-%T-%s", p, p.GetName())))
+		p.SetOwnerReferences([]metav1.OwnerReference{{UID: "uid"}})
+		all[p.GetName()] = p
+	}
+	return all
+}
+
+// plainFlags are what pods of this version get, without TLS.
+func plainFlags(t *testing.T, version string) []string {
+	t.Helper()
+	return flagsOf(t, version, v1alpha1.EtcdClusterSpec{TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}})
+}
+
+// quiet are those flags, with a log of warnings only.
+func quiet(t *testing.T, version string) []string {
+	t.Helper()
+	return append(plainFlags(t, version), "--log-level=warn")
+}

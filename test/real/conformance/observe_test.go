@@ -1,0 +1,201 @@
+//go:build unix
+
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/quorate-dev/quorate/etcdops"
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+const (
+	refused = "unreachable: connection refused"
+	silent  = "no answer in time"
+)
+
+func TestObserve(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 3)
+		var clusterID uint64
+
+		chapter(t, "three healthy members tell one membership", func(t *testing.T) {
+			m, health := look(t, c.Endpoints())
+			clusterID = m.ClusterID
+			require.Len(t, m.Members, 3)
+			for i, member := range c.Members {
+				entry := m.Members[slices.IndexFunc(m.Members, func(e hooks.Member) bool { return e.Name == member.Name })]
+				assert.Equal(t, hooks.Member{
+					ID: idOf(t, m, member), Name: member.Name, PeerURLs: []string{member.PeerURL}, ClientURLs: []string{member.ClientURL},
+				}, entry)
+				h := health[fmt.Sprintf("demo-%d", i)]
+				assert.True(t, h.Serving())
+				assert.Equal(t, entry.ID, h.MemberID)
+				assert.Equal(t, m.Leader, h.Leader)
+				assert.Equal(t, version, h.Version)
+				assert.Positive(t, h.RaftIndex)
+				assert.Positive(t, h.DBSize)
+				assert.Empty(t, h.Alarms)
+			}
+			t.Logf("%s: one Observe of three members takes %s (median of 20)", version, median(20, func() { look(t, c.Endpoints()) }))
+		})
+
+		chapter(t, "an alarm belongs to the member that raised it", func(t *testing.T) {
+			m, _ := look(t, c.Endpoints())
+			leader, followers := leaderAndFollowers(t, c)
+			sick := idOf(t, m, followers[0])
+			setAlarm(t, leader, pb.AlarmRequest_ACTIVATE, sick)
+			_, health := look(t, c.Endpoints())
+			for _, member := range c.Members {
+				want := []string(nil)
+				if member == followers[0] {
+					want = []string{"NOSPACE"}
+				}
+				assert.Equal(t, want, health[member.Name].Alarms, member.Name)
+			}
+			setAlarm(t, leader, pb.AlarmRequest_DEACTIVATE, sick)
+			_, health = look(t, c.Endpoints())
+			assert.Empty(t, health[followers[0].Name].Alarms)
+		})
+
+		chapter(t, "another cluster at a reused address does not count", func(t *testing.T) {
+			other := etcdproc.Start(t, version, "other", 1)
+			endpoints := c.Endpoints()
+			endpoints[0].ClientURL = other.Members[0].ClientURL
+			m, health := look(t, endpoints)
+			assert.Equal(t, clusterID, m.ClusterID)
+			assert.Contains(t, health["demo-0"].Err, etcdops.ErrStranger.Error())
+			assert.True(t, health["demo-1"].Serving())
+
+			m, health = new(etcdops.Etcd).Observe(t.Context(), endpoints[:1])
+			assert.Nil(t, m, "a stranger's own list does not count either")
+			assert.Contains(t, health["demo-0"].Err, etcdops.ErrStranger.Error())
+		})
+
+		leader, followers := leaderAndFollowers(t, c)
+
+		chapter(t, "a member that is refused costs no time", func(t *testing.T) {
+			followers[0].Kill()
+			d, health := timedLook(t, c)
+			t.Logf("it took %s", d)
+			assert.Equal(t, hooks.Health{Err: refused}, health[followers[0].Name])
+			followers[0].Restart()
+			c.WaitServing(c.Members...)
+		})
+
+		chapter(t, "a paused follower costs one timeout", func(t *testing.T) {
+			followers[0].Pause()
+			d, health := timedLook(t, c)
+			followers[0].Resume()
+			assert.GreaterOrEqual(t, d, etcdops.DefaultTimeout)
+			t.Logf("it took %s", d)
+			assert.Equal(t, hooks.Health{Err: silent}, health[followers[0].Name])
+		})
+
+		chapter(t, "a paused leader costs three timeouts at most, and another is found", func(t *testing.T) {
+			leader, _ = leaderAndFollowers(t, c)
+			leader.Pause()
+			d, _, health := timed(c)
+			t.Logf("it took %s", d)
+			assert.Equal(t, hooks.Health{Err: silent}, health[leader.Name])
+			etcdproc.Eventually(t, "another member leads", func(ctx context.Context) error {
+				m, _ := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
+				if m == nil || m.Leader == 0 || m.Leader == idOf(t, m, leader) {
+					return fmt.Errorf("%+v", m)
+				}
+				return nil
+			})
+			leader.Resume()
+			c.WaitServing(c.Members...)
+		})
+
+		chapter(t, "with two of three down we are blind and told why", func(t *testing.T) {
+			leader, followers = leaderAndFollowers(t, c)
+			followers[0].Kill()
+			followers[1].Kill()
+			etcdproc.Eventually(t, "the last one notices", func(ctx context.Context) error {
+				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints())
+				assert.Nil(t, m)
+				assert.Equal(t, refused, health[followers[0].Name].Err)
+				assert.Equal(t, refused, health[followers[1].Name].Err)
+				if h := health[leader.Name]; h.Err != "" || h.Serving() {
+					return fmt.Errorf("%+v", h)
+				}
+				return nil
+			})
+			d, m, _ := timed(c)
+			assert.Nil(t, m)
+			t.Logf("no member follows a leader, so the list is not asked for: it took %s", d)
+		})
+
+		chapter(t, "a member that starts without a quorum takes connections and says nothing", func(t *testing.T) {
+			leader.Kill()
+			leader.Restart()
+			etcdproc.Eventually(t, "it takes connections", func(ctx context.Context) error {
+				m, health := new(etcdops.Etcd).Observe(ctx, c.Endpoints(leader))
+				assert.Nil(t, m)
+				if h := health[leader.Name]; h.Err != silent {
+					return fmt.Errorf("%+v", h)
+				}
+				return nil
+			})
+		})
+
+		chapter(t, "the membership comes back with the quorum", func(t *testing.T) {
+			followers[0].Restart()
+			m, _ := look(t, c.Endpoints())
+			assert.Equal(t, clusterID, m.ClusterID)
+			assert.Len(t, m.Members, 3)
+		})
+	})
+}
+
+func timed(c *etcdproc.Cluster) (time.Duration, *hooks.Membership, map[string]hooks.Health) {
+	began := time.Now()
+	m, health := new(etcdops.Etcd).Observe(context.Background(), c.Endpoints())
+	return time.Since(began), m, health
+}
+
+// timedLook is the first Observe that finds a quorum, and its time. A busy machine may cost the members a leader for a moment, and
+// then there is nothing to find.
+func timedLook(t *testing.T, c *etcdproc.Cluster) (took time.Duration, health map[string]hooks.Health) {
+	t.Helper()
+	etcdproc.Eventually(t, "a quorum answers", func(context.Context) (err error) {
+		var m *hooks.Membership
+		if took, m, health = timed(c); m == nil {
+			err = fmt.Errorf("%+v", health)
+		}
+		return err
+	})
+	return took, health
+}
+
+func median(n int, f func()) time.Duration {
+	var all []time.Duration
+	for range n {
+		began := time.Now()
+		f()
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	return all[n/2]
+}
+
+// setAlarm raises or disarms a NOSPACE alarm in a member's name. etcd's API allows that without a full disk.
+func setAlarm(t *testing.T, through *etcdproc.Member, action pb.AlarmRequest_AlarmAction, id uint64) {
+	t.Helper()
+	client := through.Client()
+	defer func() { _ = client.Close() }()
+	_, err := pb.NewMaintenanceClient(client.ActiveConnection()).Alarm(t.Context(),
+		&pb.AlarmRequest{Action: action, MemberID: id, Alarm: pb.AlarmType_NOSPACE})
+	require.NoError(t, err)
+}

@@ -1,0 +1,206 @@
+//go:build unix && releases
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+// live writes, deletes and compacts at random, so that histories differ in all ways that count.
+func live(t *testing.T, m *etcdproc.Member, seed uint64, steps int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 7))
+	client := m.Client()
+	defer client.Close()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	compacted := int64(0)
+	for range steps {
+		key := fmt.Sprint("key-", random.IntN(40))
+		var revision int64
+		switch random.IntN(10) {
+		case 0, 1, 2:
+			answer, err := client.Delete(ctx, key)
+			require.NoError(t, err)
+			revision = answer.Header.Revision
+		case 3:
+			answer, err := client.Txn(ctx).Then(clientv3.OpPut(key, "in a transaction"), clientv3.OpDelete("no-such-key"), clientv3.OpPut("other", key)).Commit()
+			require.NoError(t, err)
+			revision = answer.Header.Revision
+		default:
+			answer, err := client.Put(ctx, key, fmt.Sprint(random.Uint64()))
+			require.NoError(t, err)
+			revision = answer.Header.Revision
+		}
+		if at := revision - int64(random.IntN(30)); random.IntN(60) == 0 && at > compacted {
+			_, err := client.Compact(ctx, at, clientv3.WithCompactPhysical())
+			require.NoError(t, err)
+			compacted = at
+		}
+	}
+}
+
+func order(t *testing.T, version, dir string, endpoints ...string) archive.Order {
+	return archive.Order{
+		Cluster: archive.Cluster{Endpoints: endpoints},
+		Place:   archive.Place{URL: "file:///backups", Dir: dir},
+		Key:     "demo.db.zst.age", Form: archive.Form{Compression: v1alpha1.CompressZstd},
+		Verify: true, Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl"), Scratch: scratch(t),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+}
+
+// A snapshot is taken from a follower, verified without anybody's identity, and read back with one. What the database says of itself is
+// what etcd says: hash, revision and keys.
+func TestSnapshot(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 3)
+		leader, _ := leaderAndFollowers(t, c)
+		dir := t.TempDir()
+		o := order(t, version, dir, leader.ClientURL)
+		identity, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		o.Form.Recipients = []age.Recipient{identity.Recipient()}
+
+		for seed := range uint64(6) {
+			live(t, leader, seed, int(seed)*50)
+			etcdproc.Eventually(t, "everybody has everything", func(ctx context.Context) error { return level(ctx, c) })
+			discard(t, o)
+			report, err := archive.Take(context.Background(), o)
+			require.NoError(t, err)
+			assert.NotEqual(t, leader.Name, report.Member)
+			assert.Equal(t, version, report.EtcdVersion)
+			require.False(t, report.VerifiedAt.IsZero())
+			revision, compacted, keys, hash := says(t, leader)
+			assert.Equal(t, revision, report.Revision)
+			assert.Equal(t, max(compacted, 0), report.CompactRevision)
+			assert.Equal(t, keys, report.Keys)
+			assert.Equal(t, hash, report.Hash)
+		}
+		left, err := os.ReadDir(o.Scratch)
+		require.NoError(t, err)
+		assert.Empty(t, left, "verification leaves nothing behind")
+
+		identities := filepath.Join(t.TempDir(), "identity")
+		require.NoError(t, os.WriteFile(identities, []byte(identity.String()+"\n"), 0o600))
+		fetched := filepath.Join(t.TempDir(), "fetched.db")
+		record, err := archive.Fetch(context.Background(), archive.Source{URL: "file:///backups/demo.db.zst.age", StoreDir: dir, IdentityFile: identities}, fetched)
+		require.NoError(t, err)
+		contents, err := archive.Examine(context.Background(), fetched)
+		require.NoError(t, err)
+		assert.Equal(t, record.Hash, contents.Hash)
+
+		again, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.Equal(t, record.Completed, again.Completed, "what is there is not taken twice")
+		discard(t, o)
+		o.Unless = &archive.Unless{Revision: record.Revision, ClusterID: record.ClusterID, AuthRevision: record.AuthRevision}
+		skipped, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.True(t, skipped.Skipped)
+		client := leader.Client()
+		defer client.Close()
+		_, err = client.RoleAdd(context.Background(), "reader")
+		require.NoError(t, err)
+		changed, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.False(t, changed.Skipped, "a role more, and the keys are as they were")
+		assert.Equal(t, record.Revision, changed.Revision)
+		assert.Greater(t, changed.AuthRevision, record.AuthRevision)
+	})
+}
+
+// What etcdctl saved is taken, and holds what is stored without compression and encryption. The files differ: etcd writes to its database at
+// times without a request, and leaves pages free.
+func TestSnapshotByEtcdctl(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version string) {
+		c := etcdproc.Start(t, version, "demo", 1)
+		live(t, c.Members[0], 1, 200)
+		dir := t.TempDir()
+		saved := filepath.Join(dir, "saved.db")
+		out, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+c.Members[0].ClientURL, "snapshot", "save", saved).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		fetched := filepath.Join(t.TempDir(), "fetched.db")
+		_, err = archive.Fetch(context.Background(), archive.Source{URL: "file:///saved.db", StoreDir: dir}, fetched)
+		require.NoError(t, err)
+
+		o := order(t, version, dir, c.Members[0].ClientURL)
+		o.Key, o.Form.Compression = "plain.db", v1alpha1.CompressNone
+		report, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.Equal(t, c.Members[0].Name, report.Member, "the leader, when nobody else is there")
+		plain, err := archive.Examine(context.Background(), filepath.Join(dir, "backups", "plain.db"))
+		require.NoError(t, err)
+		old, err := archive.Examine(context.Background(), fetched)
+		require.NoError(t, err)
+		assert.Equal(t, old, plain)
+		status, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), "snapshot", "status", filepath.Join(dir, "backups", "plain.db")).CombinedOutput()
+		require.NoError(t, err, "%s", status)
+		assert.True(t, bytes.Contains(status, fmt.Append(nil, report.Revision)), "%s", status)
+	})
+}
+
+// scratch is a directory whose path leaves room for that of a socket.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "q")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// discard makes room for another snapshot under the same name.
+func discard(t *testing.T, o archive.Order) {
+	t.Helper()
+	require.NoError(t, archive.Discard(context.Background(), o.Place, o.Key))
+}
+
+// level fails until all members have the same revision.
+func level(ctx context.Context, c *etcdproc.Cluster) error {
+	seen := map[int64]bool{}
+	for _, m := range c.Members {
+		client := m.Client()
+		status, err := client.Status(ctx, m.ClientURL)
+		_ = client.Close()
+		if err != nil {
+			return err
+		}
+		seen[status.Header.Revision] = true
+	}
+	if len(seen) > 1 {
+		return fmt.Errorf("revisions differ: %v", seen)
+	}
+	return nil
+}
+
+// says is what etcd itself says of its keys.
+func says(t *testing.T, m *etcdproc.Member) (revision, compacted, keys int64, hash string) {
+	t.Helper()
+	client := m.Client()
+	defer client.Close()
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	answer, err := client.HashKV(ctx, m.ClientURL, count.Header.Revision)
+	require.NoError(t, err)
+	return count.Header.Revision, answer.CompactRevision, count.Count, fmt.Sprintf("%08x", answer.Hash)
+}

@@ -1,0 +1,314 @@
+//go:build unix && releases
+
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"gocloud.dev/blob"
+
+	"github.com/quorate-dev/quorate/etcdops/archive"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
+)
+
+// way is a proxy before a store: it speaks TLS where that is wanted, and can do something once so many bytes went to the store.
+type way struct {
+	*httptest.Server
+	left atomic.Int64
+	then atomic.Pointer[func()]
+}
+
+func wayTo(t *testing.T, target string, secure *tls.Config) *way {
+	t.Helper()
+	to, err := url.Parse(target)
+	require.NoError(t, err)
+	w := &way{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host // it is signed
+			if r.Out.Body != nil {
+				r.Out.Body = &toll{r.Out.Body, w}
+			}
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	w.Server = httptest.NewUnstartedServer(proxy)
+	if secure != nil {
+		w.TLS = secure.Clone()
+		w.StartTLS()
+	} else {
+		w.Start()
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// after has f called once so many bytes have passed; nil for never.
+func (w *way) after(n int64, f func()) {
+	w.left.Store(n)
+	if f == nil {
+		w.then.Store(nil)
+		return
+	}
+	w.then.Store(&f)
+}
+
+type toll struct {
+	io.ReadCloser
+	way *way
+}
+
+func (b *toll) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.way.left.Add(-int64(n)) < 0 {
+		if f := b.way.then.Swap(nil); f != nil {
+			(*f)()
+		}
+	}
+	return n, err
+}
+
+// serve runs a server of a store until the test ends, and waits until it listens.
+func serve(t *testing.T, address, binary string, args ...string) {
+	t.Helper()
+	var said bytes.Buffer
+	process := exec.Command(binary, args...)
+	process.Stdout, process.Stderr = &said, &said
+	require.NoError(t, process.Start())
+	t.Cleanup(func() {
+		_ = process.Process.Signal(syscall.SIGKILL)
+		_ = process.Wait()
+		if t.Failed() {
+			t.Logf("%s: %.4000s", binary, said.String())
+		}
+	})
+	etcdproc.Eventually(t, binary+" listens", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	})
+}
+
+// stores are the servers that speak what stores in clouds speak: a name, and what makes one with an empty bucket called backups.
+var stores = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
+	"s3": func(t *testing.T, a authority) (archive.Place, *way) {
+		t.Setenv("AWS_ACCESS_KEY_ID", "somebody")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+		port := etcdproc.Port(t)
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "somebody", "--secret", "a secret", "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
+		way := wayTo(t, "http://"+address, a.servers)
+		query := "?region=us-east-1&use_path_style=true&endpoint="
+		// The way's certificate is not trusted before the first store is opened: the bucket is made beside it.
+		bucket, err := blob.OpenBucket(context.Background(), "s3://backups"+query+"http://"+address)
+		require.NoError(t, err)
+		var client *s3.Client
+		require.True(t, bucket.As(&client))
+		name := "backups"
+		_, err = client.CreateBucket(context.Background(), &s3.CreateBucketInput{Bucket: &name})
+		require.NoError(t, err)
+		return archive.Place{URL: "s3://backups/etcd" + query + way.URL, CAFile: a.file}, way
+	},
+	"gs": func(t *testing.T, a authority) (archive.Place, *way) {
+		address, root := fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t)), t.TempDir()
+		_, port, _ := strings.Cut(address, ":")
+		way := wayTo(t, "http://"+address, nil)
+		require.NoError(t, os.Mkdir(filepath.Join(root, "backups"), 0o750))
+		serve(t, "http://"+address, etcdproc.Tool(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", port,
+			"-filesystem-root", root, "-external-url", way.URL, "-public-host", strings.TrimPrefix(way.URL, "http://"), "-log-level", "error")
+		t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(way.URL, "http://"))
+		return archive.Place{URL: "gs://backups/etcd", CAFile: a.file}, way
+	},
+	"azblob": func(t *testing.T, a authority) (archive.Place, *way) {
+		azurite, err := exec.LookPath("azurite-blob")
+		if err != nil {
+			t.Skip("azurite-blob is not in the PATH (npm install azurite)")
+		}
+		// The account that Azurite is born with (README of azurite).
+		t.Setenv("AZURE_STORAGE_ACCOUNT", "devstoreaccount1")
+		t.Setenv("AZURE_STORAGE_KEY", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==")
+		address := fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t))
+		_, port, _ := strings.Cut(address, ":")
+		serve(t, "http://"+address, azurite, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", t.TempDir(), "--silent", "--skipApiVersionCheck")
+		way := wayTo(t, "http://"+address, nil)
+		// No URL of a store leads to an emulator.
+		t.Setenv("AZURE_STORAGE_PROTOCOL", "http")
+		t.Setenv("AZURE_STORAGE_IS_LOCAL_EMULATOR", "true")
+		t.Setenv("AZURE_STORAGE_DOMAIN", strings.TrimPrefix(way.URL, "http://"))
+		bucket, err := blob.OpenBucket(context.Background(), "azblob://backups")
+		require.NoError(t, err)
+		var client *container.Client
+		require.True(t, bucket.As(&client))
+		_, err = client.Create(context.Background(), nil)
+		require.NoError(t, err)
+		return archive.Place{URL: "azblob://backups/etcd", CAFile: a.file}, way
+	},
+}
+
+// authority is whom ways that speak TLS are signed by: a file of its certificate, and what servers need.
+type authority struct {
+	file    string
+	servers *tls.Config
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	some := httptest.NewTLSServer(http.NotFoundHandler())
+	defer some.Close()
+	a := authority{filepath.Join(t.TempDir(), "ca.crt"), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: some.TLS.Certificates}}
+	require.NoError(t, os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: some.Certificate().Raw}), 0o600))
+	return a
+}
+
+// objects are all that a store keeps.
+func objectsIn(t *testing.T, place archive.Place) []string {
+	t.Helper()
+	u, err := url.Parse(place.URL)
+	require.NoError(t, err)
+	u.Path = ""
+	if u.Scheme == "gs" {
+		u.RawQuery = "anonymous=true" // gocloud's own opener wants to be told
+	}
+	bucket, err := blob.OpenBucket(context.Background(), u.String())
+	require.NoError(t, err)
+	defer bucket.Close()
+	var found []string
+	all := bucket.List(nil)
+	for {
+		object, err := all.Next(context.Background())
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		found = append(found, object.Key)
+	}
+}
+
+// A snapshot goes to every kind of store and comes back; one that is stopped on the way leaves nothing; and whoever is refused is told.
+func TestStores(t *testing.T) {
+	version := etcdproc.Versions[len(etcdproc.Versions)-1]
+	c := etcdproc.Start(t, version, "demo", 1)
+	client := c.Members[0].Client()
+	defer client.Close()
+	value := make([]byte, 1<<20)
+	for i := range 24 { // three parts of an upload
+		_, _ = rand.Read(value)
+		_, err := client.Put(context.Background(), fmt.Sprint("key-", i), string(value))
+		require.NoError(t, err)
+	}
+	a := newAuthority(t) // one for all: a process trusts one file
+	for name, start := range stores {
+		t.Run(name, func(t *testing.T) {
+			place, way := start(t, a)
+			o := order(t, version, "", c.Members[0].ClientURL)
+			o.Place = place
+			storeStory(t, o, way)
+		})
+	}
+}
+
+func storeStory(t *testing.T, o archive.Order, way *way) {
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	o.Form = archive.Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{identity.Recipient()}}
+	file := filepath.Join(t.TempDir(), "identity")
+	require.NoError(t, os.WriteFile(file, []byte(identity.String()+"\n"), 0o600))
+
+	chapter(t, "there and back", func(t *testing.T) {
+		report, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		assert.False(t, report.VerifiedAt.IsZero())
+		assert.Equal(t, []string{"etcd/" + o.Key, "etcd/" + o.Key + ".json"}, objectsIn(t, o.Place))
+		fetched := filepath.Join(t.TempDir(), "db")
+		from := archive.Source{URL: report.URI, CAFile: o.Place.CAFile, IdentityFile: file, SHA256: report.SHA256}
+		record, err := archive.Fetch(context.Background(), from, fetched)
+		require.NoError(t, err)
+		assert.Equal(t, report.Hash, record.Hash)
+	})
+	chapter(t, "stopped on the way", func(t *testing.T) {
+		discard(t, o)
+		for _, at := range []int64{0, 1 << 20, 9 << 20, 20 << 20} {
+			ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+			way.after(at, stop)
+			_, err := archive.Take(ctx, o)
+			require.Error(t, err)
+			way.after(0, nil)
+			assert.Empty(t, objectsIn(t, o.Place), "stopped after %d bytes: %v", at, err)
+			stop()
+		}
+	})
+	chapter(t, "discarded, and discarded again", func(t *testing.T) {
+		_, err := archive.Take(context.Background(), o)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, archive.Discard(context.Background(), o.Place, o.Key))
+			assert.Empty(t, objectsIn(t, o.Place))
+		}
+		_, err = archive.Fetch(context.Background(), archive.Source{URL: objectURL(o), CAFile: o.Place.CAFile}, filepath.Join(t.TempDir(), "db"))
+		assert.Equal(t, archive.NotFound, archive.ReasonOf(err), "%v", err)
+	})
+	chapter(t, "no such bucket", func(t *testing.T) {
+		wrong := o
+		wrong.Place.URL = strings.Replace(o.Place.URL, "//backups/", "//elsewhere/", 1)
+		_, err := archive.Take(context.Background(), wrong)
+		assert.Equal(t, archive.NotFound, archive.ReasonOf(err), "%v", err)
+	})
+	chapter(t, "wrong credentials", func(t *testing.T) {
+		if strings.HasPrefix(o.Place.URL, "gs:") {
+			t.Skip("the server asks for none")
+		}
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "another")
+		_, err := archive.Take(context.Background(), o)
+		if strings.HasPrefix(o.Place.URL, "s3:") {
+			assert.Equal(t, archive.Denied, archive.ReasonOf(err), "%v", err)
+		}
+	})
+	chapter(t, "nobody there", func(t *testing.T) {
+		way.Close()
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		_, err := archive.Take(ctx, o)
+		assert.Equal(t, archive.Unreachable, archive.ReasonOf(err), "%v", err)
+	})
+}
+
+func objectURL(o archive.Order) string {
+	folder, query, asked := strings.Cut(o.Place.URL, "?")
+	if asked {
+		query = "?" + query
+	}
+	return folder + "/" + o.Key + query
+}

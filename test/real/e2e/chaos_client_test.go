@@ -1,0 +1,298 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/test/real/chaos"
+)
+
+// clients read and write a few keys of a cluster through any of its members, with no retries, and keep the history of it.
+type clients struct {
+	t       *testing.T
+	ns      string
+	history chaos.History
+	began   time.Time
+	broken  func(error)
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	where   atomic.Pointer[[]string] // addresses of the running members
+
+	mu      sync.Mutex
+	id      uint64                      // the cluster's, from the first answer
+	conns   map[string]*grpc.ClientConn // by address
+	last    time.Duration               // when the last operation was acknowledged
+	stall   time.Duration               // the longest time between two of those
+	acked   int
+	unknown int
+}
+
+const (
+	manyClients = 4
+	// A key is used for a short time, so that its history is judged in milliseconds.
+	generation = 15 * time.Second
+	keysAtOnce = 3
+	opTimeout  = 1500 * time.Millisecond
+)
+
+// newClients starts clients of the cluster; each waits for members to be there.
+func newClients(c *cluster, seed uint64, broken func(error)) *clients {
+	ctx, stop := context.WithCancel(context.Background())
+	cs := &clients{t: c.t, ns: c.ns, began: time.Now(), broken: broken, stop: stop, conns: map[string]*grpc.ClientConn{}}
+	c.t.Cleanup(cs.end)
+	cs.where.Store(&[]string{})
+	cs.done.Go(func() { cs.follow(ctx) })
+	for i := range manyClients {
+		dice := chaos.Dice(seed, "client "+c.ns, uint64(i))
+		cs.done.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				cs.one(ctx, i, n, dice)
+				select {
+				case <-time.After(time.Duration(30+dice.IntN(20)) * time.Millisecond):
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return cs
+}
+
+// end ends the clients.
+func (cs *clients) end() {
+	cs.stop()
+	cs.done.Wait()
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, conn := range cs.conns {
+		_ = conn.Close()
+	}
+	cs.conns = map[string]*grpc.ClientConn{}
+}
+
+// follow keeps the addresses of the members.
+func (cs *clients) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		if addresses, err := running(cs.ns); err == nil {
+			cs.where.Store(&addresses)
+			cs.forget(addresses)
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// running are the client addresses of the running pods of a namespace.
+func running(ns string) ([]string, error) {
+	r, err := api.client.Get(api.server + fmt.Sprintf(paths["pods"], ns))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	var pods corev1.PodList
+	if err := json.NewDecoder(r.Body).Decode(&pods); err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP != "" && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			addresses = append(addresses, pod.Status.PodIP+":2379")
+		}
+	}
+	return addresses, nil
+}
+
+// forget closes connections to who is no longer there: its address may soon be another's.
+func (cs *clients) forget(but []string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for address, conn := range cs.conns {
+		if !slices.Contains(but, address) {
+			_ = conn.Close()
+			delete(cs.conns, address)
+		}
+	}
+}
+
+// application is TLS as the applications of the cluster in a namespace have it.
+func application(ns string) grpc.DialOption {
+	config := rereading(ns, name+"-client-tls")
+	config.ServerName = fmt.Sprintf("%s.%s.svc", name, ns)
+	return grpc.WithTransportCredentials(credentials.NewTLS(config))
+}
+
+func (cs *clients) kv(address string) (pb.KVClient, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if conn := cs.conns[address]; conn != nil {
+		return pb.NewKVClient(conn), nil
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, application(cs.ns),
+		grpc.WithContextDialer(lab.DialContext), grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
+	if err != nil {
+		return nil, err
+	}
+	cs.conns[address] = conn
+	return pb.NewKVClient(conn), nil
+}
+
+// one makes one operation.
+func (cs *clients) one(ctx context.Context, client, n int, dice *rand.Rand) {
+	key := fmt.Sprintf("chaos-%04d-%d", time.Since(cs.began)/generation, dice.IntN(keysAtOnce))
+	kind, place := dice.IntN(10), dice.Uint64()
+	addresses := *cs.where.Load()
+	if len(addresses) == 0 {
+		return
+	}
+	kv, err := cs.kv(addresses[place%uint64(len(addresses))])
+	if err != nil {
+		cs.broken(err)
+		return
+	}
+	op := chaos.Op{Client: client, Key: key, Verb: chaos.Get, Value: fmt.Sprintf("%d.%d", client, n)}
+	switch {
+	case kind < 4:
+		op.Verb = chaos.Put
+	case kind < 6:
+		op.Verb = chaos.Swap
+		before := cs.run(ctx, kv, chaos.Op{Key: key})
+		if !before.Known {
+			return
+		}
+		op.Expected = before.Read
+	}
+	cs.add(cs.run(ctx, kv, op))
+}
+
+// run carries one operation out and fills in what came of it.
+func (cs *clients) run(ctx context.Context, kv pb.KVClient, op chaos.Op) chaos.Op {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	op.Call = time.Since(cs.began)
+	var header *pb.ResponseHeader
+	var err error
+	switch op.Verb {
+	case chaos.Get:
+		op.Read, header, err = get1(ctx, kv, op.Key)
+	case chaos.Put:
+		var answer *pb.PutResponse
+		answer, err = kv.Put(ctx, &pb.PutRequest{Key: []byte(op.Key), Value: []byte(op.Value)})
+		header = answer.GetHeader()
+	case chaos.Swap:
+		op.Swapped, op.Read, header, err = swap(ctx, kv, op)
+	}
+	op.Return = time.Since(cs.began)
+	if op.Known = err == nil; op.Known {
+		cs.belongs(header)
+	}
+	return op
+}
+
+func get1(ctx context.Context, kv pb.KVClient, key string) (value string, header *pb.ResponseHeader, err error) {
+	answer, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(key)})
+	return valueIn(answer), answer.GetHeader(), err
+}
+
+func valueIn(answer *pb.RangeResponse) string {
+	if len(answer.GetKvs()) == 0 {
+		return ""
+	}
+	return string(answer.Kvs[0].Value)
+}
+
+// swap writes the value if the key has the expected one, else it reads.
+func swap(ctx context.Context, kv pb.KVClient, op chaos.Op) (swapped bool, read string, header *pb.ResponseHeader, err error) {
+	key := []byte(op.Key)
+	compare := &pb.Compare{Key: key, Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Value{Value: []byte(op.Expected)}}
+	if op.Expected == "" {
+		compare = &pb.Compare{Key: key, Target: pb.Compare_VERSION, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Version{Version: 0}}
+	}
+	answer, err := kv.Txn(ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{compare},
+		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: []byte(op.Value)}}}},
+		Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}},
+	})
+	if err != nil {
+		return false, "", nil, err
+	}
+	if !answer.Succeeded {
+		read = valueIn(answer.Responses[0].GetResponseRange())
+	}
+	return answer.Succeeded, read, answer.GetHeader(), nil
+}
+
+// belongs checks that it is the same cluster that answers, always (S8).
+func (cs *clients) belongs(header *pb.ResponseHeader) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.id == 0 {
+		cs.id = header.GetClusterId()
+	}
+	if cs.id != header.GetClusterId() {
+		cs.broken(fmt.Errorf("S8: cluster %x answers clients where cluster %x did", header.GetClusterId(), cs.id))
+	}
+}
+
+func (cs *clients) add(op chaos.Op) {
+	cs.history.Add(op)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if !op.Known {
+		cs.unknown++
+		return
+	}
+	if cs.last > 0 {
+		cs.stall = max(cs.stall, op.Return-cs.last)
+	}
+	cs.acked++
+	cs.last = max(cs.last, op.Return)
+}
+
+// judge ends the clients, reads every key that they ever used a last time through a quorum, and judges the history.
+func (cs *clients) judge() {
+	cs.t.Helper()
+	cs.stop()
+	cs.done.Wait()
+	keys := map[string]bool{}
+	for _, op := range cs.history.Ops() {
+		keys[op.Key] = true
+	}
+	addresses := *cs.where.Load()
+	require.NotEmpty(cs.t, addresses)
+	kv, err := cs.kv(addresses[0])
+	require.NoError(cs.t, err)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		eventually(cs.t, "the last read of "+key, func() string {
+			op := cs.run(context.Background(), kv, chaos.Op{Client: manyClients, Key: key})
+			if !op.Known {
+				return "no answer"
+			}
+			cs.add(op)
+			return ""
+		})
+	}
+	began := time.Now()
+	require.NoError(cs.t, cs.history.Check(patience), "a write was lost, or a read was wrong")
+	cs.t.Logf("%d operations on %d keys are linearizable, judged in %.1f s; %d outcomes unknown; longest stall %.1f s",
+		cs.acked+cs.unknown, len(keys), time.Since(began).Seconds(), cs.unknown, cs.stall.Seconds())
+	cs.end()
+}

@@ -1,0 +1,354 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// loses takes members away with their claims, at once, as nodes with local disks do that burn down.
+func (c *cluster) loses(members ...string) {
+	c.t.Helper()
+	c.deletes("pvc", members...)
+	c.kills(members...)
+}
+
+// present are the keys below a prefix.
+func (c *cluster) present(prefix string) map[string]bool {
+	c.t.Helper()
+	client := c.client()
+	var r *clientv3.GetResponse
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
+		r, err = client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		return err
+	}))
+	all := map[string]bool{}
+	for _, kv := range r.Kvs {
+		all[string(kv.Key)] = true
+	}
+	return all
+}
+
+// follower is a member that does not lead, with its volume.
+func (c *cluster) follower() (follower string, others []string) {
+	c.t.Helper()
+	s := c.object().Status
+	for _, m := range s.Members {
+		if m.Name != s.Leader && follower == "" {
+			follower = m.Name
+		} else {
+			others = append(others, m.Name)
+		}
+	}
+	return follower, others
+}
+
+// missing are those of the keys that are not there.
+func missing(keys []string, present map[string]bool) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return present[key] })
+}
+
+// shares waits until a member itself has what a writer has been acknowledged by now, and returns how much that is: of what comes later, this
+// member may lack what the others have acknowledged without it.
+func (c *cluster) shares(member string, w *writer) int {
+	c.t.Helper()
+	n := w.count.Load()
+	last := w.key(n)
+	eventually(c.t, member+" has "+last, func() string {
+		out, err := c.etcdctl(member, "get", "--consistency=s", "--keys-only", last)
+		if err != nil {
+			return err.Error()
+		}
+		if strings.TrimSpace(out) != last {
+			return "it has not"
+		}
+		return ""
+	})
+	return int(n)
+}
+
+// TestEpochs: quorums and data that are lost, and come back, told on one cluster.
+func TestEpochs(t *testing.T) {
+	t.Parallel()
+	s := store(t)
+	c := newCluster(t, three+"  storage: {size: 128Mi}\n")
+	s.credentials(c)
+	c.tell("Snapshot", (*cluster).isStoredOnAClaim)
+	c.tell("ANewClusterBeginsWithASnapshot", s.beginsACluster)
+	c.tell("RestoreInPlaceAndBack", s.restoresInPlaceAndBack)
+	c.tell("ALostQuorumComesBackFromASurvivor", (*cluster).comesBackFromASurvivor)
+	c.tell("ALostQuorumComesBackByItself", (*cluster).comesBackByItself)
+	c.tell("ALostClusterComesBackFromASnapshot", s.bringsALostClusterBack)
+}
+
+func (c *cluster) comesBackFromASurvivor() {
+	w, before := c.writes(), c.object().Status
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure := c.shares(survivor, w)
+	c.loses(others...)
+	w.ends()
+	said := c.decides("QuorumLost", "FromSurvivor is possible")
+	_, command, found := strings.Cut(said, ": kubectl ")
+	require.True(c.t, found, said)
+	command, _, _ = strings.Cut(command, ";")
+	kube(c.t, strings.Fields(command)...)
+
+	c.survived(before.Epoch, w, sure)
+	assert.NotEqual(c.t, before.ClusterID, c.object().Status.ClusterID)
+	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", survivor)
+	require.True(c.t, found, "the survivor's volume is kept")
+	assert.NotEmpty(c.t, claim.Annotations[objects.AnnotationQuarantined])
+	c.writesWith(c.client(), "after").losesNothing()
+}
+
+// survived waits until the cluster has come back after an epoch, with what was acknowledged and shared with the survivor for sure.
+func (c *cluster) survived(epoch int64, w *writer, sure int) {
+	c.t.Helper()
+	begin := time.Now()
+	c.inEpoch(epoch + 1)
+	c.converges(3)
+	there := c.present(w.word)
+	assert.Empty(c.t, missing(w.acked[:sure], there), "acknowledged and on the survivor")
+	c.t.Logf("back with 3 voters after %.1f s; of %d acknowledged writes, %d were on the survivor for sure, %d are gone",
+		time.Since(begin).Seconds(), len(w.acked), sure, len(missing(w.acked, there)))
+}
+
+func (c *cluster) comesBackByItself() {
+	epoch := c.object().Status.Epoch
+	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
+	w := c.writes()
+	w.wrote(30)
+	_, others := c.follower()
+	// Killed beside their claims first: what has a volume comes back, and is no loss.
+	c.kills(others...)
+	c.converges(3)
+	require.Equal(c.t, epoch, c.object().Status.Epoch)
+	w.losesNothing()
+
+	w = c.writesWith(c.client(), "second")
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure := c.shares(survivor, w)
+	c.loses(others...)
+	w.ends()
+	c.survived(epoch, w, sure)
+}
+
+// comesBackFromALastMember: no volume can be copied, so the new members fetch what the last one has.
+func (c *cluster) comesBackFromALastMember() {
+	epoch := c.object().Status.Epoch
+	c.edit(`{"recovery":{"quorumLoss":"FromSurvivor","after":"30s"}}`)
+	w := c.writes()
+	w.wrote(30)
+	survivor, others := c.follower()
+	sure := c.shares(survivor, w)
+	c.kills(others...)
+	w.ends()
+	c.survived(epoch, w, sure)
+	require.NotEmpty(c.t, c.object().Status.Origin.Evidence)
+}
+
+func (c *cluster) isMadeAnew() {
+	epoch := c.object().Status.Epoch
+	c.edit(`{"recovery":{"quorumLoss":"Recreate","after":"30s"}}`)
+	c.put("of the former cluster")
+	_, others := c.follower()
+	c.kills(others...)
+	c.inEpoch(epoch + 1)
+	c.converges(3)
+	assert.Empty(c.t, c.present("key"))
+}
+
+func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
+	epoch := c.object().Status.Epoch
+	w := c.writesWith(c.client(), "before")
+	w.wrote(30)
+	w.ends()
+	taken := c.snapshots("tuesday", bucket.yaml(c.ns)+", deletionPolicy: Delete")
+	require.False(c.t, taken.Status.VerifiedAt.IsZero(), taken.Status.Message)
+	later := c.writesWith(c.client(), "later")
+	later.wrote(30)
+	later.ends()
+	seen := c.revision()
+
+	watching, stop := context.WithTimeout(c.t.Context(), patience)
+	defer stop()
+	watch := c.client().Watch(watching, "before", clientv3.WithPrefix(), clientv3.WithRev(seen))
+	begin := time.Now()
+	c.edit(`{"restore":{"id":"one","snapshot":{"name":"tuesday"}}}`)
+	eventually(c.t, "the snapshot is in use", func() string {
+		if s, _ := c.snapshot("tuesday"); len(s.Status.UsedBy) == 0 && c.object().Status.Epoch == epoch {
+			return "not yet"
+		}
+		return ""
+	})
+	kube(c.t, "-n", c.ns, "delete", "etcdsnapshot", "tuesday", "--wait=false")
+	c.inEpoch(epoch + 1)
+	c.converges(3)
+	assert.Empty(c.t, missing(w.acked, c.present("before")), "the snapshot has all of it")
+	assert.Empty(c.t, c.present("later"), "written after the snapshot")
+	assert.Greater(c.t, c.revision(), seen+500_000_000, "a client that has seen more than the snapshot must notice")
+	c.t.Logf("restored in place after %.1f s", time.Since(begin).Seconds())
+	var told error
+	for r := range watch {
+		if told = r.Err(); told != nil {
+			break
+		}
+	}
+	require.ErrorIs(c.t, told, rpctypes.ErrCompacted, "what a watcher that had seen more than the snapshot is told")
+
+	c.edit(fmt.Sprintf(`{"restore":{"id":"back","snapshot":null,"epoch":%d}}`, epoch))
+	c.inEpoch(epoch + 2)
+	c.converges(3)
+	assert.Empty(c.t, missing(later.acked, c.present("later")), "what was there before the restore is there again")
+	eventually(c.t, "the snapshot that was deleted while it was restored is gone, and what was stored", func() string {
+		_, there := c.snapshot("tuesday")
+		stored := slices.DeleteFunc(bucket.stored(c), func(key string) bool { return !strings.Contains(key, "tuesday") })
+		if there || len(stored) > 0 {
+			return fmt.Sprint(there, stored)
+		}
+		return ""
+	})
+}
+
+// inEpoch waits until the cluster is in this epoch and serves.
+func (c *cluster) inEpoch(n int64) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("epoch %d serves", n), func() string {
+		o := c.object()
+		available := meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Available)
+		if o.Status.Epoch == n && available && o.Status.ClusterID != "" {
+			return ""
+		}
+		restored := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Restored)
+		if restored == nil {
+			return fmt.Sprintf("epoch %d, %s", o.Status.Epoch, o.Status.Phase)
+		}
+		return fmt.Sprintf("epoch %d, %s, %s: %s", o.Status.Epoch, o.Status.Phase, restored.Reason, restored.Message)
+	})
+}
+
+// The cause here is an image that is not there. What is said of an etcd that never elects is in test/real/conformance (TestAStillbirth) and the story
+// bootstrap_stillborn: it takes one that dies within a millisecond of its life.
+func TestABootstrapThatStallsSaysSo(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: {after: 30s}\n")
+	c.decides("Start", "within 30s (demo-0: its image can't be pulled: ")
+	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
+	require.Equal(t, "BootstrapStalled", degraded.Reason)
+
+	_, command, _ := strings.Cut(degraded.Message, "by beginning anew: kubectl ")
+	command, _, _ = strings.Cut(command, ";")
+	kube(t, strings.Fields(command)...)
+	c.decides("Start", "epoch 2 is being made ready: filling the volumes of demo-1 (its image can't be pulled: ")
+
+	// Whichever of the two comes first is the one that is kept: it is one of them, and not both.
+	c.edit(`{"image":{"repository":"gcr.io/etcd-development/etcd"}}`)
+	c.converges(1)
+	o := c.object()
+	require.False(t, meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Degraded))
+	require.Len(t, c.pods(), 1)
+	require.Equal(t, fmt.Sprintf("demo-%d", o.Status.Epoch-1), c.pods()[0].Name)
+}
+
+// beginsACluster deletes the cluster, and makes another one of a snapshot.
+func (bucket *s3) beginsACluster(c *cluster) {
+	w := c.writes()
+	w.wrote(30)
+	w.ends()
+	taken := c.snapshots("monday", bucket.yaml(c.ns))
+	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
+	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
+
+	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n", taken.Status.URI, bucket.yaml(c.ns)))
+	took := c.converges(3)
+	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
+	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
+
+	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + bucket.url(c.ns) + `/nothing.db","store":` + fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, bucket.url(c.ns)) + `}}}`)
+	eventually(c.t, "the condition Restored says why not", func() string {
+		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
+		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
+			return fmt.Sprint(restored)
+		}
+		return ""
+	})
+	c.writesWith(c.client(), "meanwhile").losesNothing()
+	c.edit(`{"restore":null}`)
+	c.converges(3)
+	assert.Equal(c.t, int64(1), c.object().Status.Epoch)
+}
+
+// bringsALostClusterBack of which every volume is lost.
+func (bucket *s3) bringsALostClusterBack(c *cluster) {
+	epoch := c.object().Status.Epoch
+	c.edit(`{"recovery":{"quorumLoss":"FromSnapshot","after":"30s"}}`)
+	w := c.writes()
+	w.wrote(30)
+	w.ends()
+	c.snapshots("wednesday", bucket.yaml(c.ns))
+	later := c.writesWith(c.client(), "newest")
+	later.wrote(30)
+	later.ends()
+	one, others := c.follower()
+	c.loses(append(others, one)...)
+	begin := time.Now()
+	c.inEpoch(epoch + 1)
+	c.converges(3)
+	assert.Empty(c.t, missing(w.acked, c.present(w.word)), "the snapshot has all of it")
+	assert.Empty(c.t, c.present("newest"), "written after the newest snapshot")
+	c.t.Logf("three members were back from a snapshot after %.1f s, with 30 s of waiting", time.Since(begin).Seconds())
+}
+
+// hash is that of all keys and their history at a revision, as the first member tells it.
+func (c *cluster) hash(revision int64) uint32 {
+	c.t.Helper()
+	client := c.client()
+	var r *clientv3.HashKVResponse
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) {
+		r, err = client.HashKV(ctx, client.Endpoints()[0], revision)
+		return err
+	}))
+	return r.Hash
+}
+
+// TestAGibibyte: 1 GiB goes through S3 into another cluster, and is the same there.
+func TestAGibibyte(t *testing.T) {
+	nightly(t)
+	t.Parallel()
+	s := store(t)
+	const spec = "  version: 3.6.16\n  replicas: 1\n  storage: {size: 3Gi}\n"
+	c := newCluster(t, spec)
+	s.credentials(c)
+	c.converges(1)
+	c.holds(1024)
+	begin := time.Now()
+	taken := c.snapshots("large", s.yaml(c.ns))
+	t.Logf("1 GiB was stored and restored on trial after %.1f s, %s of it", time.Since(begin).Seconds(), taken.Status.Duration.Duration)
+	hash := c.hash(taken.Status.Revision)
+
+	other := namespaced(t, c.ns+"-other")
+	s.credentials(other)
+	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, bumpRevision: 0, store: %s}}\n", taken.Status.URI, s.yaml(c.ns)))
+	took := other.converges(1)
+	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())
+	assert.Equal(t, hash, other.hash(taken.Status.Revision))
+	assert.Len(t, other.present("ballast"), 1024)
+}

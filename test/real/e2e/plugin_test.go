@@ -1,0 +1,190 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// plugin puts kubectl-quorate on the PATH of a kubectl, as docs/kubectl.md says.
+func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	binary, err := filepath.Abs("../../../bin/quorate") // as the image has it
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(binary, filepath.Join(dir, "kubectl-quorate")))
+	path := "PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")
+	return func(args ...string) (string, string, int) {
+		cmd := exec.Command("kubectl", append([]string{"quorate"}, args...)...)
+		cmd.Env = append(os.Environ(), path)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		if exit := (*exec.ExitError)(nil); err != nil {
+			require.ErrorAs(t, err, &exit, "kubectl did not run")
+		}
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+}
+
+// answersByPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without their server.
+func (c *cluster) answersByPlugin() {
+	quorate := plugin(c.t)
+	does := func(args ...string) string {
+		c.t.Helper()
+		out, errs, code := quorate(append(args, "-n", c.ns)...)
+		require.Zero(c.t, code, errs)
+		c.t.Logf("kubectl quorate %s\n%s", strings.Join(args, " "), out)
+		return out
+	}
+
+	// status asks the members themselves: the lag is in no EtcdCluster.
+	var screen string
+	eventually(c.t, "status and the object name the same leader", func() string {
+		screen = does("status")
+		if line := "demo in namespace " + c.ns + ": 3/3 ready, etcd 3.6.16, " + c.object().Status.Leader + " leads"; !strings.Contains(screen, line) {
+			return "no line " + line
+		}
+		return ""
+	})
+	assert.NotContains(c.t, screen, "can't be reached")
+	for _, member := range []string{"demo-0", "demo-1", "demo-2"} {
+		fields := strings.Fields(lineWith(screen, "  "+member))
+		require.Greater(c.t, len(fields), 5, screen)
+		assert.Regexp(c.t, `^[0-9]+$`, fields[len(fields)-2], "the lag of %s", member)
+	}
+
+	// explain comes to the decision of the server, and changes nothing.
+	before := c.object()
+	var explained string
+	eventually(c.t, "explain finds the cluster at rest", func() string {
+		if explained = does("explain", name); !strings.Contains(explained, "Converged applies.") {
+			return explained
+		}
+		return ""
+	})
+	assert.Contains(c.t, explained, "breaks none of the rules of safety")
+	for _, verb := range []string{"make", "change", "delete"} {
+		assert.NotContains(c.t, explained, "  "+verb+"  ")
+	}
+	now := c.object() // the status may have changed: Quorate goes on meanwhile
+	assert.Equal(c.t, before.Generation, now.Generation)
+	assert.Equal(c.t, before.Annotations, now.Annotations)
+
+	c.movesTheLeader(quorate, does)
+	c.asksForDefragmentation(does)
+	c.reports(does)
+
+	_, errs, code := quorate("status", "nobody", "-n", c.ns)
+	assert.Equal(c.t, 1, code)
+	assert.Contains(c.t, errs, "there is no EtcdCluster nobody in namespace "+c.ns)
+	_, _, code = quorate("status", "one", "two")
+	assert.Equal(c.t, 2, code)
+}
+
+// lineWith is the line of a text that begins so.
+func lineWith(text, begin string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, begin) {
+			return line
+		}
+	}
+	return ""
+}
+
+func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), does func(...string) string) {
+	c.t.Helper()
+	names := []string{"demo-0", "demo-1", "demo-2"}
+	eventually(c.t, "another leads as was asked, and without an election meanwhile", func() string {
+		leader := c.leader()
+		to := names[(slices.Index(names, leader)+1)%len(names)]
+		moved, why, _ := quorate("move-leader", to, "-n", c.ns)
+		again, _, _ := quorate("move-leader", name, to, "-n", c.ns)
+		screen := does("status")
+		if moved != to+" leads now\n" || again != to+" leads already\n" || !strings.Contains(screen, "etcd 3.6.16, "+to+" leads") {
+			return moved + why + again + screen
+		}
+		return ""
+	})
+	_, errs, code := quorate("move-leader", "demo-9", "-n", c.ns)
+	assert.Equal(c.t, 1, code)
+	assert.Contains(c.t, errs, "demo-9 is no member; the voters are demo-0, demo-1, demo-2")
+}
+
+// asksForDefragmentation waits for the end of it.
+func (c *cluster) asksForDefragmentation(does func(...string) string) {
+	c.t.Helper()
+	assert.Contains(c.t, does("defrag", "--wait"), "done: ")
+	status := c.object().Status.Defragmentation
+	require.NotNil(c.t, status)
+	assert.Equal(c.t, c.object().Annotations[objects.AnnotationDefragment], status.Request)
+}
+
+// reports makes a bundle that lacks nothing, and looks for every secret of the cluster in it.
+func (c *cluster) reports(does func(...string) string) {
+	c.t.Helper()
+	var files []string
+	var all string
+	eventually(c.t, "everything is in the report", func() (problems string) {
+		file := filepath.Join(c.t.TempDir(), "report.tar.gz")
+		does("report", "-o", file)
+		files, all, problems = unpacked(c.t, file)
+		return problems
+	})
+	for _, want := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml", "children/secrets.yaml", "events.txt", "nodes.txt",
+		"logs/demo-0.etcd.log", "logs/demo-0.prepare.log", "quorate/deployment.yaml", "quorate/compositecontroller.yaml", "metacontroller/pods.yaml"} {
+		assert.Contains(c.t, files, want)
+	}
+	for _, ns := range []string{c.ns, "quorate-system"} {
+		for _, secret := range list[corev1.Secret](c.t, ns, "secrets") {
+			for key, value := range secret.Data {
+				if strings.HasSuffix(key, ".crt") || strings.HasSuffix(key, ".pub") {
+					continue
+				}
+				value = bytes.TrimSpace(value)
+				assert.False(c.t, strings.Contains(all, string(value)), "%s of %s/%s", key, ns, secret.Name)
+				assert.False(c.t, strings.Contains(all, base64.StdEncoding.EncodeToString(value)), "%s of %s/%s in base64", key, ns, secret.Name)
+			}
+		}
+	}
+}
+
+// unpacked are the names of a bundle's files, all that is in them, and what it says was not to be had.
+func unpacked(t *testing.T, file string) (files []string, all, problems string) {
+	t.Helper()
+	packed, err := os.Open(file)
+	require.NoError(t, err)
+	defer packed.Close()
+	zipped, err := gzip.NewReader(packed)
+	require.NoError(t, err)
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files, all, problems
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		name := strings.TrimPrefix(header.Name, "quorate-report/")
+		if files, all = append(files, name), all+string(text); name == "problems.txt" {
+			problems = string(text)
+		}
+	}
+}

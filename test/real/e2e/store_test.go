@@ -1,0 +1,143 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+// s3 is an S3 server on node 1, whose buckets are folders.
+type s3 struct {
+	dir, address string
+	port         int
+	process      *exec.Cmd
+}
+
+const (
+	s3Port = 7070
+	s3Key  = "quorate"
+	s3Pass = "quorate-secret"
+)
+
+// startS3 starts the server that all stories share, once.
+var startS3 = sync.OnceValues(func() (*s3, error) { return newS3(s3Port) })
+
+// newS3 starts a server on this port.
+func newS3(port int) (*s3, error) {
+	// In the lab's own folder: what stories store there, more than 1 GB, goes with the lab.
+	dir, err := os.MkdirTemp(filepath.Dir(os.Getenv("KUBECONFIG")), "s3-")
+	if err != nil {
+		return nil, err
+	}
+	s := &s3{dir: dir, port: port}
+	for _, folder := range []string{"buckets/backups", "attributes"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.start()
+}
+
+// start has it listen on node 1's address, and ends it with this process.
+func (bucket *s3) start() error {
+	bucket.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", bucket.port), "posix", "--sidecar", filepath.Join(bucket.dir, "attributes"), filepath.Join(bucket.dir, "buckets"))
+	bucket.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	bucket.process.Stderr = os.Stderr
+	return lab.do(bucket.process.Start)
+}
+
+// store is the server, when it answers, with its address.
+func store(t *testing.T) *s3 {
+	t.Helper()
+	s, err := startS3()
+	require.NoError(t, err, "versitygw: build it with `go run -C test/real/lab . build s3`")
+	s.answers(t)
+	return s
+}
+
+// stop ends the server; start brings it back with all that it holds.
+func (bucket *s3) stop() {
+	_ = bucket.process.Process.Kill()
+	_ = bucket.process.Wait()
+}
+
+// answers waits until the server does.
+func (bucket *s3) answers(t *testing.T) {
+	t.Helper()
+	var node corev1.Node
+	require.True(t, read(t, "/api/v1/nodes/node1", &node))
+	bucket.address = fmt.Sprintf("http://%s:%d", node.Status.Addresses[0].Address, bucket.port)
+	client := lab.httpClient()
+	eventually(t, "the S3 server answers", func() string {
+		r, err := client.Get(bucket.address)
+		if err != nil {
+			return err.Error()
+		}
+		_ = r.Body.Close()
+		if r.StatusCode >= http.StatusInternalServerError {
+			return r.Status
+		}
+		return ""
+	})
+}
+
+// url of a folder, as store.url takes it.
+func (bucket *s3) url(folder string) string {
+	return fmt.Sprintf("s3://backups/%s?region=us-east-1&use_path_style=true&endpoint=%s", folder, bucket.address)
+}
+
+// credentials makes the Secret that stores in the cluster's namespace name.
+func (bucket *s3) credentials(c *cluster) {
+	c.t.Helper()
+	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
+}
+
+// yaml of a store in this folder, in one line.
+func (bucket *s3) yaml(folder string) string {
+	return fmt.Sprintf("{url: %q, credentialsSecret: s3}", bucket.url(folder))
+}
+
+// snapshots takes an EtcdSnapshot and waits until it is stored.
+func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
+	c.t.Helper()
+	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name, name, store), "apply", "-f", "-")
+	require.NoError(c.t, err)
+	var s *v1alpha1.EtcdSnapshot
+	eventually(c.t, "the snapshot "+object+" is stored", func() string {
+		s, _ = get[v1alpha1.EtcdSnapshot](c.t, c.ns, "etcdsnapshot", object)
+		require.NotEqual(c.t, v1alpha1.SnapshotFailed, s.Status.Phase, s.Status.Message)
+		if s.Status.Phase != v1alpha1.SnapshotSucceeded {
+			return fmt.Sprintf("%s: %s", s.Status.Phase, s.Status.Message)
+		}
+		return ""
+	})
+	return s
+}
+
+// revision of the keys now.
+func (c *cluster) revision() int64 {
+	c.t.Helper()
+	return c.reads("none").Header.Revision
+}
+
+// reads a key, and the revision that it is of.
+func (c *cluster) reads(key string) (r *clientv3.GetResponse) {
+	c.t.Helper()
+	client := c.client()
+	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) { r, err = client.Get(ctx, key); return err }))
+	return r
+}

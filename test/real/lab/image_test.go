@@ -1,0 +1,349 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// readTar returns the files of a tar, links as "-> target".
+func readTar(t *testing.T, content []byte) (files map[string]string, order []string, modes map[string]int64) {
+	t.Helper()
+	files, modes = map[string]string{}, map[string]int64{}
+	r := tar.NewReader(bytes.NewReader(content))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, order, modes
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[h.Name] = string(text)
+		if h.Typeflag == tar.TypeSymlink {
+			files[h.Name] = "-> " + h.Linkname
+		}
+		modes[h.Name] = h.Mode
+		order = append(order, h.Name)
+	}
+}
+
+func writeTestImage(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program, []byte("machine code"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	i := image{
+		refs:       []string{"example.org/a/program:v1", "localhost/program:test"},
+		entrypoint: []string{"/bin/program"},
+		user:       "65532",
+		content:    []string{program + "=/bin/program", "/bin/alias->program", "tmp/", "var/lib/program/"},
+	}
+	target := filepath.Join(dir, "image.tar")
+	if _, err := i.write(target); err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+func TestImageIsAnOCILayout(t *testing.T) {
+	content, err := os.ReadFile(writeTestImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _, _ := readTar(t, content)
+	blob := func(d string) []byte {
+		text := []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")])
+		if digest(text) != d {
+			t.Fatalf("blob %s has another digest: %s", d, digest(text))
+		}
+		return text
+	}
+	type described struct {
+		Digest      string
+		Size        int
+		Annotations map[string]string
+	}
+	var index struct{ Manifests []described }
+	decode(t, []byte(files["index.json"]), &index)
+	var names []string
+	for _, m := range index.Manifests {
+		names = append(names, m.Annotations["io.containerd.image.name"])
+	}
+	if want := []string{"example.org/a/program:v1", "localhost/program:test"}; !slices.Equal(names, want) {
+		t.Errorf("names %v, want %v", names, want)
+	}
+	var manifest struct {
+		Config described
+		Layers []described
+	}
+	decode(t, blob(index.Manifests[0].Digest), &manifest)
+	var config struct {
+		Config struct {
+			Entrypoint []string
+			User       string
+		}
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	decode(t, blob(manifest.Config.Digest), &config)
+	if config.Config.User != "65532" || !slices.Equal(config.Config.Entrypoint, []string{"/bin/program"}) {
+		t.Errorf("config %+v", config.Config)
+	}
+	if len(manifest.Layers) != 1 || !slices.Equal(config.RootFS.DiffIDs, []string{manifest.Layers[0].Digest}) {
+		t.Errorf("layers %v do not match diff ids %v", manifest.Layers, config.RootFS.DiffIDs)
+	}
+
+	layer, order, modes := readTar(t, blob(manifest.Layers[0].Digest))
+	if layer["bin/program"] != "machine code" || modes["bin/program"] != 0o755 {
+		t.Errorf("bin/program: %q, mode %o", layer["bin/program"], modes["bin/program"])
+	}
+	if layer["bin/alias"] != "-> program" {
+		t.Errorf("bin/alias: %q", layer["bin/alias"])
+	}
+	if modes["tmp/"] != 0o1777 {
+		t.Errorf("tmp/ has mode %o", modes["tmp/"])
+	}
+	if slices.Index(order, "var/") > slices.Index(order, "var/lib/") {
+		t.Errorf("a folder comes before its parent: %v", order)
+	}
+}
+
+func decode(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+}
+
+func TestImageRepeats(t *testing.T) {
+	first, err := os.ReadFile(writeTestImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(writeTestImage(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Error("the same content gives two different images")
+	}
+}
+
+// TestReleaseImageRepeats: an image for several architectures is the same, whoever makes it, where and when.
+func TestReleaseImageRepeats(t *testing.T) {
+	made := func(mode os.FileMode, changed time.Time) (id string, content []byte) {
+		t.Helper()
+		dir := t.TempDir()
+		for _, arch := range []string{"amd64", "arm64"} {
+			file := filepath.Join(dir, "program-"+arch)
+			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode), os.Chtimes(file, changed, changed)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		target := filepath.Join(dir, "image.tar")
+		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch", "arm64", "-gzip", "-created", "1700000000",
+			"-label", "org.opencontainers.image.title=A program", dir + "/program-ARCH=/program"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err = i.write(out); err != nil {
+			t.Fatal(err)
+		}
+		if content, err = os.ReadFile(target); err != nil {
+			t.Fatal(err)
+		}
+		return id, content
+	}
+	id, first := made(0o755, time.Now())
+	again, second := made(0o700, time.Unix(1, 0))
+	if id != again || !bytes.Equal(first, second) {
+		t.Errorf("the same content gives %s and %s", id, again)
+	}
+
+	files, _, _ := readTar(t, first)
+	blob := func(d string) []byte { return []byte(files["blobs/sha256/"+strings.TrimPrefix(d, "sha256:")]) }
+	type described struct {
+		Digest, MediaType string
+		Platform          struct{ OS, Architecture string }
+	}
+	var layout, index struct {
+		Manifests   []described
+		Annotations map[string]string
+	}
+	decode(t, []byte(files["index.json"]), &layout)
+	if len(layout.Manifests) != 1 || layout.Manifests[0].Digest != id || layout.Manifests[0].MediaType != indexType {
+		t.Fatalf("index.json leads to %+v, not to the index %s", layout.Manifests, id)
+	}
+	decode(t, blob(id), &index)
+	var archs []string
+	for _, m := range index.Manifests {
+		archs = append(archs, m.Platform.OS+"/"+m.Platform.Architecture)
+		var manifest struct {
+			Config      described
+			Layers      []described
+			Annotations map[string]string
+		}
+		decode(t, blob(m.Digest), &manifest)
+		var config struct {
+			Created      time.Time
+			Architecture string
+			Config       struct{ Labels map[string]string }
+			RootFS       struct {
+				DiffIDs []string `json:"diff_ids"`
+			}
+		}
+		decode(t, blob(manifest.Config.Digest), &config)
+		unpack, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0].Digest)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		layer, err := io.ReadAll(unpack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, _, _ := readTar(t, layer)
+		if content["program"] != "machine code for "+m.Platform.Architecture || config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
+			t.Errorf("%s: layer %q, config %+v", m.Platform.Architecture, content, config)
+		}
+		if config.Created.Unix() != 1700000000 {
+			t.Errorf("created %s", config.Created)
+		}
+		for _, labels := range []map[string]string{config.Config.Labels, manifest.Annotations, index.Annotations} {
+			if labels["org.opencontainers.image.title"] != "A program" {
+				t.Errorf("labels %v", labels)
+			}
+		}
+	}
+	if !slices.Equal(archs, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("platforms %v", archs)
+	}
+}
+
+// TestDockerfileAgrees: docker build and `make image` make an image with the same labels, user and command.
+func TestDockerfileAgrees(t *testing.T) {
+	dry := exec.Command("make", "-C", "../../..", "-n", "image", "VERSION=v1.2.3", "COMMIT=0123abc")
+	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") }) // of a make that runs this
+	out, err := dry.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(strings.ReplaceAll(string(out), "\\\n", " "), "bin/lab image ")
+	if !found {
+		t.Fatalf("make image does not call lab image:\n%s", out)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	split, err := exec.Command("bash", "-c", "printf '%s\\n' "+line).Output() // as the shell reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, _, err := readImage(strings.Split(strings.TrimSuffix(string(split), "\n"), "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker := readDockerfile(t, "../../../Dockerfile", map[string]string{"VERSION": "v1.2.3", "COMMIT": "0123abc"})
+	if !maps.Equal(made.labels, docker.labels) {
+		t.Errorf("make image has the labels %v, the Dockerfile %v", made.labels, docker.labels)
+	}
+	if made.user != docker.user || !slices.Equal(made.entrypoint, docker.entrypoint) || !slices.Equal(made.cmd, docker.cmd) {
+		t.Errorf("make image runs %v %v as %s, the Dockerfile %v %v as %s", made.entrypoint, made.cmd, made.user, docker.entrypoint, docker.cmd, docker.user)
+	}
+	compilers := map[string]string{}
+	for file, pattern := range map[string]string{"../../../Dockerfile": `golang:(\d\S+)`, "../../tools/release.sh": `GOTOOLCHAIN=go(\S+)`} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s names no release of Go", file)
+		}
+		compilers[string(m[1])] = file
+	}
+	if len(compilers) != 1 {
+		t.Errorf("binaries are the same only with the same release of Go: %v", compilers)
+	}
+	programs := []string{"/quorate", "/quorate-snapshot"}
+	for i, source := range made.content {
+		_, made.content[i], _ = strings.Cut(source, "=")
+	}
+	if !slices.Equal(made.content, programs) || !slices.Equal(docker.content, programs) {
+		t.Errorf("make image holds %v, the Dockerfile's image %v", made.content, docker.content)
+	}
+	dockerfile, err := os.ReadFile("../../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := regexp.MustCompile(`-tags '?([\w,]+)`)
+	if a, b := tags.FindSubmatch(out), tags.FindSubmatch(dockerfile); a == nil || b == nil || !bytes.Equal(a[1], b[1]) {
+		t.Errorf("make build has the tags %q, the Dockerfile %q", a, b)
+	}
+}
+
+// readDockerfile reads what its last stage says of the image, with these build arguments.
+func readDockerfile(t *testing.T, path string, args map[string]string) image {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := string(text)[strings.LastIndex(string(text), "\nFROM ")+1:]
+	if !strings.HasPrefix(stage, "FROM scratch\n") {
+		t.Error("the Dockerfile's image has another one below")
+	}
+	i := image{labels: map[string]string{}}
+	for line := range strings.Lines(strings.ReplaceAll(stage, "\\\n", " ")) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		rest = os.Expand(rest, func(name string) string { return args[name] })
+		switch word {
+		case "USER":
+			i.user = rest
+		case "COPY":
+			files := strings.Fields(rest) // --from=build SOURCE... /
+			for _, file := range files[1 : len(files)-1] {
+				i.content = append(i.content, filepath.Join(files[len(files)-1], filepath.Base(file)))
+			}
+		case "ENTRYPOINT":
+			decode(t, []byte(rest), &i.entrypoint)
+		case "CMD":
+			decode(t, []byte(rest), &i.cmd)
+		case "LABEL":
+			for _, m := range regexp.MustCompile(`(\S+)="([^"]*)"`).FindAllStringSubmatch(rest, -1) {
+				i.labels[m[1]] = m[2]
+			}
+		}
+	}
+	return i
+}
+
+func TestImageRefusesWhatItCannotRead(t *testing.T) {
+	dir := t.TempDir()
+	for _, content := range []string{"nonsense", filepath.Join(dir, "absent") + "=/bin/absent"} {
+		i := image{refs: []string{"localhost/x:y"}, content: []string{content}}
+		if _, err := i.write(filepath.Join(dir, "image.tar")); err == nil {
+			t.Errorf("%q was accepted", content)
+		}
+	}
+	if left, _ := filepath.Glob(dir + "/*"); len(left) > 0 {
+		t.Errorf("a failed write leaves %v", left)
+	}
+}

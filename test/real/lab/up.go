@@ -1,0 +1,358 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// shape is what a running lab was asked to be.
+type shape struct {
+	Name    string
+	Nodes   int
+	APIPort int
+}
+
+func (l *lab) shapeFile() string { return filepath.Join(l.run, "lab.json") }
+
+// running reads the shape of the lab in the run folder, and takes over its
+// number of nodes. Without one it returns an error that says what to do.
+func (l *lab) running() (shape, error) {
+	var s shape
+	text, err := os.ReadFile(l.shapeFile())
+	if err != nil {
+		return s, fmt.Errorf("no lab runs in %s; start it: go run -C test/real/lab . up", l.run)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", l.shapeFile(), err)
+	}
+	l.name, l.nodes, l.apiPort = s.Name, s.Nodes, s.APIPort
+	return s, nil
+}
+
+// up starts a lab, unless it runs.
+func up(l *lab, _ []string) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
+	if strings.HasPrefix(l.run+"/", "/run/") {
+		return fmt.Errorf("%s: a node has a /run of its own and would not see it; choose another QUORATE_LAB_RUN", l.run)
+	}
+	unlock, err := l.lockRun()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if done, err := l.upAlready(); done || err != nil {
+		return err
+	}
+	if l.nodes == 0 {
+		l.nodes = 1
+	}
+	if !l.upToDate() || len(missingOf(debianPackages)) > 0 {
+		if err := l.build(nil); err != nil {
+			return err
+		}
+	}
+	if err := l.startAll(); err != nil {
+		return fmt.Errorf("%w\nthe logs are in %s; `lab down` ends what did start", err, l.run)
+	}
+	fmt.Println("export KUBECONFIG=" + l.kubeconfig())
+	return nil
+}
+
+func (l *lab) lockRun() (func(), error) { return lock(l.run + ".lock") }
+
+// upAlready says whether the lab that is wanted runs. One that is half dead is
+// taken down; one of another shape is left to whoever uses it.
+func (l *lab) upAlready() (bool, error) {
+	wanted := *l
+	if _, err := l.running(); err != nil {
+		if exists(l.run) {
+			return false, l.down(false) // the rest of an `up` that broke off
+		}
+		return false, nil
+	}
+	if why := l.broken(); why != nil {
+		fmt.Fprintf(os.Stderr, "the lab in %s is broken (%v): starting it afresh\n", l.run, why)
+		err := l.down(false)
+		*l = wanted
+		return false, err
+	}
+	if wanted.nodes != 0 && wanted.nodes != l.nodes || wanted.apiPort != l.apiPort || wanted.name != l.name {
+		return false, fmt.Errorf("a lab called %s with %d node(s) and port %d runs in %s; `lab down` first, or choose another QUORATE_LAB_RUN, QUORATE_LAB_NAME and QUORATE_LAB_API_PORT",
+			l.name, l.nodes, l.apiPort, l.run)
+	}
+	fmt.Fprintf(os.Stderr, "the lab runs already, with %d node(s)\n", l.nodes)
+	fmt.Println("export KUBECONFIG=" + l.kubeconfig())
+	return true, nil
+}
+
+// broken says what of a lab does not live.
+func (l *lab) broken() error {
+	for id := 0; id <= l.nodes; id++ {
+		n := l.node(id)
+		if !n.poweredOn() {
+			return fmt.Errorf("%s is not running", n)
+		}
+		for _, name := range n.ownProcesses() {
+			if !n.process(name).alive() {
+				return fmt.Errorf("%s on %s has ended", name, n)
+			}
+		}
+	}
+	client, err := l.newAPIClient()
+	if err != nil {
+		return err
+	}
+	return client.ready()
+}
+
+// ownProcesses are those that the lab itself starts on a node.
+func (n node) ownProcesses() []string {
+	switch n.id {
+	case 0:
+		return nil
+	case 1:
+		return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
+			"containerd", "kubelet", "kube-proxy", "coredns", "local-path-provisioner"}
+	default:
+		return []string{"containerd", "kubelet", "kube-proxy"}
+	}
+}
+
+// startAll is the start itself. Its critical path is the API server's start;
+// everything else is done beside it.
+func (l *lab) startAll() error {
+	say := stopwatch()
+	if err := l.prepare(); err != nil {
+		return err
+	}
+	nodes := l.allNodes()
+	if err := all(
+		l.writeKeys,
+		func() error { return l.startSwitch() },
+		func() error { return each(nodes, node.boot) },
+	); err != nil {
+		return err
+	}
+	if err := each(nodes, node.plugIn); err != nil {
+		return err
+	}
+	say("%d node(s) booted", len(nodes))
+	api := milestone{done: make(chan struct{})}
+	err := all(
+		func() error {
+			err := l.startControlPlane()
+			api.reach(err == nil)
+			if err == nil {
+				say("API server ready")
+			}
+			return err
+		},
+		func() error {
+			if !api.await() {
+				return nil
+			}
+			return l.applyBase()
+		},
+		func() error {
+			return each(nodes, func(n node) error {
+				if err := n.startContainerd(); err != nil {
+					return err
+				}
+				return all(
+					n.loadImages,
+					func() error {
+						if !api.await() {
+							return nil
+						}
+						return n.startAgents()
+					},
+				)
+			})
+		},
+	)
+	if err != nil {
+		return err
+	}
+	if err := l.awaitNodes(nodes); err != nil {
+		return err
+	}
+	say("all nodes Ready")
+	return nil
+}
+
+// prepare makes the run folder, which must not be there.
+func (l *lab) prepare() error {
+	groups, err := readCgroups()
+	if err != nil {
+		return err
+	}
+	if pids := groups.processes(l.name); len(pids) > 0 {
+		return fmt.Errorf("the control group %s has processes (%d and others), of another lab: choose another QUORATE_LAB_NAME", l.name, pids[0])
+	}
+	for id := 0; id <= l.nodes; id++ {
+		if err := os.MkdirAll(l.node(id).path(), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(l.shapeFile(), encode(shape{l.name, l.nodes, l.apiPort}), 0o644); err != nil {
+		return err
+	}
+	// First of all, as it is what fails when the port is taken.
+	if err := l.startForwarder(); err != nil {
+		return err
+	}
+	return l.holdSysctls()
+}
+
+func (l *lab) writeKeys() error {
+	nodes := map[string]net.IP{}
+	for _, n := range l.allNodes() {
+		nodes[n.String()] = n.ip()
+	}
+	if err := writePKI(l.pki(""), fmt.Sprintf("https://%s:%d", l.node(1).ip(), nodeAPIPort), nodes); err != nil {
+		return err
+	}
+	// For the host: the same user, at the forwarder's address.
+	inside, err := os.ReadFile(l.pki("admin.kubeconfig"))
+	if err != nil {
+		return err
+	}
+	outside := strings.Replace(string(inside), fmt.Sprintf("%s:%d", l.node(1).ip(), nodeAPIPort), l.hostAddress(), 1)
+	return os.WriteFile(l.kubeconfig(), []byte(outside), 0o600)
+}
+
+// startControlPlane returns when the API server is ready and the managers run.
+func (l *lab) startControlPlane() error {
+	if err := l.startAPIServer(); err != nil {
+		return err
+	}
+	client, err := l.newAPIClient()
+	if err != nil {
+		return err
+	}
+	n := l.node(1)
+	if err := waitFor("the API server", 90*time.Second, func() error {
+		for _, name := range []string{"etcd", "kube-apiserver"} {
+			if !n.process(name).alive() {
+				return fmt.Errorf("%s has ended; see %s", name, n.logFile(name))
+			}
+		}
+		return client.ready()
+	}); err != nil {
+		return err
+	}
+	return l.startManagers()
+}
+
+func (l *lab) applyBase() error {
+	text, err := conf("base.yaml", map[string]any{"DNS": dnsServiceIP, "IP": l.node(1).ip().String()})
+	if err != nil {
+		return err
+	}
+	if err := l.kubectl(text, "apply", "--validate=false", "-f", "-"); err != nil {
+		return err
+	}
+	return l.startAddons()
+}
+
+// startAgents starts what makes a node out of a machine with containerd.
+func (n node) startAgents() error {
+	if err := n.startKubelet(); err != nil {
+		return err
+	}
+	return n.startProxy()
+}
+
+// loadImages imports what a pod may want. An import waits for the disk more
+// than for a processor, so it is done while the API server starts.
+func (n node) loadImages() error {
+	images, err := n.lab.labImages()
+	if err != nil {
+		return err
+	}
+	var tars []string
+	for _, i := range images {
+		if !i.optional {
+			tars = append(tars, n.lab.tarOf(i))
+		}
+	}
+	return n.load(tars...)
+}
+
+func (l *lab) awaitNodes(nodes []node) error {
+	client, err := l.newAPIClient()
+	if err != nil {
+		return err
+	}
+	if err := each(nodes, func(n node) error {
+		return waitFor(n.String()+" to be Ready", 90*time.Second, func() error {
+			if !n.process("kubelet").alive() {
+				return fmt.Errorf("kubelet has ended; see %s", n.logFile("kubelet"))
+			}
+			return client.nodeReady(n.String())
+		})
+	}); err != nil {
+		return err
+	}
+	// The first pod of a namespace needs its service account.
+	return waitFor("the default service account", 30*time.Second, func() error {
+		_, err := client.get("/api/v1/namespaces/default/serviceaccounts/default")
+		return err
+	})
+}
+
+func (l *lab) allNodes() []node {
+	var nodes []node
+	for id := 1; id <= l.nodes; id++ {
+		nodes = append(nodes, l.node(id))
+	}
+	return nodes
+}
+
+// milestone lets some parts of the start wait for another. Those that wait for
+// one that failed have nothing to add: it reports its error itself.
+type milestone struct {
+	done    chan struct{}
+	reached bool
+}
+
+func (m *milestone) reach(ok bool) { m.reached = ok; close(m.done) }
+func (m *milestone) await() bool   { <-m.done; return m.reached }
+
+// all runs its parts at the same time and returns all their errors.
+func all(parts ...func() error) error {
+	errs := make([]error, len(parts))
+	var wait sync.WaitGroup
+	for i, part := range parts {
+		wait.Go(func() { errs[i] = part() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func each(nodes []node, do func(node) error) error {
+	var parts []func() error
+	for _, n := range nodes {
+		parts = append(parts, func() error { return do(n) })
+	}
+	return all(parts...)
+}
+
+// stopwatch says things with the seconds since it was made.
+func stopwatch() func(format string, args ...any) {
+	began := time.Now()
+	return func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "[%4.1f s] %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,433 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/world"
+)
+
+// How our members take over from those of an etcd outside of Kubernetes is searched in the world of the stories as well. It
+// begins when the cluster that joins it has been created, or when all of ours vote there. It ends when no foreign member is
+// left, or when the EtcdCluster has been deleted. A person has the foreign members removed, at any moment. What may go wrong:
+// a foreign member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
+// and all that may befall calls and caches.
+
+// joined is such a cluster: with how many members of theirs and of ours, and whether ours vote already.
+type joined struct {
+	theirs, ours int
+	voting       bool
+}
+
+// firstRecord is the record of the epoch that joins.
+var firstRecord = world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}
+
+// newcomer is a foreign member that a person adds.
+const newcomer = "old-9"
+
+func (j joined) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
+	w := world.New()
+	w.Etcd.LearnerPace = 2
+	var names []string
+	for i := range j.theirs {
+		names = append(names, fmt.Sprint("old-", i))
+	}
+	w.ForeignCluster(versions[0], names...)
+	w.Write(5)
+	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(j.ours)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
+	spec.TLS.Mode = v1alpha1.TLSDisabled
+	spec.Bootstrap = existingAt(names)
+	w.CreateCluster(cluster, spec)
+	s := &takeover{w: w, troubles: troubles, just: just, ours: j.ours}
+	if j.voting {
+		s.settle()
+	}
+	w.TakeSnapshot("s1", "s3://bucket/s1", "")
+	w.Write(3)
+	w.TakeLog()
+	w.Decide = decide
+	return s
+}
+
+// joinedExisting is what the spec says of the etcd that is joined; nil for nothing.
+func joinedExisting(c *v1alpha1.EtcdCluster) *v1alpha1.ExistingCluster {
+	if c.Spec.Bootstrap == nil {
+		return nil
+	}
+	return c.Spec.Bootstrap.Existing
+}
+
+// retires is what the spec says of foreign members, in a word.
+func retires(c *v1alpha1.EtcdCluster) string {
+	switch e := joinedExisting(c); {
+	case e == nil:
+		return "none"
+	case e.RetireForeign:
+		return "retire"
+	}
+	return "beside"
+}
+
+// now is the etcd that serves last.
+func (s *takeover) now() (now world.Cluster) {
+	for _, c := range s.w.Etcd.Clusters {
+		if c.Epoch >= now.Epoch && c.Leader != 0 {
+			now = c
+		}
+	}
+	return now
+}
+
+// others are the members of that which are none of ours, by name.
+func (s *takeover) others() map[string]hooks.Member {
+	all := map[string]hooks.Member{}
+	for _, m := range s.now().Members {
+		if name := placed(m); !strings.HasPrefix(name, cluster+"-") {
+			all[name] = m
+		}
+	}
+	return all
+}
+
+// placed is the name in the member's peer URL.
+func placed(m hooks.Member) string { return hostAt(m.PeerURLs[0]) }
+
+// hostAt is the first part of the host in a URL of plain text.
+func hostAt(at string) string {
+	host, _, _ := strings.Cut(strings.TrimPrefix(at, "http://"), ":")
+	name, _, _ := strings.Cut(host, ".")
+	return name
+}
+
+// besideOthers is what goes on by itself, and what people do who want to come to the end.
+func (s *takeover) besideOthers() (list []turn) {
+	add := func(words string, do func(w *world.World)) {
+		list = append(list, turn{words, true, func(s *takeover) { do(s.w) }})
+	}
+	edit := func(words string, change func(e *v1alpha1.EtcdClusterSpec)) {
+		add("edit "+words, func(w *world.World) { w.EditSpec(change) })
+	}
+	c, others := s.w.Cluster(), s.others()
+	if retires(c) == "beside" {
+		edit("retire=true", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = true })
+	}
+	e := joinedExisting(c)
+	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
+	if len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, listed)) {
+		names := slices.Sorted(maps.Keys(others))
+		edit("existing="+strings.Join(names, ","), func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
+	}
+	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
+		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+	}
+	if int(*c.Spec.Replicas) != s.ours {
+		edit(fmt.Sprint("replicas=", s.ours), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours)) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Isolated)) {
+		add("network healed", func(w *world.World) { delete(w.Net.Isolated, name) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.w.Net.Unreachable)) {
+		add("network reached", func(w *world.World) { delete(w.Net.Unreachable, name) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		switch runs, ran := s.w.ForeignRuns(name); {
+		case !ran:
+			add("foreign join="+name, func(w *world.World) { w.JoinForeign(name, versions[0]) })
+		case !runs:
+			add("foreign again="+name, func(w *world.World) { w.StartForeign(name, versions[0]) })
+		}
+		if others[name].Learner || s.stranger(others[name]) {
+			list = append(list, byHand("remove", name, true, (*world.World).RemoveByHand))
+		}
+		if others[name].Learner {
+			list = append(list, byHand("promote", name, true, (*world.World).PromoteByHand))
+		}
+	}
+	if s.quiet() {
+		add("tick 10m", func(w *world.World) { w.Elapse(10 * time.Minute) })
+	}
+	return list
+}
+
+// existingAt is what a spec says of a running etcd with these members.
+func existingAt(names []string) *v1alpha1.Bootstrap {
+	e := &v1alpha1.ExistingCluster{}
+	for _, name := range names {
+		e.Endpoints = append(e.Endpoints, "http://"+name+":2379")
+	}
+	return &v1alpha1.Bootstrap{Existing: e}
+}
+
+// byHand is what a person does to a member by etcdctl; nothing when etcd refuses it.
+func byHand(verb, name string, free bool, do func(w *world.World, name string) error) turn {
+	return turn{fmt.Sprintf("foreign %s=%s", verb, name), free, func(s *takeover) { _ = do(s.w, name) }}
+}
+
+// stranger reports whether Quorate says of the member that it is left to a person.
+func (s *takeover) stranger(m hooks.Member) bool {
+	degraded := meta.FindStatusCondition(s.w.Cluster().Status.Conditions, v1alpha1.Degraded)
+	return degraded != nil && strings.Contains(degraded.Message, fmt.Sprintf("stranger %x", m.ID))
+}
+
+// mishapsBesideOthers are what may go wrong besides, and what people change without need.
+func (s *takeover) mishapsBesideOthers() (list []turn) {
+	add := func(words string, do func(w *world.World)) {
+		list = append(list, turn{words, false, func(s *takeover) { do(s.w) }})
+	}
+	edit := func(words string, change func(e *v1alpha1.EtcdClusterSpec)) {
+		add("edit "+words, func(w *world.World) { w.EditSpec(change) })
+	}
+	c, others := s.w.Cluster(), s.others()
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		if runs, _ := s.w.ForeignRuns(name); runs {
+			add("foreign stop="+name, func(w *world.World) { w.StopForeign(name) })
+		}
+		if !others[name].Learner {
+			list = append(list, byHand("remove", name, false, (*world.World).RemoveByHand))
+		}
+	}
+	if len(others) > 0 && !s.w.Foreign[newcomer] {
+		for _, role := range []string{"learner", "voter"} {
+			add(fmt.Sprintf("foreign add-%s=%s", role, newcomer), func(w *world.World) {
+				w.Foreign[newcomer] = true
+				w.AddByHand("http://"+newcomer+":2380", role == "learner")
+			})
+		}
+	}
+	if *c.Spec.Replicas > 0 {
+		edit("replicas=0", func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(0)) })
+	}
+	if int(*c.Spec.Replicas) == s.ours {
+		edit(fmt.Sprint("replicas=", s.ours+1), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours + 1)) })
+	}
+	if retires(c) == "retire" {
+		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = false })
+	}
+	recorded := s.w.Objects[firstRecord] != nil // before, it would be a cluster of its own
+	if recorded && retires(c) != "none" {
+		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
+	}
+	if slices.Contains(s.just, "delete") && c.DeletionTimestamp == nil {
+		add("delete cluster", func(w *world.World) { w.DeleteCluster(false) })
+	}
+	if recorded && c.Spec.Restore == nil {
+		add("restore id=one", func(w *world.World) {
+			w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
+				e.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+			})
+		})
+	}
+	for _, m := range s.now().Members {
+		name := placed(m)
+		if m.ID != s.now().Leader && !m.Learner {
+			add("etcd leader="+name, func(w *world.World) { w.Lead(name) })
+		}
+		if !s.w.Net.Isolated[name] {
+			add("network isolated="+name, func(w *world.World) { w.Net.Isolated[name] = true })
+		}
+		if !s.w.Net.Unreachable[name] {
+			add("network unreachable="+name, func(w *world.World) { w.Net.Unreachable[name] = true })
+		}
+	}
+	for _, claim := range s.w.Claims() {
+		if claim.DeletionTimestamp == nil {
+			add("lose claim="+claim.Name, func(w *world.World) { w.LoseClaim(claim.Name) })
+		}
+	}
+	return list
+}
+
+// gone reports whether the EtcdCluster has been deleted: with that it ends.
+func (s *takeover) gone() bool { return s.w.Cluster() == nil }
+
+// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17), unless a
+// person did not want to wait for that.
+func (s *takeover) hasLeft(before *world.World) {
+	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
+	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[objects.AnnotationForeign] == "" {
+		return
+	}
+	for _, m := range s.now().Members {
+		if _, other := s.others()[placed(m)]; !other {
+			left := fmt.Sprintf("S17: the EtcdCluster is gone, and %s is left beside foreign members", placed(m))
+			s.w.Oracle.Broken = append(s.w.Oracle.Broken, left)
+		}
+	}
+}
+
+// movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost that only
+// a person can help.
+func (s *takeover) movedIn() bool {
+	c := s.w.Cluster()
+	if !s.quiet() {
+		return false
+	}
+	if s.bereft() {
+		return true
+	}
+	return c.Status.Phase == "Converged" && len(s.others()) == 0 && s.w.Lacks(&c.Spec) == ""
+}
+
+// bereft reports whether too few members of the etcd that serves last have their data for a quorum.
+func (s *takeover) bereft() bool {
+	now, voters, have := s.now(), 0, 0
+	for _, m := range now.Members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		holds := slices.ContainsFunc(slices.Collect(maps.Values(s.w.Dirs)), func(d world.Dir) bool {
+			return d.Cluster == now.ID && d.Member == m.ID
+		})
+		if _, ran := s.w.ForeignRuns(placed(m)); holds || !ran && placed(m) == newcomer {
+			have++
+		}
+	}
+	return have < voters/2+1
+}
+
+// writeOthers writes down what a state has besides where there are foreign members.
+func (s *takeover) writeOthers(b *strings.Builder) {
+	w, c := s.w, s.w.Cluster()
+	if e := joinedExisting(c); e != nil {
+		fmt.Fprintln(b, e.Endpoints)
+	}
+	fmt.Fprintln(b, c.DeletionTimestamp != nil)
+	fmt.Fprintln(b, *c.Spec.Replicas, retires(c), w.Net.Isolated, w.Net.Unreachable)
+	watched := w.Now
+	if c.Status.Watched != nil {
+		watched = c.Status.Watched.Since.Time
+	}
+	for _, m := range c.Status.Members {
+		seen := w.Now.Sub(watched)
+		silent, joined := min(seen, w.Now.Sub(m.Since.Time)), min(seen, w.Now.Sub(m.Joined.Time))
+		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute, joined >= 10*time.Minute)
+	}
+	if r := c.Status.Replacement; r != nil {
+		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time), r.Voter, w.Now.Before(r.NextGivenUp.Time))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Foreign)) {
+		runs, ran := w.ForeignRuns(name)
+		fmt.Fprintln(b, name, runs, ran)
+	}
+	for _, place := range slices.Sorted(maps.Keys(w.Dirs)) {
+		if strings.HasPrefix(place, "disk of ") {
+			fmt.Fprintln(b, w.Dirs[place].Index, w.Dirs[place].Behind)
+		}
+	}
+	for _, claim := range w.Claims() {
+		fmt.Fprintln(b, w.Dirs["volume of "+string(claim.UID)].Behind)
+	}
+}
+
+// TestForeignMembers searches all that may happen while ours take over from foreign members.
+func TestForeignMembers(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		joined   joined
+		troubles int
+		just     []string
+		deep     bool
+	}{
+		{"one joins one, undisturbed", joined{1, 1, false}, 0, nil, false},
+		{"one joins one, one trouble", joined{1, 1, false}, 1, nil, false},
+		{"one beside one, a restore and two bursts of writes", joined{1, 1, true}, 3, []string{"restore", "write"}, false},
+		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
+		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2, []string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
+		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
+		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
+		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2, []string{"foreign", "call", "look"}, true},
+		{"one beside two, two of foreign members and edits", joined{2, 1, true}, 2, []string{"foreign", "edit"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.deep && !*deep {
+				t.Skip("large: make model")
+			}
+			began := time.Now()
+			f := searchAll(c.joined.world(c.troubles, nil, c.just...))
+			t.Logf("%d states, %d transitions, %s", f.states, f.moves, time.Since(began).Round(time.Millisecond))
+			if f.broken != nil {
+				t.Errorf("%s\n%s", strings.Join(f.broken, "\n"), strings.Join(f.way, "\n"))
+			}
+		})
+	}
+}
+
+// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens alone, and
+// the shipped rules live through the same in TestForeignMembers.
+func TestForeignMutants(t *testing.T) {
+	for name, mutant := range map[string]struct {
+		joined   joined
+		troubles int
+		just     []string
+		decide   func(hooks.Observation) hooks.Decision
+		breaks   string
+	}{
+		"foreign members are removed unasked":                {joined{1, 1, true}, 0, nil, retiresUnasked, "S6: old-0 is removed, which is not ours, and the spec"},
+		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly, "S6: old-0 is removed, which is not ours, and 1 of ours"},
+		"foreign members are strangers":                      {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
+		"the first record says nothing of the other etcd":    {joined{1, 1, false}, 0, nil, beginsItsOwn, "S8: 2 etcd clusters"},
+		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames, "S9: the name demo-0 is used again"},
+		"a revision is raised by the same each time":         {joined{1, 1, true}, 3, []string{"restore", "write"}, raisesByTheSame, "S21: epoch 2 begins at revision"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := searchAll(mutant.joined.world(mutant.troubles, mutant.decide, mutant.just...))
+			require.NotEmpty(t, f.broken, "it was missed in %d states", f.states)
+			assert.Contains(t, f.broken[0], mutant.breaks)
+			t.Log(strings.Join(append(f.way, f.broken...), "\n"))
+		})
+	}
+}
+
+// retiresUnasked takes every spec for one which says that the foreign members go.
+func retiresUnasked(o hooks.Observation) hooks.Decision {
+	o.Cluster = o.Cluster.DeepCopy()
+	if e := joinedExisting(o.Cluster); e != nil {
+		e.RetireForeign = true
+	}
+	return hooks.Decide(o)
+}
+
+// retiresEarly is content with one voter of ours.
+func retiresEarly(o hooks.Observation) hooks.Decision {
+	if retires(o.Cluster) == "retire" && o.Etcd != nil {
+		o.Cluster = o.Cluster.DeepCopy()
+		o.Cluster.Spec.Replicas = new(int32(1))
+	}
+	return hooks.Decide(o)
+}
+
+// knowsNoOthers never records who was there before.
+func knowsNoOthers(o hooks.Observation) hooks.Decision {
+	d := hooks.Decide(o)
+	for i, old := range d.Children.ConfigMaps {
+		record := old.DeepCopy()
+		delete(record.Annotations, objects.AnnotationForeign)
+		delete(record.Annotations, objects.AnnotationForeignSince)
+		d.Children.ConfigMaps[i] = record
+	}
+	return d
+}
+
+// beginsItsOwn looks at spec.bootstrap.existing only once a record says so.
+func beginsItsOwn(o hooks.Observation) hooks.Decision {
+	record := o.Children.ConfigMaps[firstRecord.Name]
+	if record == nil || record.Data[objects.EpochKeySource] != objects.SourceExisting {
+		o.Cluster = o.Cluster.DeepCopy()
+		o.Cluster.Spec.Bootstrap = nil
+	}
+	return hooks.Decide(o)
+}

@@ -1,0 +1,131 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Story tells a path in the words of test/simulated/scenario: saved under testdata/told and completed with `-rewrite`, it is a test.
+func (m *Model) Story(title string, path []action) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s", title, m.opening())
+	m.Follow(path, func(line string, _ *state) {
+		b.WriteString(line + "\n")
+		if verb, _, _ := strings.Cut(line, " "); slices.Contains([]string{"sync", "two-syncs", "look", "call", "apply"}, verb) {
+			b.WriteString("----\n\n") // it has something to say
+		}
+	})
+	b.WriteString("check\n----\n")
+	return b.String()
+}
+
+func (m *Model) opening() string {
+	line := fmt.Sprintf("etcd pace=%d\ncluster replicas=%d", never, m.Replicas)
+	if m.Medium != "" {
+		line += " medium=" + string(m.Medium)
+	}
+	if m.From != usualVersion {
+		line += " version=" + versions[m.From]
+	}
+	line += " tls=Disabled"
+	if m.minors {
+		line += " upgrade=Step"
+	}
+	if m.Ready {
+		line += " ready"
+	}
+	if m.Young {
+		line = "etcd connected=5s\n" + line
+	}
+	if slices.Contains(m.Versions, unpullable) {
+		line = "image bad=" + image(unpullable) + "\n" + line
+	}
+	if slices.Contains(m.Templates, unplaced) {
+		line = "node unplaced=" + template(unplaced) + "\n" + line
+	}
+	return line + "\n"
+}
+
+// never is a pace at which no learner catches up before it is told to.
+const never = 1000000
+
+// Follow takes a path again, with the numbers that members really have, and says each step in words.
+func (m *Model) Follow(path []action, told func(line string, after *state)) {
+	s := m.first()
+	for _, a := range path {
+		now := s
+		a = a.renamed(canonical(&now))
+		m.do(&s, a)
+		told(m.words(a, &s), &s)
+	}
+}
+
+// renamed is the action with the number that the member has in a state that is not canonical.
+func (a action) renamed(old [maxMembers]uint8) action {
+	if a.deed != callCut || a.cut().at == beforeObject {
+		a.n = old[a.n]
+	}
+	return a
+}
+
+// words is an action as a story says it.
+func (m *Model) words(a action, after *state) string {
+	member := name(int(a.n))
+	switch a.deed {
+	case callCut:
+		return "sync " + a.cut().words()
+	case cacheFreezes:
+		return "cache freeze=" + cacheName(a.x)
+	case cacheThaws:
+		return "cache thaw=" + cacheName(a.x)
+	case sizeEdited:
+		return fmt.Sprintf("edit replicas=%d", a.x)
+	case versionEdited:
+		return "edit version=" + versions[after.live.parent.version]
+	case templateEdited:
+		return "edit priority-class=" + template(a.x)
+	case badTakenBack:
+		switch a.x {
+		case aTemplate:
+			return "edit priority-class=" + template(after.live.parent.template)
+		case aPendingPod:
+			return "delete pod=" + member
+		}
+		return "edit version=" + versions[after.live.parent.version]
+	}
+	return strings.ReplaceAll(words[a.deed], "NAME", member)
+}
+
+var words = [templateEdited + 1]string{
+	callWhole: "sync", callTwice: "two-syncs", callDecides: "look", callAnswers: "call", callGoesOn: "apply",
+	kubeletActs: "kubelet pod=NAME", etcdTicks: "etcd tick", learnerCatchesUp: "etcd caught-up=NAME", claimsCollected: "collect",
+	timePasses: "tick 1m", etcdBack: "etcd up", memberReached: "network reachable=NAME", memberJoined: "network joined=NAME",
+	nodeBack: "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
+	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME", claimDeleted: "delete claim=NAME",
+	nodeLost: "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down", memberUnreachable: "network unreachable=NAME",
+	memberIsolated: "network isolated=NAME", leaderMoves: "etcd leader=NAME", statusWiped: "status wipe", spaceOut: "etcd space=out",
+}
+
+func cacheName(kind uint8) string {
+	return map[uint8]string{podCache: "pod", claimCache: "claim", recordCache: "configmap", parentCache: "cluster"}[kind]
+}
+
+func (c cut) words() string {
+	switch c.at {
+	case beforeStep:
+		return "crash=before-step"
+	case afterStep:
+		return "crash=step"
+	case beforeStatus:
+		return "crash=before-status"
+	}
+	order := ""
+	if c.backwards {
+		order = " order=backwards"
+	}
+	if c.object.kind == aRecord {
+		return "crash=before configmap=" + cluster + "-epoch-1" + order
+	}
+	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)), order)
+}

@@ -1,0 +1,270 @@
+package scenario
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/world"
+)
+
+// check is how things are: what the status says first, then what is.
+func (s *story) check(args) string {
+	var b strings.Builder
+	line := func(what string, parts []string) {
+		if len(parts) > 0 {
+			fmt.Fprintf(&b, "%-11s%s\n", what+":", strings.Join(parts, ", "))
+		}
+	}
+	if c := s.w.Cluster(); c != nil {
+		line("status", append([]string{c.Status.Phase, c.Status.Ready}, conditions(c.Status.Conditions)...))
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
+		c := s.w.Etcd.Clusters[id]
+		line("etcd", []string{fmt.Sprintf("cluster %x", c.ID)})
+		line("members", s.members(id))
+	}
+	var pods, claims []string
+	for _, pod := range s.w.Pods() {
+		pods = append(pods, pod.Name+" "+podState(pod))
+	}
+	for _, claim := range s.w.Claims() {
+		claims = append(claims, claim.Name+size(claim)+owner(claim)+kept(claim)+going(claim))
+	}
+	line("pods", pods)
+	line("claims", claims)
+	for _, record := range s.records() {
+		line("record", []string{"next " + record.Annotations[objects.AnnotationNextMember], "cluster " + record.Annotations[objects.AnnotationClusterID]})
+	}
+	if b.Len() == 0 {
+		return "nothing is left\n"
+	}
+	return b.String()
+}
+
+// space is how large the databases of running members are, the alarms, and what the status says of defragmentation.
+func (s *story) space(args) string {
+	var b strings.Builder
+	for _, pod := range s.w.Pods() {
+		if size, inUse, runs := s.w.Database(pod.Name); runs {
+			fmt.Fprintf(&b, "%s: %s, %s in use\n", pod.Name, mebibytes(size), mebibytes(inUse))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.w.Etcd.Clusters)) {
+		for _, a := range s.w.Etcd.Clusters[id].Alarms {
+			fmt.Fprintf(&b, "alarm %s of %x\n", a.Kind, a.MemberID)
+		}
+	}
+	d := s.w.Cluster().Status.Defragmentation
+	if d == nil {
+		return b.String()
+	}
+	clock := func(t metav1.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return t.UTC().Format("2 15:04:05")
+	}
+	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request, clock(d.Started), clock(d.Finished), d.Compacted, d.Done)
+	if d.Reclaimed != nil {
+		b.WriteString(", reclaimed " + mebibytes(d.Reclaimed.Value()))
+	}
+	fmt.Fprintf(&b, ", next %s\n", clock(d.Next))
+	return b.String()
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// revisions are those that each epoch has given out, and what is noted of them.
+func (s *story) revisions(args) string {
+	var b strings.Builder
+	list := slices.SortedFunc(maps.Values(s.w.Etcd.Clusters), func(a, b world.Cluster) int { return cmp.Or(a.Epoch-b.Epoch, cmp.Compare(a.ID, b.ID)) })
+	for _, c := range list {
+		if c.Leader != 0 {
+			fmt.Fprintf(&b, "epoch %d: %d to %d\n", c.Epoch, c.Begin, c.Revision)
+		}
+	}
+	for _, record := range s.records() {
+		if noted := record.Annotations[objects.AnnotationHighestRevision]; noted != "" {
+			fmt.Fprintf(&b, "%s: below %s\n", record.Name, noted)
+		}
+	}
+	return b.String()
+}
+
+// certificates are the Secrets, and whom each running member trusts: in clients, and where that differs, in peers.
+func (s *story) certificates(args) string {
+	var lines []string
+	for _, secret := range s.w.Secrets() {
+		if secret.Certificate == nil {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s, trusts %s", secret.Name, world.Describe(secret), world.IDs(secret.Trust))
+		if secret.Previous != nil {
+			line += ", keeps " + secret.Previous.ID
+		}
+		if secret.Flaw != "" {
+			line += "; " + secret.Flaw
+		}
+		lines = append(lines, line)
+	}
+	for _, pod := range s.w.Pods() {
+		proc, runs := s.w.Procs[pod.UID]
+		if !runs {
+			continue
+		}
+		line := pod.Name + ": trusts " + world.IDs(proc.Clients)
+		if peers := world.IDs(proc.Peers); peers != world.IDs(proc.Clients) {
+			line += ", in peers " + peers
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(together(lines, ":"), "\n") + "\n"
+}
+
+// together tells in one line what is said of several names: what follows the sign must be the same.
+func together(lines []string, sign string) []string {
+	var told []string
+	last := ""
+	for _, line := range lines {
+		name, rest, _ := strings.Cut(line, sign)
+		if n := len(told) - 1; n >= 0 && rest == last {
+			before, _, _ := strings.Cut(told[n], sign)
+			told[n] = before + ", " + name + sign + rest
+			continue
+		}
+		told, last = append(told, line), rest
+	}
+	return told
+}
+
+func (s *story) members(id uint64) []string {
+	var all []string
+	c := s.w.Etcd.Clusters[id]
+	for _, m := range c.Members {
+		words := strings.SplitN(m.PeerURLs[0][strings.Index(m.PeerURLs[0], "//")+2:], ".", 2)[:1]
+		words = append(words, fmt.Sprintf("%x", m.ID))
+		if m.Learner {
+			words = append(words, "learner")
+		}
+		if m.ID == c.Leader {
+			words = append(words, "leader")
+		}
+		all = append(all, strings.Join(words, " "))
+	}
+	return all
+}
+
+// conditions are those that are not as in a healthy cluster.
+func conditions(all []metav1.Condition) []string {
+	var odd []string
+	for _, c := range all {
+		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
+			continue
+		}
+		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured || c.Type == v1alpha1.Restored) {
+			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
+		}
+	}
+	return odd
+}
+
+func podState(p *corev1.Pod) string {
+	state := strings.ToLower(string(p.Status.Phase))
+	if len(p.Spec.SchedulingGates) > 0 {
+		state = "gated"
+	}
+	for _, c := range p.Status.InitContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
+			state = c.State.Waiting.Message
+		}
+		if c.LastTerminationState.Terminated != nil {
+			state = fmt.Sprintf("prepare exits %d", c.LastTerminationState.Terminated.ExitCode)
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" {
+			state = strings.TrimSpace(w.Reason + " " + w.Message)
+		}
+	}
+	if state == "" {
+		state = "pending"
+	}
+	if node := p.Spec.NodeName; node != "" && !strings.HasPrefix(node, "node-of-") {
+		state += " on " + node
+	}
+	return state + going(p)
+}
+
+func going(o metav1.Object) string {
+	if o.GetDeletionTimestamp() != nil {
+		return " (being deleted)"
+	}
+	return ""
+}
+
+// size of a claim and of its volume, and the claim's class, as far as they are not the usual ones.
+func size(c *corev1.PersistentVolumeClaim) string {
+	var odd string
+	if asks, has := c.Spec.Resources.Requests.Storage().String(), c.Status.Capacity.Storage().String(); c.Status.Phase == corev1.ClaimBound && has != asks {
+		odd = " " + has + " to be " + asks
+	} else if asks != "1Gi" {
+		odd = " " + asks
+	}
+	if class := world.ClassOf(c); class != "default" {
+		odd += " " + class
+	}
+	return odd
+}
+
+// kept tells of a claim that is marked, or kept without its member.
+func kept(claim *corev1.PersistentVolumeClaim) string {
+	switch {
+	case claim.Annotations[objects.AnnotationQuarantined] != "":
+		return " (quarantined)"
+	case claim.Annotations[objects.AnnotationCondemned] != "":
+		return " (condemned)"
+	}
+	return ""
+}
+
+// clients are the pods that the client Service leads to.
+func (s *story) clients(args) string {
+	service, ok := s.w.Objects[world.Key{Kind: world.ServiceKind, Name: s.w.Cluster().Name}].(*corev1.Service)
+	if !ok {
+		return "no Service\n"
+	}
+	var all []string
+	for _, pod := range s.w.Pods() {
+		if chosen := labels.SelectorFromSet(service.Spec.Selector); chosen.Matches(labels.Set(pod.Labels)) {
+			all = append(all, pod.Name)
+		}
+	}
+	return strings.Join(all, ", ") + "\n"
+}
+
+func owner(o metav1.Object) string {
+	if len(o.GetOwnerReferences()) == 0 {
+		return " (orphan)"
+	}
+	return ""
+}
+
+func (s *story) records() []*corev1.ConfigMap {
+	var all []*corev1.ConfigMap
+	for key, o := range s.w.Objects {
+		if record, ok := o.(*corev1.ConfigMap); ok && strings.Contains(key.Name, "-epoch-") {
+			all = append(all, record)
+		}
+	}
+	slices.SortFunc(all, func(a, b *corev1.ConfigMap) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

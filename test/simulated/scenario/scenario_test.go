@@ -1,0 +1,183 @@
+// Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one of a known
+// bug. The first line says what it is about. A block is verbs, one a line, and below them what they say: those that say
+// nothing stand above the one that does, and "converged" below it.
+// Run with -rewrite to write down what happens now, and read the difference.
+package scenario
+
+import (
+	"cmp"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/quorate-dev/quorate/test/static/docs"
+)
+
+func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
+
+// TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With -short only some stories
+// are told so.
+func TestStoriesInAMesh(t *testing.T) {
+	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+		t.Skip("they are written down without a mesh")
+	}
+	paths, err := filepath.Glob("testdata/told/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range paths {
+		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers, func(part string) bool { return strings.Contains(path, part) }) {
+			continue
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			s := newStory()
+			s.w.Mesh = true
+			run(t, path, s, verbs)
+		})
+	}
+}
+
+// tellsOfContainers are parts of the names of stories in which it matters what containers do.
+var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey", "epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
+
+// tellAll tells the stories in a directory, each from its beginning. None may break a rule.
+func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
+	datadriven.Walk(t, dir, func(t *testing.T, path string) {
+		t.Parallel()
+		if breaches := run(t, path, begin(), verbs); breaches != "" {
+			t.Errorf("%s: VIOLATION\n%s", path, breaches)
+		}
+	})
+}
+
+// TestOpen runs the stories of known bugs, which end in a violation. One that no longer does belongs to the others.
+func TestOpen(t *testing.T) {
+	datadriven.Walk(t, "testdata/open", func(t *testing.T, path string) {
+		if run(t, path, newStory(), verbs) == "" {
+			t.Errorf("%s: nothing is violated any more: move it to testdata/told", path)
+		}
+	})
+}
+
+// run tells one story, and returns the rules that it broke.
+func run[S teller](t *testing.T, path string, s S, verbs map[string]func(S, args) string) (breaches string) {
+	title(t, path)
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		said, broken := tell(t, d, s, verbs)
+		breaches += broken
+		return said
+	})
+	return breaches
+}
+
+// teller is a story of some kind as far as it has been told: the rules broken since it was asked last, and what is
+// recorded after each verb.
+type teller interface {
+	breaches() []string
+	statuses() []recorded
+}
+
+// tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
+func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said, breaches string) {
+	one, rest := *d, d.Input
+	for {
+		verb, known := verbs[one.Cmd]
+		if !known {
+			t.Fatalf("%s: no such verb: %s", one.Pos, one.Cmd)
+		}
+		a := args{}
+		for _, arg := range one.CmdArgs {
+			a[arg.Key] = strings.ReplaceAll(strings.Join(arg.Vals, ","), "_", " ")
+		}
+		said += verb(s, a)
+		record(t, &one, s.statuses()...)
+		for _, breach := range s.breaches() {
+			said += "VIOLATION " + breach + "\n"
+			breaches += one.Pos + ": " + one.Cmd + ": " + breach + "\n"
+		}
+		if rest == "" {
+			return cmp.Or(said, "ok\n"), breaches
+		}
+		var line string
+		var err error
+		line, rest, _ = strings.Cut(rest, "\n")
+		if one.Cmd, one.CmdArgs, err = datadriven.ParseLine(line); err != nil {
+			t.Fatalf("%s: %v", one.Pos, err)
+		}
+	}
+}
+
+// TestTheExampleInContributing: whoever writes a story as CONTRIBUTING.md says gets what it shows.
+func TestTheExampleInContributing(t *testing.T) {
+	pages, err := docs.ReadPages("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, page := range pages {
+		for _, part := range page.Parts {
+			if part.Language != "story" {
+				continue
+			}
+			told++
+			s := newStory()
+			datadriven.RunTestFromString(t, part.Text, func(t *testing.T, d *datadriven.TestData) string {
+				said, breaches := tell(t, d, s, verbs)
+				if breaches != "" {
+					t.Errorf("%s:%d: VIOLATION %s", page.Path, part.Line, breaches)
+				}
+				return said
+			})
+		}
+	}
+	if told == 0 {
+		t.Error("the documents tell no story")
+	}
+}
+
+// TestMutantsStories lives through what breaks the mutants of test/simulated/model, with the shipped rules: none of it breaks them.
+func TestMutantsStories(t *testing.T) {
+	paths, err := filepath.Glob("../model/testdata/mutants/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no stories", err)
+	}
+	for _, path := range paths {
+		title(t, path)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStory()
+		for line := range strings.Lines(string(raw)) {
+			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "----") || strings.TrimSpace(line) == "" {
+				continue
+			}
+			cmd, words, err := datadriven.ParseLine(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, breaches := tell(t, &datadriven.TestData{Pos: path, Cmd: cmd, CmdArgs: words}, s, verbs)
+			if breaches != "" {
+				t.Errorf("%s: VIOLATION %s", strings.TrimSpace(line), breaches)
+			}
+		}
+	}
+}
+
+// title insists that a story begins with a sentence about itself.
+func title(t *testing.T, path string) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	if !strings.HasPrefix(first, "# ") || !strings.HasSuffix(first, ".") {
+		t.Errorf("%s: the first line must be one sentence after a #, and is %q", path, first)
+	}
+}

@@ -1,0 +1,299 @@
+package scenario
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+	"github.com/quorate-dev/quorate/test/simulated/world"
+)
+
+var wanderings = flag.Int("wanderings", 60, "how many random walks each test takes; with -short a third of them")
+
+// walks is how many random walks a test takes.
+func walks() int {
+	if testing.Short() {
+		return *wanderings / 3
+	}
+	return *wanderings
+}
+
+// TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
+// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
+func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
+
+// TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
+func TestWanderFromPlainText(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSDisabled, 0, "Persistent", "Memory")
+}
+
+// TestWanderOnNodes are walks of clusters whose members are on nodes, one of which is always free.
+func TestWanderOnNodes(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "HostPath") }
+
+// TestWanderThroughEpochs are walks on which people restore and recover all the time.
+func TestWanderThroughEpochs(t *testing.T) {
+	wanderFrom(t, v1alpha1.TLSDisabled, 6, "Persistent", "Memory", "HostPath")
+}
+
+// wanderFrom takes the walks; on one of so many steps something is asked of epochs, 0 for rarely.
+func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...string) {
+	for seed := range uint64(walks()) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 0))
+			s := newStory()
+			s.w.Watch = false
+			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))], "tls": string(mode), "leaf": "100h", "ca": "200h"}
+			if born["medium"] == "HostPath" {
+				born["nodes"] = "a,b,c,d,e,f"
+			}
+			if mode == v1alpha1.TLSDisabled {
+				born["ready"] = "" // it has served for a while
+			}
+			s.cluster(born)
+			var told strings.Builder
+			for range 5 + r.IntN(60) {
+				if mode == v1alpha1.TLSDisabled && restless == 0 && r.IntN(15) == 0 {
+					told.WriteString(s.learn(r.IntN(3) > 0))
+				}
+				if restless > 0 && r.IntN(restless) == 0 && s.w.Cluster().Status.ClusterID != "" {
+					told.WriteString(s.wanderInEpochs(r))
+				}
+				told.WriteString(s.wander(r))
+			}
+			if mode == v1alpha1.TLSDisabled && restless == 0 {
+				told.WriteString(s.learn(false))
+			}
+			told.WriteString(s.recover())
+			if broken := s.breaches(); len(broken) > 0 {
+				t.Errorf("VIOLATION %s\n%s", broken, told.String())
+			}
+			if !s.mayEnd() && s.alive() {
+				t.Errorf("not converged:\n%s%s", told.String(), s.check(args{}))
+			}
+		})
+	}
+}
+
+// learn switches TLS on, with or without plain text for clients.
+func (s *story) learn(plaintext bool) string {
+	s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
+		e.TLS.Mode, e.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, plaintext
+	})
+	return fmt.Sprintf("tls=Auto plaintext=%t\n", plaintext)
+}
+
+// wander does one thing by chance.
+func (s *story) wander(r *rand.Rand) string {
+	pick := func(names []string) string {
+		if len(names) == 0 {
+			return ""
+		}
+		return names[r.IntN(len(names))]
+	}
+	pods, claims := s.names()
+	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes}, {At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
+	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind, world.SecretKind}
+	pod, claim, kind := pick(pods), pick(claims), kinds[r.IntN(len(kinds))]
+	do := func(what string, with any, f func()) string {
+		f()
+		return fmt.Sprintf("%s %v\n", what, with)
+	}
+	switch n := r.IntN(100); {
+	case n < 30:
+		return "sync " + s.told(s.w.Sync(world.Crash{}))
+	case n < 55:
+		return do("pass", "", s.w.Pass)
+	case n < 60:
+		return do("kubelet", "", func() { s.w.Kubelets(); s.w.Probe() })
+	case n < 66:
+		c := crashes[r.IntN(len(crashes))]
+		return fmt.Sprint("crash ", c, s.told(s.w.Sync(c)))
+	case n < 70:
+		return s.twoSyncs(args{})
+	case n < 76:
+		return do("freeze", kind, func() { s.w.Freeze(kind) })
+	case n < 80:
+		return do("thaw", kind, func() { s.w.Thaw(kind) })
+	case n < 84:
+		size := int32(1 + r.IntN(5))
+		return do("replicas", size, func() { s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = &size }) })
+	case n < 85 && r.IntN(2) == 0:
+		minutes := time.Duration(1+r.IntN(10)) * time.Minute
+		return "wait " + minutes.String() + "\n" + s.wait(args{minutes.String(): ""})
+	case n < 85:
+		hours := time.Duration(1+r.IntN(30)) * time.Hour
+		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
+	case n < 86 && r.IntN(3) == 0:
+		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token"})
+		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
+	case n < 86:
+		return s.wanderInData(r)
+	case n < 87 && r.IntN(2) == 0:
+		return s.wanderInEpochs(r)
+	case n < 87:
+		return do("lose reply", "", func() { s.w.Etcd.LoseReply = true })
+	case n < 88:
+		return do("etcd down", !s.w.Net.Down, func() { s.w.Net.Down = !s.w.Net.Down })
+	case n < 89:
+		return do("wipe", "status", s.w.WipeStatus)
+	case n < 90:
+		return do("pace", "", func() { s.w.Etcd.LearnerPace = r.IntN(4) })
+	case pod == "":
+		return ""
+	case n < 92:
+		return do("kill", pod, func() { s.w.KillPod(pod) })
+	case n < 93:
+		return do("delete pod", pod, func() { _ = s.w.Delete(world.PodKind, pod) })
+	case n < 94:
+		return do("evict", pod, func() { s.w.Evict(pod) })
+	case n < 95 && r.IntN(2) == 0:
+		if s.w.Crashing[pod] {
+			return do("mend", pod, func() { s.w.Mend(pod) })
+		}
+		return do("crash", pod, func() { s.w.Crash(pod) })
+	case n < 95:
+		return do("restart", pod, func() { s.w.Restart(pod) })
+	case n < 96:
+		return do("reboot", pod, func() { s.w.Reboot(pod) })
+	case n < 97:
+		return do("isolate", pod, func() { s.w.Net.Isolated[pod] = !s.w.Net.Isolated[pod] })
+	case n < 98:
+		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
+	case s.w.Cluster().Spec.Storage.HostPath != nil && s.w.Cluster().Status.ClusterID != "": // before: data_wiped_early_first
+		return do("wipe", pod, func() { s.w.WipeData(pod) })
+	case claim == "":
+		return ""
+	case n < 99 && r.IntN(2) == 0:
+		return do("wipe", claim, func() { s.w.WipeData(claim) })
+	case n < 99:
+		return do("lose claim", claim, func() { s.w.LoseClaim(claim) })
+	}
+	return do("delete claim", claim, func() { _ = s.w.Delete(world.ClaimKind, claim) })
+}
+
+// wanderInData writes, keys or so much that the space may go out, or asks for a defragmentation.
+func (s *story) wanderInData(r *rand.Rand) string {
+	switch r.IntN(4) {
+	case 0:
+		over := int64(r.IntN(700)) << 20
+		return fmt.Sprintln("write over", over, s.w.Fill(1<<10, over, 0))
+	case 1:
+		value := fmt.Sprint(r.IntN(3))
+		s.w.Annotate(objects.AnnotationDefragment, value)
+		return fmt.Sprintln("defrag", value)
+	case 2:
+		s.w.Etcd.DefragmentPasses = r.IntN(4)
+		return fmt.Sprintln("defragmentation takes", s.w.Etcd.DefragmentPasses)
+	}
+	s.w.Write(1 + r.IntN(20))
+	return "write\n"
+}
+
+// wanderInEpochs takes a snapshot, restores one or earlier data, takes that back, or sets what happens when the quorum is lost.
+func (s *story) wanderInEpochs(r *rand.Rand) string {
+	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
+	wish := func(restore *v1alpha1.Restore) {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = restore })
+	}
+	newest := fmt.Sprint("s", len(s.w.Artifacts))
+	switch n := r.IntN(10); {
+	case n < 3 || len(s.w.Artifacts) == 0:
+		name, flaw := fmt.Sprint("s", len(s.w.Artifacts)+1), ""
+		if r.IntN(4) == 0 {
+			flaw = "Damaged: the hash differs"
+		}
+		s.w.TakeSnapshot(name, "s3://bucket/"+name, flaw)
+		return fmt.Sprintln("snapshot", name, flaw)
+	case n < 6:
+		wish(&v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{Name: newest}, StopFirst: r.IntN(4) == 0})
+		return fmt.Sprintln("restore", id, newest, s.w.Cluster().Spec.Restore.StopFirst)
+	case n < 7 && epoch > 1:
+		wish(&v1alpha1.Restore{ID: id, Epoch: new(1 + int64(r.IntN(int(epoch))))})
+		return fmt.Sprintln("restore", id, "epoch", *s.w.Cluster().Spec.Restore.Epoch)
+	case n < 8:
+		wish(nil)
+		return "restore nothing\n"
+	}
+	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}[r.IntN(4)]
+	if r.IntN(2) == 0 {
+		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
+		return fmt.Sprintln("recovery", policy)
+	}
+	s.w.Annotate(objects.AnnotationRecover, fmt.Sprintf("%s:%d", policy, epoch))
+	return fmt.Sprintln("recover", policy, epoch)
+}
+
+func (s *story) names() (pods, claims []string) {
+	for _, p := range s.w.Pods() {
+		pods = append(pods, p.Name)
+	}
+	for _, c := range s.w.Claims() {
+		claims = append(claims, c.Name)
+	}
+	return pods, claims
+}
+
+// recover ends all faults that can end.
+func (s *story) recover() string {
+	s.w.Net.Down, s.w.Etcd.LoseReply = false, false
+	clear(s.w.Crashing)
+	told := s.network(args{"healed": ""}) + s.cache(args{"thaw": ""}) + "recover\n" + s.stabilize(args{})
+	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
+		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
+	}
+	if s.w.Cluster().Status.Phase != "Blind" {
+		return told
+	}
+	for _, pod := range s.w.Pods() { // as a person does whose members trust none of the authorities that are left
+		s.w.Restart(pod.Name)
+	}
+	return told + "restart all\n" + s.stabilize(args{})
+}
+
+// mayEnd reports whether the cluster is as it is asked for, or waits for a person.
+func (s *story) mayEnd() bool {
+	c := s.w.Cluster()
+	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
+	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") || strings.Contains(progress.Message, "is left to seed") || strings.Contains(progress.Message, "no volume can be used"))
+	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) || unusable
+}
+
+// alive reports whether a majority of the voters of the epoch that runs still has data to come back with.
+func (s *story) alive() bool {
+	epoch := 0
+	for _, c := range s.w.Etcd.Clusters {
+		if c.Leader != 0 {
+			epoch = max(epoch, c.Epoch)
+		}
+	}
+	for _, c := range s.w.Etcd.Clusters {
+		if c.Epoch != epoch || c.Leader == 0 {
+			continue
+		}
+		var voters, held int
+		for _, m := range c.Members {
+			if m.Learner {
+				continue
+			}
+			voters++
+			for _, d := range s.w.Dirs {
+				if d.Cluster == c.ID && d.Member == m.ID {
+					held++
+				}
+			}
+		}
+		if held < voters/2+1 {
+			return false
+		}
+	}
+	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0
+}

@@ -1,0 +1,180 @@
+// Package world is a small Kubernetes with etcd on it, in memory: what the stories (test/simulated/scenario) and the exhaustive model
+// drive to see what Quorate's hooks do to a cluster. It has no clock, no goroutines and no chance of its own: the same calls
+// on the same world lead to the same world.
+//
+// The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
+// and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others in pods (mesh.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate-dev/quorate/hooks"
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
+)
+
+// World is the whole state. Every value in it is replaced and never changed in place, so that a clone may share it.
+type World struct {
+	Now time.Time
+	// Resync is how often Metacontroller calls while nothing happens.
+	Resync   time.Duration
+	Settings hooks.Settings
+
+	// Objects is what the API server stores. Version and UIDs count up.
+	Objects map[Key]metav1.Object
+	Version int64
+	UIDs    int
+
+	// Frozen are the kinds whose caches lag: what Metacontroller sees of them. The other kinds it sees as they are.
+	Frozen map[Kind]map[string]metav1.Object
+
+	// ServerSideApply is Metacontroller's --apply-strategy=server-side-apply.
+	ServerSideApply bool
+
+	// Foreign are the members that run outside of Kubernetes, by name.
+	Foreign map[string]bool
+
+	// Lost are the nodes (by the name of the member that runs there) that no longer answer.
+	Lost map[string]bool
+	// Full are the members for whose pods no node has room.
+	Full map[string]bool
+	// Unplaced are the priority classes of which no node takes a pod.
+	Unplaced map[string]bool
+	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and NoStorage the priority
+	// and storage classes that do not exist. Tried are the refusals that were told.
+	Refused               map[Key]bool
+	NoPriority, NoStorage map[string]bool
+	Tried                 []Key
+	// Markers are the pods in which prepare has once let etcd start.
+	Markers map[types.UID]bool
+	// Prepared are the pods whose init container is done; it runs again only after a reboot.
+	Prepared map[types.UID]bool
+	// Dirs are the data directories that exist, by place; Procs the running etcds, by the UID of their pod.
+	Dirs  map[string]Dir
+	Procs map[types.UID]Proc
+	// Files are the certificates in the pods, by the pods' UIDs. SlowFiles are the members whose kubelet does not bring them up to
+	// the Secrets.
+	Files     map[types.UID]Files
+	SlowFiles map[string]bool
+	// Forged counts certificates and keys, Authorities those of the clusters.
+	Forged, Authorities int
+	// Crashing are the members whose etcd ends as soon as it starts.
+	Crashing map[string]bool
+	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those. Certificates are
+	// those that were answered last.
+	CertManager  bool
+	Certificates []*hooks.CertManagerCertificate
+	// Mesh is set while a mesh puts containers of its own into pods.
+	Mesh bool
+	// Starts counts etcds that were started.
+	Starts int
+	// BadImages can't be pulled: whole repositories, or one image with its tag.
+	BadImages map[string]bool
+	// FixedClasses are the storage classes whose volumes can't grow; BrokenVolumes the claims whose volumes don't although they could. With
+	// OfflineVolumes a file system grows only when a pod starts on it.
+	FixedClasses, BrokenVolumes map[string]bool
+	OfflineVolumes              bool
+
+	// Artifacts are the snapshots in stores, by URL.
+	Artifacts map[string]Artifact
+
+	Etcd Etcd
+	Net  Net
+
+	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server. That the status tells of another
+	// look counts for neither.
+	Changes, Writes int
+	// Log is what Metacontroller wrote since somebody last took it.
+	Log    []string
+	Oracle Oracle
+	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified. Nil: the shipped one.
+	Decide func(hooks.Observation) hooks.Decision
+	// Watch makes every call prove that it left its input alone, and that who is said to be ready is; it costs time.
+	Watch bool
+	// Lacked is what the cluster lacked when the status that is stored was decided: see Lacks.
+	Lacked string
+}
+
+// New is an empty world at the beginning of time.
+func New() *World {
+	return &World{
+		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Settings:  hooks.Settings{Images: objects.Images{Image: "quorate"}, AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
+		Resync:    30 * time.Second,
+		Objects:   map[Key]metav1.Object{},
+		Frozen:    map[Kind]map[string]metav1.Object{},
+		Foreign:   map[string]bool{},
+		Lost:      map[string]bool{},
+		Full:      map[string]bool{},
+		Unplaced:  map[string]bool{},
+		Markers:   map[types.UID]bool{},
+		Prepared:  map[types.UID]bool{},
+		Dirs:      map[string]Dir{},
+		Procs:     map[types.UID]Proc{},
+		Files:     map[types.UID]Files{},
+		SlowFiles: map[string]bool{},
+		BadImages: map[string]bool{},
+
+		Refused: map[Key]bool{}, NoPriority: map[string]bool{}, NoStorage: map[string]bool{},
+		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{}, Crashing: map[string]bool{},
+		Etcd:   Etcd{Clusters: map[uint64]Cluster{}},
+		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}, Twins: map[string]bool{}},
+		Oracle: newOracle(),
+	}
+}
+
+// Clone is an independent copy.
+func (w *World) Clone() *World {
+	c := *w
+	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
+	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
+	c.Refused, c.NoPriority, c.NoStorage = maps.Clone(w.Refused), maps.Clone(w.NoPriority), maps.Clone(w.NoStorage)
+	c.Foreign = maps.Clone(w.Foreign)
+	c.Crashing = maps.Clone(w.Crashing)
+	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
+	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
+	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
+	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
+	c.Net.Unreachable, c.Net.Isolated = maps.Clone(w.Net.Unreachable), maps.Clone(w.Net.Isolated)
+	c.Net.Strangers, c.Net.Twins = maps.Clone(w.Net.Strangers), maps.Clone(w.Net.Twins)
+	c.Log = slices.Clone(w.Log)
+	c.Oracle = w.Oracle.clone()
+	return &c
+}
+
+// Pass lets everything but Metacontroller move one step: garbage collection, scheduler and kubelets, etcd.
+func (w *World) Pass() {
+	w.Collect()
+	w.Kubelets()
+	w.GrowVolumes()
+	w.TickEtcd()
+}
+
+// Elapse lets time pass in which there is a call at every resync, and each sees what the last one saw: all that they write is that they have
+// looked.
+func (w *World) Elapse(d time.Duration) {
+	w.Now = w.Now.Add(d)
+	if c := w.Cluster(); c != nil && c.Status.Watched != nil {
+		w.editCluster(func(c *v1alpha1.EtcdCluster) {
+			c.Status.Watched = &v1alpha1.WatchedStatus{Since: c.Status.Watched.Since, Until: metav1.NewTime(w.Now)}
+		})
+	}
+}
+
+// TakeLog is what Metacontroller has written since the last call.
+func (w *World) TakeLog() []string {
+	log := w.Log
+	w.Log = nil
+	return log
+}
+
+func (w *World) note(format string, args ...any) {
+	w.Log = append(w.Log, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,303 @@
+package docs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+)
+
+const root = "../../.."
+
+func pages(t *testing.T) []Page {
+	t.Helper()
+	all, err := ReadPages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestEveryBlockCanBeRead: shells can read all commands, YAML is YAML, and what is ours has no field that does not exist. Blocks that are not
+// run are listed, with their reasons.
+func TestEveryBlockCanBeRead(t *testing.T) {
+	blocks, played := 0, 0
+	for _, page := range pages(t) {
+		for _, part := range page.Parts {
+			if err := readable(part); err != nil {
+				t.Errorf("%s:%d: %v", page.Path, part.Line, err)
+			}
+			if part.Language == "" || !slices.Contains(Languages[:3], part.Language) {
+				continue
+			}
+			blocks++
+			if part.Runs() {
+				played++
+			} else {
+				t.Logf("not run: %s:%d: %s", page.Path, part.Line, part.NotRun)
+			}
+		}
+	}
+	t.Logf("%d of %d blocks are played by TestDocuments in test/real/e2e", played, blocks)
+	if played == 0 {
+		t.Error("the documents show nothing that can be played")
+	}
+}
+
+// readable looks at one part without running it.
+func readable(p Part) error {
+	switch {
+	case p.Setup != "":
+		return scripts(p.Setup)
+	case p.Language == "yaml":
+		return manifest(p)
+	case p.Language == "json":
+		var tree any
+		return yaml.Unmarshal([]byte(p.Text), &tree)
+	case p.Language != "sh" && p.Language != "console":
+		if p.NotRun+p.DryRun != "" || p.Apply {
+			return fmt.Errorf("a block of %s is not run anyway", p.Language)
+		}
+		return nil
+	}
+	commands, err := p.Commands()
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if err := scripts(placeholder.ReplaceAllString(c.Text, "PLACEHOLDER")); err != nil {
+			return fmt.Errorf("line %d: %w", c.Line, err)
+		}
+		if p.Runs() && placeholder.MatchString(c.Text) {
+			return fmt.Errorf("line %d: it has a placeholder such as <name>, so it can't be run; say `<!-- not run: ... -->`", c.Line)
+		}
+	}
+	return nil
+}
+
+// placeholder stands for something that only the reader knows.
+var placeholder = regexp.MustCompile(`<[a-z][a-z ]*>`)
+
+// verbs of kubectl, with its plugin. What is new is added here when a document uses it.
+var verbs = strings.Fields("annotate api-resources apply auth config cordon create debug delete describe drain edit exec explain get kustomize label logs patch " +
+	"port-forward quorate replace rollout scale top uncordon version wait")
+
+// kubectl finds its verb, behind flags such as -n NAMESPACE.
+var kubectl = regexp.MustCompile(`(?m)(?:^|[|;(&] *|\$\()kubectl((?: -\S+(?: [a-z0-9-]+)?)*) ([a-z-]+)`)
+
+// scripts asks a shell whether it can read this.
+func scripts(text string) error {
+	cmd := exec.Command("bash", "-n")
+	cmd.Stdin = strings.NewReader(text)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, errs.String())
+	}
+	for _, m := range kubectl.FindAllStringSubmatch(text, -1) {
+		words := append(strings.Fields(m[1]), m[2])
+		if !slices.ContainsFunc(words, func(w string) bool { return slices.Contains(verbs, w) }) {
+			return fmt.Errorf("kubectl%s %s: kubectl has no such command", m[1], m[2])
+		}
+	}
+	return nil
+}
+
+// kinds are ours, each with room for one object, and for its spec alone.
+func kinds() map[string][2]any {
+	return map[string][2]any{
+		"EtcdCluster":          {&v1alpha1.EtcdCluster{}, &v1alpha1.EtcdClusterSpec{}},
+		"EtcdSnapshot":         {&v1alpha1.EtcdSnapshot{}, &v1alpha1.EtcdSnapshotSpec{}},
+		"EtcdSnapshotSchedule": {&v1alpha1.EtcdSnapshotSchedule{}, &v1alpha1.EtcdSnapshotScheduleSpec{}},
+	}
+}
+
+// manifest reads YAML: whole objects, or a part of one of ours, which can't be applied.
+func manifest(p Part) error {
+	for _, document := range strings.Split(p.Text, "\n---\n") {
+		raw, err := yaml.YAMLToJSONStrict([]byte(document))
+		if err != nil {
+			return err
+		}
+		var head struct{ APIVersion, Kind string }
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			return err
+		}
+		kind, ours := kinds()[head.Kind]
+		switch {
+		case ours:
+			err = strict(raw, kind[0])
+		case head.Kind == "" && p.NotRun == "":
+			err = fragment(raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fragment reads a part of an object of ours: its spec, or some fields of that.
+func fragment(raw []byte) error {
+	var all []error
+	for name, kind := range kinds() {
+		whole, spec := strict(raw, kind[0]), strict(raw, kind[1])
+		if whole == nil || spec == nil {
+			return nil
+		}
+		all = append(all, fmt.Errorf("of an %s: %w", name, errors.Join(whole, spec)))
+	}
+	return fmt.Errorf("it is no part of an object of ours: %w", errors.Join(all...))
+}
+
+func strict(raw []byte, into any) error {
+	unknown, err := kjson.UnmarshalStrict(raw, into)
+	return errors.Join(append(unknown, err)...)
+}
+
+// TestPagesAreRead: what a page may look like, and what is refused.
+func TestPagesAreRead(t *testing.T) {
+	page, err := readPage("page.md", "# A page\n\n<!-- setup: touch a -->\n<!-- varies: demo-[0-9] -->\n```console\n$ kubectl get pods\nNAME     AGE\ndemo-0   5s\n\n$ echo \\\n  two\n```\n\n- In a list:\n\n  <!-- not run: no disk -->\n  ```sh\n  if true; then\n    echo\n  fi\n  ```\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Parts) != 3 || page.Parts[0].Setup != "touch a" || page.Parts[2].NotRun != "no disk" || page.Parts[2].Text != "if true; then\n  echo\nfi\n" {
+		t.Errorf("%+v", page.Parts)
+	}
+	console := page.Parts[1]
+	commands, err := console.Commands()
+	if err != nil || len(commands) != 2 || commands[1].Text != "echo \\\n  two\n" || len(commands[0].Output) != 2 {
+		t.Errorf("%+v, %v", commands, err)
+	}
+	if d := console.Differs(commands[0].Output, []string{"NAME   AGE", "demo-2 1m20s", ""}); d != "" {
+		t.Error(d)
+	}
+	for text, says := range map[string]string{
+		"a\n\n    indented\n":              "page.md:3: a block that is indented",
+		"```\nx\n```\n":                    `a block of ""`,
+		"```sh\nx\n":                       "has no end",
+		"<!-- not run: x -->\n\nNo block.": "there is none behind it",
+		"<!-- not run: x -->\n":            "there is none behind it",
+		"<!-- nut run: x -->\n":            "nobody understands",
+		"<!-- wait: demo -->\n":            "nobody understands",
+	} {
+		if _, err := readPage("page.md", text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// TestDiffers: an output is compared line by line.
+func TestDiffers(t *testing.T) {
+	shown := []string{"first", "...", "last 5s"}
+	for printed, want := range map[string]string{
+		"first\nlast 7m":            "",
+		"first\na\nb\nlast 1h3m\n":  "",
+		"second":                    `"second" where the page has "first"`,
+		"first\na":                  `nothing follows "..." as the page has it`,
+		"first\nlast 7m\nand more.": `nothing follows "..." as the page has it`,
+	} {
+		if got := (Part{}).Differs(shown, strings.Split(printed, "\n")); got != want {
+			t.Errorf("%q: %s, want %s", printed, got, want)
+		}
+	}
+	if got := (Part{}).Differs(nil, []string{"more"}); got != `"more", of which the page has nothing` {
+		t.Error(got)
+	}
+}
+
+// TestBrokenBlocksAreFound: each of these is what the tests above are for.
+func TestBrokenBlocksAreFound(t *testing.T) {
+	for says, part := range map[string]Part{
+		"syntax error":      {Language: "sh", Text: "if true\n"},
+		"no such command":   {Language: "sh", Text: "kubectl -n a gett pods\n"},
+		"unknown field":     {Language: "yaml", Text: "kind: EtcdCluster\nspec: {colour: red}\n"},
+		"no part of":        {Language: "yaml", Text: "colour: red\n"},
+		"placeholder":       {Language: "sh", Text: "kubectl drain <node>\n"},
+		"begins with a":     {Language: "console", Text: "NAME\n"},
+		"is not run anyway": {Language: "text", NotRun: "it is text"},
+	} {
+		if err := readable(part); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %q", part, err, says)
+		}
+	}
+}
+
+// TestReasonsAreTrue: a test or a story that is said to run a block instead exists.
+func TestReasonsAreTrue(t *testing.T) {
+	known := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+				known[string(m[1])] = true
+			}
+			return err
+		}
+		if story, is := strings.CutSuffix(d.Name(), ".txt"); is && strings.Contains(path, "testdata/told/") {
+			known["the story "+story] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages(t) {
+		for _, part := range page.Parts {
+			for _, name := range regexp.MustCompile(`\bTest\w+|the story \w+`).FindAllString(part.NotRun+" "+part.DryRun, -1) {
+				if !known[name] {
+					t.Errorf("%s:%d: there is no %s", page.Path, part.Line, name)
+				}
+			}
+		}
+	}
+}
+
+// TestEverySampleHasAStory: a file of manifests/samples is in the table beside it and is applied by TestSamples, or the table says why not.
+func TestEverySampleHasAStory(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "manifests/samples/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no samples", err)
+	}
+	table := read(t, "manifests/samples/README.md")
+	stories := read(t, "test/real/e2e/samples_test.go")
+	for _, file := range files {
+		name := filepath.Base(file)
+		row := regexp.MustCompile(`(?m)^\| \[` + regexp.QuoteMeta(name) + `\].*\| ([^|]+) \|$`).FindStringSubmatch(table)
+		switch {
+		case row == nil:
+			t.Errorf("manifests/samples/README.md has no line about %s", name)
+		case strings.HasPrefix(row[1], "not applied: "):
+		case !strings.Contains(stories, `"`+name+`"`):
+			t.Errorf("test/real/e2e/samples_test.go does not apply %s", name)
+		default:
+			if story := strings.SplitN(row[1], "`", 3); len(story) < 3 || !strings.Contains(stories, `"`+story[1]+`":`) {
+				t.Errorf("manifests/samples/README.md, %s: TestSamples plays no %s", name, row[1])
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,319 @@
+package manifests
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../../../manifests"
+
+// render builds one kustomization and returns its objects as YAML by "Kind/name".
+func render(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string][]byte{}
+	for _, resource := range built.Resources() {
+		text, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects[resource.GetKind()+"/"+resource.GetName()] = text
+	}
+	return objects
+}
+
+// native reads an object of Kubernetes itself strictly.
+func native(t *testing.T, text []byte) runtime.Object {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, admissionv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text, nil, nil)
+	if err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return object
+}
+
+// kustomizations are all folders that a user may apply.
+func kustomizations(t *testing.T) []string {
+	t.Helper()
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "kustomization.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && !strings.Contains(string(text), "kind: Component") {
+			dir, _ := filepath.Rel(root, filepath.Dir(path))
+			dirs = append(dirs, dir)
+		}
+		return err
+	})
+	if err != nil || len(dirs) == 0 {
+		t.Fatal("no kustomizations", err)
+	}
+	return dirs
+}
+
+// TestKustomizations: everything that they render is an object that the API server takes, without unknown fields.
+func TestKustomizations(t *testing.T) {
+	controller := newKind(t, readCRD(t, render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	for _, dir := range kustomizations(t) {
+		t.Run(dir, func(t *testing.T) {
+			for name, text := range render(t, dir) {
+				switch kind, _, _ := strings.Cut(name, "/"); kind {
+				case "CustomResourceDefinition":
+					newKind(t, readCRD(t, text))
+				case "CompositeController":
+					object := parse(t, string(text))
+					if fields := controller.unknown(object); len(fields) > 0 {
+						t.Errorf("%s: unknown fields: %v", name, fields)
+					}
+					if errs := controller.schemaErrors(object); len(errs) > 0 {
+						t.Errorf("%s: %v", name, errs)
+					}
+				case "PodMonitor", "PrometheusRule": // kinds of Prometheus' operator: test/static/monitoring
+				default:
+					restricted(t, name, native(t, text))
+				}
+			}
+		})
+	}
+}
+
+// schemaErrors is admit for a kind without CEL rules.
+func (k kind) schemaErrors(object map[string]any) []string {
+	var errs []string
+	for _, err := range k.schema.Validate(object).Errors {
+		errs = append(errs, err.Error())
+	}
+	return errs
+}
+
+// restricted fails the test when a workload breaks the strictest Pod Security Standard.
+func restricted(t *testing.T, name string, object runtime.Object) {
+	t.Helper()
+	var template corev1.PodTemplateSpec
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		template = o.Spec.Template
+	case *appsv1.StatefulSet:
+		template = o.Spec.Template
+	default:
+		return
+	}
+	checks, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, result := range checks.EvaluatePod(level, &template.ObjectMeta, &template.Spec) {
+		if !result.Allowed {
+			t.Errorf("%s: not restricted: %s: %s", name, result.ForbiddenReason, result.ForbiddenDetail)
+		}
+	}
+}
+
+// TestSameImage: members' pods prepare with the image that the server runs.
+func TestSameImage(t *testing.T) {
+	server := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+	for _, env := range server.Env {
+		if env.Name == "QUORATE_IMAGE" {
+			if env.Value != server.Image {
+				t.Errorf("QUORATE_IMAGE is %q, the container's image %q", env.Value, server.Image)
+			}
+			return
+		}
+	}
+	t.Error("no QUORATE_IMAGE")
+}
+
+// controllerSpec is what these tests read of a CompositeController.
+type controllerSpec struct {
+	parent   resource
+	children []resource
+	urls     []string
+}
+
+type resource struct{ group, name string }
+
+func readController(t *testing.T, text []byte) controllerSpec {
+	t.Helper()
+	spec := parse(t, string(text))["spec"].(map[string]any)
+	read := func(rule any) resource {
+		version := rule.(map[string]any)["apiVersion"].(string)
+		group, _, found := strings.Cut(version, "/")
+		if !found {
+			group = ""
+		}
+		return resource{group, rule.(map[string]any)["resource"].(string)}
+	}
+	c := controllerSpec{parent: read(spec["parentResource"])}
+	for _, rule := range spec["childResources"].([]any) {
+		c.children = append(c.children, read(rule))
+	}
+	for _, hook := range spec["hooks"].(map[string]any) {
+		c.urls = append(c.urls, hook.(map[string]any)["webhook"].(map[string]any)["url"].(string))
+	}
+	return c
+}
+
+// TestMetacontrollerMay: the rights that we grant Metacontroller cover what it does for every CompositeController.
+func TestMetacontrollerMay(t *testing.T) {
+	objects := render(t, "default")
+	role := native(t, objects["ClusterRole/quorate-metacontroller"]).(*rbacv1.ClusterRole)
+	may := func(r resource, verbs ...string) {
+		t.Helper()
+		for _, verb := range verbs {
+			if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+				return slices.Contains(rule.APIGroups, r.group) && slices.Contains(rule.Resources, r.name) && slices.Contains(rule.Verbs, verb)
+			}) {
+				t.Errorf("Metacontroller may not %s %s", verb, r.name)
+			}
+		}
+	}
+	for name, text := range objects {
+		if !strings.HasPrefix(name, "CompositeController/") {
+			continue
+		}
+		c := readController(t, text)
+		may(c.parent, "get", "list", "watch", "update") // update: the finalizer
+		may(resource{c.parent.group, c.parent.name + "/status"}, "update")
+		may(resource{c.parent.group, c.parent.name + "/finalizers"}, "update") // blockOwnerDeletion, where that is enforced
+		for _, child := range c.children {
+			may(child, "get", "list", "watch", "create", "update", "delete")
+		}
+	}
+}
+
+// TestRightsSayWhy: every rule that gives Metacontroller a right has a comment above it, and its service account has no other.
+func TestRightsSayWhy(t *testing.T) {
+	for _, file := range []string{"base/rbac-metacontroller.yaml", "metacontroller/rbac.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		for n, line := range lines {
+			if strings.HasPrefix(line, "- apiGroups:") && !strings.HasPrefix(lines[n-1], "# ") {
+				t.Errorf("%s:%d: no comment says why: %s", file, n+1, line)
+			}
+		}
+	}
+	var bound []string
+	for name, text := range render(t, "default") {
+		if strings.HasPrefix(name, "ClusterRoleBinding/") || strings.HasPrefix(name, "RoleBinding/") {
+			bound = append(bound, native(t, text).(interface{ GetName() string }).GetName())
+		}
+	}
+	slices.Sort(bound)
+	if want := []string{"quorate-metacontroller", "quorate-metacontroller-core", "quorate-metacontroller-leader"}; !slices.Equal(bound, want) {
+		t.Errorf("rights are given by %v, not %v", bound, want)
+	}
+}
+
+// TestMetacontrollerServesQuorate: the label by which Metacontroller chooses is that of all CompositeControllers, and its flags are such that quorate
+// check is content.
+func TestMetacontrollerServesQuorate(t *testing.T) {
+	objects := render(t, "default")
+	d := native(t, objects["Deployment/metacontroller"]).(*appsv1.Deployment)
+	args := d.Spec.Template.Spec.Containers[0].Args
+	const flag = "--target-label-selector="
+	i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, flag) })
+	key, value, _ := strings.Cut(strings.TrimPrefix(args[i], flag), "=")
+	for name, text := range objects {
+		if strings.HasPrefix(name, "CompositeController/") {
+			if got := within(parse(t, string(text)), "metadata", "labels")[key]; got != value {
+				t.Errorf("%s has the label %s=%v, and Metacontroller looks for %s", name, key, got, value)
+			}
+		}
+	}
+	if *d.Spec.Replicas < 2 || !slices.Contains(args, "--leader-election") || !slices.Contains(args, "--zap-log-level=info") {
+		t.Errorf("%d replicas with %v", *d.Spec.Replicas, args)
+	}
+}
+
+// TestHooksReachTheServer: the URLs name the Service, the Service the pods, the policy lets Metacontroller in.
+func TestHooksReachTheServer(t *testing.T) {
+	objects := render(t, "default")
+	service := native(t, objects["Service/quorate"]).(*corev1.Service)
+	pods := native(t, objects["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template
+	for key, value := range service.Spec.Selector {
+		if pods.Labels[key] != value {
+			t.Errorf("the Service selects %s=%s, the pods have %q", key, value, pods.Labels[key])
+		}
+	}
+	for name, text := range objects {
+		if !strings.HasPrefix(name, "CompositeController/") {
+			continue
+		}
+		prefix := fmt.Sprintf("http://%s.%s.svc/", service.Name, service.Namespace)
+		for _, url := range readController(t, text).urls {
+			if !strings.HasPrefix(url, prefix) {
+				t.Errorf("%s: the hook %s does not lead to the Service, %s", name, url, prefix)
+			}
+		}
+	}
+	if port := service.Spec.Ports[0]; port.Port != 80 || port.TargetPort.String() != "hooks" {
+		t.Errorf("the Service's port is %d -> %s", port.Port, port.TargetPort.String())
+	}
+}
+
+// TestPodMonitorsFindPods: what they select are the pods that we make, at a port that these have.
+func TestPodMonitorsFindPods(t *testing.T) {
+	quorate := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template
+	metacontroller := native(t, render(t, "default")["Deployment/metacontroller"]).(*appsv1.Deployment).Spec.Template
+	monitors := render(t, "monitoring")
+	for name, pods := range map[string]corev1.PodTemplateSpec{"quorate": quorate, "quorate-metacontroller": metacontroller} {
+		var monitor struct {
+			Spec struct {
+				Selector            struct{ MatchLabels map[string]string }
+				PodMetricsEndpoints []struct{ Port string }
+			}
+		}
+		if err := yaml.Unmarshal(monitors["PodMonitor/"+name], &monitor); err != nil {
+			t.Fatal(err)
+		}
+		if len(monitor.Spec.Selector.MatchLabels) == 0 || len(monitor.Spec.PodMetricsEndpoints) != 1 {
+			t.Fatalf("%s selects nothing, or scrapes nothing: %+v", name, monitor)
+		}
+		for key, value := range monitor.Spec.Selector.MatchLabels {
+			if pods.Labels[key] != value {
+				t.Errorf("the PodMonitor %s selects %s=%s, the pods have %q", name, key, value, pods.Labels[key])
+			}
+		}
+		if !slices.ContainsFunc(pods.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
+			return p.Name == monitor.Spec.PodMetricsEndpoints[0].Port
+		}) {
+			t.Errorf("the PodMonitor %s scrapes the port %q, which the pods don't have", name, monitor.Spec.PodMetricsEndpoints[0].Port)
+		}
+	}
+}
