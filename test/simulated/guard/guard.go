@@ -1,6 +1,7 @@
 // Package guard says what etcd itself lets through when its members are to change: the checks of strict-reconfig-check and of
 // learners, as in 3.5.30, 3.6.11, 3.7.0 and later; Rules has what was otherwise before. The stories' world and the exhaustive model
-// both ask it, and test/real/conformance asks real servers the same and compares. The errors are those of package etcdops.
+// both ask it, and test/real/conformance asks real servers the same and compares. The errors are those of package
+// etcdops.
 package guard
 
 import (

@@ -15,15 +15,16 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
-// recorded is an object as it was after a verb of a story, and what it really lacked (test/simulated/scenario/record_test.go).
+// recorded is an object as it was after a verb of a story, and what it really lacked
+// (test/simulated/scenario/record_test.go).
 type recorded struct {
 	APIVersion, Kind, At, Lacks string
 	Object                      map[string]any
 }
 
-// TestTools: what the tools of others make of every status in every story of test/simulated/scenario. By kstatus' own code, no
-// object is current whose condition Ready is not True or that lacks anything of its spec, and it has failed just when
-// it is Stalled, which it stays until somebody acts. The Lua for Argo CD says the same.
+// TestTools: what the tools of others make of every status in every story of test/simulated/scenario. By kstatus' own
+// code, no object is current whose condition Ready is not True or that lacks anything of its spec, and it has failed
+// just when it is Stalled, which it stays until somebody acts. The Lua for Argo CD says the same.
 func TestTools(t *testing.T) {
 	argo := healthByLua(t, "../../../manifests/gitops/argocd-health.lua")
 	verdicts, healths, stalled := map[string]int{}, map[string]int{}, map[string]string{}

@@ -26,6 +26,9 @@ type recordedObject struct {
 	Data       map[string]string
 }
 
+// recordingFile has the call that is recorded and repeated, from the root of the project.
+const recordingFile = "test/real/bench/scale/testdata/call.json"
+
 // record writes the call that Metacontroller makes about a cluster that is at rest, with all fields that the API server has, and
 // without what is secret in it: private keys, and the token of the hooks.
 func record(ctx context.Context, args []string) error {
@@ -33,7 +36,7 @@ func record(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("scale record", flag.ContinueOnError)
 	flags.StringVar(&namespace, "namespace", "default", "`namespace` of the EtcdCluster")
 	flags.StringVar(&name, "name", "demo", "its `name`")
-	flags.StringVar(&out, "o", "test/real/bench/scale/testdata/call.json", "`file` to write")
+	flags.StringVar(&out, "o", recordingFile, "`file` to write")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
