@@ -95,7 +95,7 @@ test: bin/steps ## decisions, stories, a small model, the server, and a real etc
 	@bin/steps "tests: packages=\$$(go list ./... | grep -vE '$(CLOUDS)') && QUORATE_VERIFY=1 go test -short -tags nomsgpack -json \$$packages"
 
 .PHONY: check
-check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts, the lab
+check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, every release of etcd, stores, manifests, alerts
 	@bin/steps \
 	  "lint: $(MAKE) -s lint" \
 	  "generated files: $(MAKE) -s generate-check" \
@@ -109,7 +109,6 @@ check: bin/steps ## the rest that needs no Kubernetes: lint, generated files, ev
 	  "monitoring: go test -C test/static/monitoring -json ./..." \
 	  "alert rules: test/static/monitoring/promtool.sh check" \
 	  "alert cases: test/static/monitoring/promtool.sh play" \
-	  "lab: go test -C test/real/lab -json -short ./..." \
 	  "try: go test -C test/real/try -json ./..." \
 	  "tools: go test -C test/tools -json ./..."
 
@@ -143,7 +142,7 @@ store-servers: bin/lab ## servers that speak S3 and Google's storage, once
 
 .PHONY: lint
 lint: bin/golangci-lint ## gofmt, vet, linters, and the direction of imports
-	@for module in . test/real/lab test/static/manifests test/static/monitoring test/tools test/real/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
+	@for module in . test/static/manifests test/static/monitoring test/tools test/real/try; do (cd $$module && $(CURDIR)/bin/golangci-lint run --config $(CURDIR)/.golangci.yml ./...) || failed=1; done; exit $${failed:-0}
 
 .PHONY: generate-check
 generate-check: bin/controller-gen bin/crd-ref-docs bin/jsonnet ## fail if `make generate` would change anything
@@ -269,8 +268,8 @@ bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize &: test/tools/go.m
 	@touch bin/controller-gen bin/crd-ref-docs bin/jsonnet bin/kustomize
 
 # The lab's program, compiled as Quorate is: what both use is compiled once.
-bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) test/real/lab/go.mod test/real/lab/go.sum
-	@CGO_ENABLED=0 $(NO_GC) go build -C test/real/lab -trimpath -ldflags '-s -w -X main.source=$(CURDIR)/test/real/lab' -o $(CURDIR)/bin/lab .
+bin/lab: $(wildcard test/real/lab/*.go test/real/lab/conf/*) go.mod go.sum
+	@CGO_ENABLED=0 $(NO_GC) go build -trimpath -ldflags '-s -w -X main.source=$(CURDIR)/test/real/lab' -o bin/lab ./test/real/lab
 	@touch bin/lab
 
 bin/steps: $(wildcard test/tools/steps/*.go) test/tools/go.mod

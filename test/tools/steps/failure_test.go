@@ -110,7 +110,7 @@ func TestAgain(t *testing.T) {
 	for _, c := range []struct{ command, pkg, test, again string }{
 		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/simulated/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/simulated/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
 		{"go test -tags releases -json ./test/real/conformance", product + "/test/real/conformance", "TestFlags/3.5.35/defaults", `go test ./test/real/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
-		{"go test -C test/real/lab -json -short ./...", product + "/test/real/lab", "TestImage", "go test -C test/real/lab . -short -run '^TestImage$' -count=1"},
+		{"go test -C test/static/manifests -json -short ./...", product + "/test/static/manifests", "TestChart", "go test -C test/static/manifests . -short -run '^TestChart$' -count=1"},
 		{"go test -json ./...", product, "TestA/it's", `go test . -run '^TestA$/^it'\''s$' -count=1`},
 		{"go test -json ./test/simulated/scenario -run 'Wander' -wanderings 60", product + "/test/simulated/scenario", "TestWander/45", `go test ./test/simulated/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
 		{"packages=$(go list ./... | grep -vE '/seed') && go test -json $packages", product + "/hooks", "", "go test ./hooks -count=1"},
