@@ -286,10 +286,9 @@ bin/prometheus: test/static/monitoring/go.mod test/static/monitoring/go.sum
 	go build -C test/static/monitoring -tags remove_all_sd,enable_kubernetes_sd -o $(CURDIR)/bin/prometheus github.com/prometheus/prometheus/cmd/prometheus
 	@touch bin/prometheus
 
-# Its go.mod has the versions of test/static/manifests where both have a module: half of it is compiled for the tests there anyway.
-bin/helm: test/tools/helm/go.mod test/tools/helm/go.sum
+bin/helm: test/static/manifests/go.mod test/static/manifests/go.sum
 	@echo "building helm: a minute or two, once" >&2
-	@go build -C test/tools/helm -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
+	@go build -C test/static/manifests -o $(CURDIR)/bin/helm helm.sh/helm/v3/cmd/helm
 	@touch bin/helm
 
 bin/golangci-lint: test/tools/lint/go.mod test/tools/lint/go.sum
