@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// Fault is one kind of disturbance.
-type Fault string
+// faultKind is one kind of disturbance.
+type faultKind string
 
-// Calm is no fault.
-const Calm Fault = ""
+// calm is no fault.
+const calm faultKind = ""
 
 // Schedule decides about faults: the n-th call of a stream meets the same fault in every run with the same seed. How calls
 // interleave, and therefore which call is the n-th, is up to the machine.
@@ -80,21 +80,21 @@ func (u *underway) wait() {
 	}
 }
 
-// Pick draws a fault by its weight out of 100; Calm is what is left of them.
-func Pick(dice *rand.Rand, weights []Weight) Fault {
+// pick draws a fault by its weight out of 100; calm is what is left of them.
+func pick(dice *rand.Rand, weights []weight) faultKind {
 	n := dice.IntN(100)
 	for _, w := range weights {
-		if n -= w.Percent; n < 0 {
-			return w.Fault
+		if n -= w.percent; n < 0 {
+			return w.fault
 		}
 	}
-	return Calm
+	return calm
 }
 
-// Weight is how often a fault is injected.
-type Weight struct {
-	Fault   Fault
-	Percent int
+// weight is how often a fault is injected.
+type weight struct {
+	fault   faultKind
+	percent int
 }
 
 // between is a random duration.

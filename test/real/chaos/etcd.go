@@ -19,23 +19,23 @@ import (
 
 // Faults between Quorate and etcd.
 const (
-	EtcdRefused    Fault = "etcd: request refused"        // as if nobody listened
-	EtcdDropped    Fault = "etcd: request dropped"        // nobody answers
-	EtcdBroken     Fault = "etcd: answer dropped"         // carried out, then the connection breaks
-	EtcdUnanswered Fault = "etcd: answer never comes"     // carried out, and nobody answers
-	EtcdOverdue    Fault = "etcd: request after timeout"  // carried out when nobody waits any more
-	EtcdSlow       Fault = "etcd: answer delayed"         // but in time, or nearly
-	EtcdAtOnce     Fault = "etcd: request twice at once"  // one of the answers counts
-	EtcdAgain      Fault = "etcd: request twice in a row" // one of the answers counts
+	etcdRefused    faultKind = "etcd: request refused"        // as if nobody listened
+	etcdDropped    faultKind = "etcd: request dropped"        // nobody answers
+	etcdBroken     faultKind = "etcd: answer dropped"         // carried out, then the connection breaks
+	etcdUnanswered faultKind = "etcd: answer never comes"     // carried out, and nobody answers
+	etcdOverdue    faultKind = "etcd: request after timeout"  // carried out when nobody waits any more
+	etcdSlow       faultKind = "etcd: answer delayed"         // but in time, or nearly
+	etcdAtOnce     faultKind = "etcd: request twice at once"  // one of the answers counts
+	etcdAgain      faultKind = "etcd: request twice in a row" // one of the answers counts
 )
 
 // What only asks is asked all the time, and a call of the hook asks several times.
 var (
-	askWeights = []Weight{
-		{EtcdRefused, 2}, {EtcdDropped, 2}, {EtcdBroken, 2}, {EtcdUnanswered, 1}, {EtcdOverdue, 1}, {EtcdSlow, 4}, {EtcdAtOnce, 1}, {EtcdAgain, 1},
+	askWeights = []weight{
+		{etcdRefused, 2}, {etcdDropped, 2}, {etcdBroken, 2}, {etcdUnanswered, 1}, {etcdOverdue, 1}, {etcdSlow, 4}, {etcdAtOnce, 1}, {etcdAgain, 1},
 	}
-	changeWeights = []Weight{
-		{EtcdRefused, 4}, {EtcdDropped, 4}, {EtcdBroken, 10}, {EtcdUnanswered, 6}, {EtcdOverdue, 8}, {EtcdSlow, 8}, {EtcdAtOnce, 8}, {EtcdAgain, 8},
+	changeWeights = []weight{
+		{etcdRefused, 4}, {etcdDropped, 4}, {etcdBroken, 10}, {etcdUnanswered, 6}, {etcdOverdue, 8}, {etcdSlow, 8}, {etcdAtOnce, 8}, {etcdAgain, 8},
 	}
 )
 
@@ -145,9 +145,9 @@ func (c *rpc) disturbed(ctx context.Context) (*message, error) {
 	if c.changes() {
 		weights = changeWeights
 	}
-	fault := Pick(dice, weights)
+	fault := pick(dice, weights)
 	what := string(fault)
-	if fault == Calm {
+	if fault == calm {
 		what = "calls of etcd, undisturbed"
 	}
 	answer, err := c.meet(ctx, fault, dice)
@@ -160,25 +160,25 @@ var (
 	errBroken  = status.Error(codes.Unavailable, "error reading from server: EOF")
 )
 
-func (c *rpc) meet(ctx context.Context, fault Fault, dice *rand.Rand) (*message, error) {
+func (c *rpc) meet(ctx context.Context, fault faultKind, dice *rand.Rand) (*message, error) {
 	switch fault {
-	case EtcdRefused:
+	case etcdRefused:
 		return nil, errRefused
-	case EtcdDropped:
+	case etcdDropped:
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case EtcdBroken:
+	case etcdBroken:
 		_, _ = c.carryOut(ctx)
 		return nil, errBroken
-	case EtcdUnanswered:
+	case etcdUnanswered:
 		_, _ = c.carryOut(ctx)
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case EtcdOverdue:
+	case etcdOverdue:
 		c.later(between(dice, 0, 4*time.Second), ctx.Done())
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case EtcdSlow:
+	case etcdSlow:
 		delay := between(dice, 50*time.Millisecond, 1600*time.Millisecond)
 		answer, err := c.carryOut(ctx)
 		select {
@@ -186,7 +186,7 @@ func (c *rpc) meet(ctx context.Context, fault Fault, dice *rand.Rand) (*message,
 		case <-ctx.Done():
 		}
 		return answer, err
-	case EtcdAtOnce, EtcdAgain:
+	case etcdAtOnce, etcdAgain:
 		return c.twice(ctx, fault, dice.IntN(2))
 	default:
 		return c.carryOut(ctx)
@@ -210,7 +210,7 @@ func (c *rpc) later(delay time.Duration, givenUp <-chan struct{}) {
 }
 
 // twice carries the call out twice and answers with the first or the second answer.
-func (c *rpc) twice(ctx context.Context, fault Fault, counts int) (*message, error) {
+func (c *rpc) twice(ctx context.Context, fault faultKind, counts int) (*message, error) {
 	type result struct {
 		answer *message
 		err    error
@@ -220,11 +220,11 @@ func (c *rpc) twice(ctx context.Context, fault Fault, counts int) (*message, err
 		answer, err := c.carryOut(ctx)
 		second <- result{answer, err}
 	}
-	if fault == EtcdAtOnce {
+	if fault == etcdAtOnce {
 		go carryOut()
 	}
 	answer, err := c.carryOut(ctx)
-	if fault == EtcdAgain {
+	if fault == etcdAgain {
 		carryOut()
 	}
 	both := []result{{answer, err}, <-second}

@@ -79,13 +79,13 @@ func TestTransparent(t *testing.T) {
 }
 
 func TestEtcdFaults(t *testing.T) {
-	for fault, want := range map[Fault]struct {
+	for fault, want := range map[faultKind]struct {
 		calls int64
 		code  codes.Code // of a caller that waits for 2 s
 	}{
-		Calm: {1, codes.OK}, EtcdRefused: {0, codes.Unavailable}, EtcdDropped: {0, codes.DeadlineExceeded},
-		EtcdBroken: {1, codes.Unavailable}, EtcdUnanswered: {1, codes.DeadlineExceeded}, EtcdOverdue: {1, codes.DeadlineExceeded},
-		EtcdSlow: {1, codes.OK}, EtcdAgain: {2, codes.NotFound},
+		calm: {1, codes.OK}, etcdRefused: {0, codes.Unavailable}, etcdDropped: {0, codes.DeadlineExceeded},
+		etcdBroken: {1, codes.Unavailable}, etcdUnanswered: {1, codes.DeadlineExceeded}, etcdOverdue: {1, codes.DeadlineExceeded},
+		etcdSlow: {1, codes.OK}, etcdAgain: {2, codes.NotFound},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

@@ -16,13 +16,13 @@ import (
 
 // Faults between Metacontroller and Quorate.
 const (
-	HookRefused    Fault = "hook: request dropped"              // the connection closes
-	HookUnanswered Fault = "hook: answer dropped"               // after Quorate has done its work
-	HookTooLate    Fault = "hook: answer after the timeout"     // the same, but Metacontroller waits in vain
-	HookOverdue    Fault = "hook: request after the timeout"    // Quorate gets it when nobody waits any more, next to newer ones
-	HookAtOnce     Fault = "hook: twice at once"                // to two replicas; one of the answers counts
-	HookAgain      Fault = "hook: twice in a row"               // the same, one after the other
-	HookKilled     Fault = "hook: Quorate killed in the middle" // its process, with SIGKILL
+	hookRefused    faultKind = "hook: request dropped"              // the connection closes
+	hookUnanswered faultKind = "hook: answer dropped"               // after Quorate has done its work
+	hookTooLate    faultKind = "hook: answer after the timeout"     // the same, but Metacontroller waits in vain
+	hookOverdue    faultKind = "hook: request after the timeout"    // Quorate gets it when nobody waits any more, next to newer ones
+	hookAtOnce     faultKind = "hook: twice at once"                // to two replicas; one of the answers counts
+	hookAgain      faultKind = "hook: twice in a row"               // the same, one after the other
+	hookKilled     faultKind = "hook: Quorate killed in the middle" // its process, with SIGKILL
 
 	// These come on top of the others.
 	hookCut    = "hook: answer applied in part" // Metacontroller dies in the middle of it
@@ -30,9 +30,9 @@ const (
 	hookMissed = "hook: unobserved state of "
 )
 
-var hookWeights = []Weight{
-	{HookRefused, 4}, {HookUnanswered, 4}, {HookTooLate, 2}, {HookOverdue, 4},
-	{HookAtOnce, 8}, {HookAgain, 6}, {HookKilled, 3},
+var hookWeights = []weight{
+	{hookRefused, 4}, {hookUnanswered, 4}, {hookTooLate, 2}, {hookOverdue, 4},
+	{hookAtOnce, 8}, {hookAgain, 6}, {hookKilled, 3},
 }
 
 // cutPercent of the answers that change anything are cut.
@@ -98,19 +98,19 @@ func (h *Hooks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // plain passes a call on as it is. The hook finalize meets lost requests and answers, but no other faults.
 func (h *Hooks) plain(w http.ResponseWriter, r *http.Request, body []byte) {
-	var fault Fault
+	var fault faultKind
 	if r.URL.Path == "/finalize" {
 		if dice := h.Schedule.Next("finalize"); dice != nil {
-			fault = Pick(dice, []Weight{{HookRefused, 20}, {HookUnanswered, 20}})
+			fault = pick(dice, []weight{{hookRefused, 20}, {hookUnanswered, 20}})
 		}
 	}
-	if fault == HookRefused {
+	if fault == hookRefused {
 		h.Schedule.Count(string(fault), "finalize")
 		hangUp(w)
 		return
 	}
 	reply := h.ask(r.Context(), r.URL.Path, body)
-	if fault == HookUnanswered {
+	if fault == hookUnanswered {
 		h.Schedule.Count(string(fault), "finalize")
 		hangUp(w)
 		return
@@ -236,29 +236,29 @@ func (d *disturbed) serve() {
 	for _, kind := range d.lagged.missed {
 		count(hookMissed+kindName(kind), "never shown")
 	}
-	d.meet(Pick(d.dice, hookWeights))
+	d.meet(pick(d.dice, hookWeights))
 }
 
 // meet lets the call meet a fault.
-func (d *disturbed) meet(fault Fault) {
+func (d *disturbed) meet(fault faultKind) {
 	count := d.h.Schedule.Count
 	ctx := d.r.Context()
 	switch fault {
-	case HookRefused:
+	case hookRefused:
 		count(string(fault), "nothing happened")
 		hangUp(d.w)
-	case HookUnanswered:
+	case hookUnanswered:
 		count(string(fault), d.h.ask(ctx, "/sync", d.body).String())
 		hangUp(d.w)
-	case HookTooLate:
+	case hookTooLate:
 		count(string(fault), d.h.ask(ctx, "/sync", d.body).String())
 		<-ctx.Done()
-	case HookOverdue:
+	case hookOverdue:
 		<-ctx.Done()
 		d.later()
-	case HookAtOnce, HookAgain:
+	case hookAtOnce, hookAgain:
 		d.twice(fault)
-	case HookKilled:
+	case hookKilled:
 		d.killed()
 	default:
 		a := d.h.ask(ctx, "/sync", d.body)
@@ -275,22 +275,22 @@ func (d *disturbed) later() {
 		defer d.h.faults.end()
 		<-time.After(delay)
 		a := d.h.ask(context.Background(), "/sync", d.body)
-		d.h.Schedule.Count(string(HookOverdue), a.String())
+		d.h.Schedule.Count(string(hookOverdue), a.String())
 	}()
 }
 
 // twice delivers the request to two replicas, at once or in a row, and takes one of the answers.
-func (d *disturbed) twice(fault Fault) {
+func (d *disturbed) twice(fault faultKind) {
 	ctx := d.r.Context()
 	counts := d.dice.IntN(2)
 	one, other := d.h.replicas()
 	second := make(chan *reply, 1)
 	ask := func() { second <- d.h.send(ctx, other, "/sync", d.body) }
-	if fault == HookAtOnce {
+	if fault == hookAtOnce {
 		go ask()
 	}
 	first := d.h.send(ctx, one, "/sync", d.body)
-	if fault == HookAgain {
+	if fault == hookAgain {
 		ask()
 	}
 	answers := []*reply{first, <-second}
@@ -310,7 +310,7 @@ func (d *disturbed) killed() {
 	}()
 	a := d.h.send(d.r.Context(), replica, "/sync", d.body)
 	<-done
-	d.h.Schedule.Count(string(HookKilled), a.String())
+	d.h.Schedule.Count(string(hookKilled), a.String())
 	d.finish(a)
 }
 

@@ -30,7 +30,7 @@ func (f *fakeQuorate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // through makes a call through the proxy that meets this fault, as Metacontroller would.
-func through(t *testing.T, fault Fault, quorate *fakeQuorate) (calls int64, body string, broken []error, err error) {
+func through(t *testing.T, fault faultKind, quorate *fakeQuorate) (calls int64, body string, broken []error, err error) {
 	t.Helper()
 	behind := httptest.NewServer(quorate)
 	defer behind.Close()
@@ -61,12 +61,12 @@ func through(t *testing.T, fault Fault, quorate *fakeQuorate) (calls int64, body
 }
 
 func TestHookFaults(t *testing.T) {
-	for fault, want := range map[Fault]struct {
+	for fault, want := range map[faultKind]struct {
 		calls    int64
 		answered bool
 	}{
-		Calm: {1, true}, HookRefused: {0, false}, HookUnanswered: {1, false}, HookTooLate: {1, false}, HookOverdue: {1, false},
-		HookAtOnce: {2, true}, HookAgain: {2, true}, HookKilled: {1, true},
+		calm: {1, true}, hookRefused: {0, false}, hookUnanswered: {1, false}, hookTooLate: {1, false}, hookOverdue: {1, false},
+		hookAtOnce: {2, true}, hookAgain: {2, true}, hookKilled: {1, true},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -83,8 +83,8 @@ func TestHookFaults(t *testing.T) {
 
 // TestHookErrorsAreNoticed: any refusal but 429 is a bug, and what safety rules withhold is a 500.
 func TestHookErrorsAreNoticed(t *testing.T) {
-	_, _, broken, _ := through(t, Calm, &fakeQuorate{code: http.StatusInternalServerError})
+	_, _, broken, _ := through(t, calm, &fakeQuorate{code: http.StatusInternalServerError})
 	assert.Len(t, broken, 1)
-	_, _, broken, _ = through(t, Calm, &fakeQuorate{code: http.StatusTooManyRequests})
+	_, _, broken, _ = through(t, calm, &fakeQuorate{code: http.StatusTooManyRequests})
 	assert.Empty(t, broken)
 }

@@ -8,25 +8,25 @@ import (
 
 // TestScheduleRepeats: the faults of a stream depend on the seed and on nothing else.
 func TestScheduleRepeats(t *testing.T) {
-	draw := func(seed uint64, noise bool) []Fault {
+	draw := func(seed uint64, noise bool) []faultKind {
 		s := &Schedule{Seed: seed}
 		assert.Nil(t, s.Next("hook"), "faults before the start")
 		s.Start()
-		var all []Fault
+		var all []faultKind
 		for range 200 {
 			if noise {
 				s.Next("etcd Status").Uint64()
 			}
-			all = append(all, Pick(s.Next("hook"), hookWeights))
+			all = append(all, pick(s.Next("hook"), hookWeights))
 		}
 		return all
 	}
 	assert.Equal(t, draw(1, false), draw(1, true), "another stream disturbs this one")
 	assert.NotEqual(t, draw(1, false), draw(2, false))
 	for _, w := range hookWeights {
-		assert.Contains(t, draw(1, false), w.Fault)
+		assert.Contains(t, draw(1, false), w.fault)
 	}
-	assert.Contains(t, draw(1, false), Calm)
+	assert.Contains(t, draw(1, false), calm)
 }
 
 func TestTable(t *testing.T) {

@@ -45,7 +45,7 @@ var age = regexp.MustCompile(`\b(\d+[smhdy]){1,2}\b( ago)?`)
 
 // Same is a line without what differs from time to time: ages, the width of columns, and what the page says that it varies.
 func (p Part) Same(line string) string {
-	for _, v := range p.Varies {
+	for _, v := range p.varies {
 		line = v.ReplaceAllString(line, "~")
 	}
 	return strings.Join(strings.Fields(age.ReplaceAllString(line, "~")), " ")

@@ -39,14 +39,14 @@ func TestEveryBlockCanBeRead(t *testing.T) {
 			if err := readable(part); err != nil {
 				t.Errorf("%s:%d: %v", page.Path, part.Line, err)
 			}
-			if part.Language == "" || !slices.Contains(Languages[:3], part.Language) {
+			if part.Language == "" || !slices.Contains(languages[:3], part.Language) {
 				continue
 			}
 			blocks++
 			if part.Runs() {
 				played++
 			} else {
-				t.Logf("not run: %s:%d: %s", page.Path, part.Line, part.NotRun)
+				t.Logf("not run: %s:%d: %s", page.Path, part.Line, part.notRun)
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func readable(p Part) error {
 		var tree any
 		return yaml.Unmarshal([]byte(p.Text), &tree)
 	case p.Language != "sh" && p.Language != "console":
-		if p.NotRun+p.DryRun != "" || p.Apply {
+		if p.notRun+p.DryRun != "" || p.Apply {
 			return fmt.Errorf("a block of %s is not run anyway", p.Language)
 		}
 		return nil
@@ -139,7 +139,7 @@ func manifest(p Part) error {
 		switch {
 		case ours:
 			err = strict(raw, kind[0])
-		case head.Kind == "" && p.NotRun == "":
+		case head.Kind == "" && p.notRun == "":
 			err = fragment(raw)
 		}
 		if err != nil {
@@ -173,7 +173,7 @@ func TestPagesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(page.Parts) != 3 || page.Parts[0].Setup != "touch a" || page.Parts[2].NotRun != "no disk" || page.Parts[2].Text != "if true; then\n  echo\nfi\n" {
+	if len(page.Parts) != 3 || page.Parts[0].Setup != "touch a" || page.Parts[2].notRun != "no disk" || page.Parts[2].Text != "if true; then\n  echo\nfi\n" {
 		t.Errorf("%+v", page.Parts)
 	}
 	console := page.Parts[1]
@@ -227,7 +227,7 @@ func TestBrokenBlocksAreFound(t *testing.T) {
 		"no part of":        {Language: "yaml", Text: "colour: red\n"},
 		"placeholder":       {Language: "sh", Text: "kubectl drain <node>\n"},
 		"begins with a":     {Language: "console", Text: "NAME\n"},
-		"is not run anyway": {Language: "text", NotRun: "it is text"},
+		"is not run anyway": {Language: "text", notRun: "it is text"},
 	} {
 		if err := readable(part); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", part, err, says)
@@ -259,7 +259,7 @@ func TestReasonsAreTrue(t *testing.T) {
 	}
 	for _, page := range pages(t) {
 		for _, part := range page.Parts {
-			for _, name := range regexp.MustCompile(`\bTest\w+|the story \w+`).FindAllString(part.NotRun+" "+part.DryRun, -1) {
+			for _, name := range regexp.MustCompile(`\bTest\w+|the story \w+`).FindAllString(part.notRun+" "+part.DryRun, -1) {
 				if !known[name] {
 					t.Errorf("%s:%d: there is no %s", page.Path, part.Line, name)
 				}

@@ -29,10 +29,10 @@ type Part struct {
 	Setup, Wait string
 
 	Language, Text string
-	// NotRun and DryRun are the reasons of comments of these names.
-	NotRun, DryRun string
+	// notRun and DryRun are the reasons of comments of these names.
+	notRun, DryRun string
 	Apply          bool
-	Varies         []*regexp.Regexp
+	varies         []*regexp.Regexp
 }
 
 // Page is a document and its parts in order.
@@ -41,12 +41,12 @@ type Page struct {
 	Parts []Part
 }
 
-// Languages that fences may have. The first two are commands.
-var Languages = []string{"sh", "console", "yaml", "json", "text", "go", "promql", "mermaid", "story"}
+// languages that fences may have. The first two are commands.
+var languages = []string{"sh", "console", "yaml", "json", "text", "go", "promql", "mermaid", "story"}
 
 // Runs says whether the block is played at all.
 func (p Part) Runs() bool {
-	return p.NotRun == "" && slices.Contains([]string{"sh", "console", "yaml"}, p.Language)
+	return p.notRun == "" && slices.Contains([]string{"sh", "console", "yaml"}, p.Language)
 }
 
 // ReadPages reads the documents for users: README.md, CONTRIBUTING.md, SECURITY.md and docs/*.md.
@@ -128,8 +128,8 @@ func (r *reader) errorf(format string, args ...any) error {
 func (r *reader) fence(opening string) error {
 	language := strings.TrimPrefix(strings.TrimSpace(opening), "```")
 	indentation := opening[:strings.Index(opening, "`")]
-	if !slices.Contains(Languages, language) {
-		return r.errorf("a block of %q; the languages are %s", language, strings.Join(Languages, ", "))
+	if !slices.Contains(languages, language) {
+		return r.errorf("a block of %q; the languages are %s", language, strings.Join(languages, ", "))
 	}
 	block := r.said
 	block.Line, block.Language = r.line, language
@@ -168,7 +168,7 @@ func (r *reader) comment(text string) error {
 	case word == "recording" && (rest == "begin" || rest == "end"):
 		return nil
 	case word == "not run" && rest != "":
-		r.said.NotRun = rest
+		r.said.notRun = rest
 	case word == "dry run" && rest != "":
 		r.said.DryRun = rest
 	case word == "apply" && rest == "":
@@ -178,7 +178,7 @@ func (r *reader) comment(text string) error {
 		if err != nil {
 			return r.errorf("%v", err)
 		}
-		r.said.Varies = append(r.said.Varies, varies)
+		r.said.varies = append(r.said.varies, varies)
 	default:
 		return r.errorf("a comment that nobody understands: %s (test/static/docs/page.go has the words)", text)
 	}
