@@ -76,7 +76,7 @@ var Rules = rule.List[*view, *verdict]{
 	rule.New("LearnerYields", "A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields),
 	rule.New("Fence", "A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
 	rule.New("LearnerLate", "A learner that has not caught up in time is counted, and then removed; the next one gets a new name, after a pause that grows from failure to failure (S9).", learnerLate),
-	rule.New("RecreatePod", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves. A voter's pod is recorded first.", remake),
+	rule.New("RecreatePod", "A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one at a time (S2), and so is one that can't hear the others because it does not trust their authority; a learner's also while it serves. Which pod goes is recorded first.", remake),
 	rule.New("Learner", "While a learner catches up no other member is added or removed (S3).", learnerCatchesUp),
 	rule.New("WaitForRemoved", "The pod of a removed member must be gone before the next change of members (S3).", depart),
 	rule.New("Replace", "A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One that still serves stays until its successor votes (S6, S10).", replace),

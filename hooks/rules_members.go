@@ -71,7 +71,7 @@ func (v *view) listedLong(m *member) bool {
 func promote(v *view) *verdict {
 	l := v.learner()
 	if l == nil || l.name == "" || !v.caughtUp(l) || v.agedTemplate(l) {
-		return nil // a call that saw it down may still be about to delete a pod of an older template
+		return nil // one whose pod is made anew is restarted before it votes
 	}
 	if l.pod.Annotations[objects.AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
 		return nil
@@ -127,10 +127,10 @@ func remake(v *view) *verdict {
 	return nil
 }
 
-// remade is what is said of a pod that is down. A voter may serve again before it is done, so it is chosen first; but another image for an
-// etcd that never ran stops nothing.
+// remade is what is said of a pod that is down, or a learner's. It may serve, and vote, before it is done, so it is chosen first. But another
+// image for an etcd that never ran stops nothing.
 func (v *view) remade(m *member, said *verdict, reason string) *verdict {
-	if m.Learner || said.patch != "" && neverRan(m.pod) {
+	if said.patch != "" && neverRan(m.pod) {
 		return said
 	}
 	return cmp.Or(v.choose(m, said.patch != "", reason), said)

@@ -86,9 +86,11 @@ func (j *judgement) podsThatGo() []string {
 		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.quorate() && pod.Spec.NodeName == ""
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
+		if m != nil {
+			j.chosen(m, m.name, string(pod.UID))
+		}
 		if m != nil && !m.Learner {
 			j.require(!m.serving() || j.mayRestart(m), "S1", "the pod %s goes, which serves", name)
-			j.chosen(m, m.name, string(pod.UID))
 			j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
 		}
 		if m != nil || j.v.Etcd == nil {

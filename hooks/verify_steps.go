@@ -73,6 +73,7 @@ func (j *judgement) promote(s Promote) {
 	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimOfGoes(m.name)), "S5", "%s, which has no volume", s)
 	j.require(m.pod == nil || m.pod.Annotations[objects.AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
 	j.require(!j.goes(m), "S3", "%s, which may be removed", s)
+	j.require(m.pod == nil || !j.restarts(m), "S2", "%s, which may be restarted", s)
 	stay, voters := j.othersStay(m), len(j.v.voters)+1
 	j.require(serving(j.v.voters)+1 >= quorum(voters), "S1", "%s would leave too few of %d serving", s, voters)
 	j.require(stay+1 >= quorum(voters) || stay < quorum(voters-1), "S1", "%s would leave %d of %d serving and staying", s, stay+1, voters)

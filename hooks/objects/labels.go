@@ -66,15 +66,15 @@ const (
 	AnnotationFence = Domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = Domain + "retained-of"
-	// AnnotationRenewing names, on an epoch record, the voter that was chosen to be restarted, and its pod: "demo-1
-	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the voter did
-	// not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC 3339>" once
+	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
+	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the member
+	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC 3339>" once
 	// it is not removed any more. See choice.go.
 	AnnotationRenewing = Domain + "renewing"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
-	// AnnotationSpared is, on the pod of a voter that was chosen to be restarted, since when nobody may choose to do so
+	// AnnotationSpared is, on the pod of a member that was chosen to be restarted, since when no call may choose to do so
 	// any more. See choice.go.
 	AnnotationSpared = Domain + "spared"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
