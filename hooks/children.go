@@ -14,15 +14,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// children are everything that should exist now. Where pods and claims come from depends on how much is known: etcd's list
-// when a quorum answered, what is visible while blind, the epoch record before there is a cluster.
+// children are everything that should exist now. What becomes of the record, the claims and the pods is the mode's to say.
 func children(v *view, said *verdict) Desired {
-	if v.heldBack() {
+	if v.mode.pods == nil {
 		return asObserved(v.ofAllEpochs())
 	}
 	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
-	d.Claims, d.Pods = v.claimsAndPods(said)
-	d.Claims = append(v.formerClaims(), d.Claims...)
+	d.Claims = append(v.formerClaims(), v.mode.claims(v, said)...)
+	d.Pods = v.mode.pods(v, said)
 	if v.heir != nil && !v.forsakes() {
 		claims, pods := v.heir.heirs()
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
@@ -43,29 +42,12 @@ func (o Observation) heldBack() bool {
 	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || o.unsupported() != nil
 }
 
-// claimsAndPods are those of the epoch's members.
-func (v *view) claimsAndPods(said *verdict) ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
-	switch {
-	case v.ending():
-		return v.endedClaims(), nil
-	case v.epoch == nil || v.epoch.record == nil:
-		return v.keptClaims(v.names), v.keptPods(v.names)
-	case v.replicas == 0 && !v.beside():
-		return v.keptClaims(v.names), v.keptPods(v.lastHolds())
-	case !v.epoch.founded():
-		return v.foundingClaims(), v.foundingPods()
-	case v.Etcd == nil:
-		return v.keptClaims(v.names), v.blindPods(said.roll)
-	}
-	return v.listedClaims(said), v.listedPods(said)
-}
-
 // heirs are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
 func (v *view) heirs() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	if v.epoch.source == objects.SourceSurvivor && v.epoch.survivor == "" {
 		return v.keptClaims(v.names), v.keptPods(v.names)
 	}
-	claims, pods := v.claimsAndPods(&verdict{})
+	claims, pods := v.mode.claims(v, &verdict{}), v.mode.pods(v, &verdict{})
 	for _, pod := range pods {
 		if v.unopposed && awaits(pod) {
 			pod.Annotations[objects.AnnotationSucceeds] = "yes"

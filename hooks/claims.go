@@ -11,7 +11,7 @@ import (
 
 // foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
 // that we see is an old one.
-func (v *view) foundingClaims() []*corev1.PersistentVolumeClaim {
+func foundingClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	if !v.onClaims() || v.Etcd != nil {
 		return v.keptClaims(v.names)
 	}

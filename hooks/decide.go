@@ -17,7 +17,7 @@ import (
 // further step.
 func Decide(o Observation) Decision {
 	v := newView(o)
-	at, said := Rules.First(v)
+	at, said := v.mode.rules.First(v)
 	v.run = cmp.Or(said.run, v.run)
 	if said.mark == objects.CondemnedSilent {
 		v.condemns = said.condemn
@@ -25,13 +25,14 @@ func Decide(o Observation) Decision {
 	answer := children(v, said)
 	v.expect(answer)
 	said.message = v.andUnmade(said.message)
-	because := rule.Because{Rule: Rules[at].Name, Message: said.message}
+	because := rule.Because{Rule: v.mode.rules[at].Name, Message: said.message}
 	told := status(v, because, v.prospectOf(at, said))
 	return Decision{
 		Step:        said.step,
 		Children:    answer,
 		Status:      told,
 		ResyncAfter: v.wakeForUnmade(v.wake(said.resync, &told)),
+		Mode:        v.mode.name,
 		Because:     because,
 	}
 }

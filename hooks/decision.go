@@ -22,6 +22,8 @@ type Decision struct {
 	Status v1alpha1.EtcdClusterStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
+	// Mode is the name of the mode that the cluster is in: one of Modes.
+	Mode string
 	// Because is the rule that fired.
 	Because rule.Because
 }

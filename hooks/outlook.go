@@ -92,16 +92,21 @@ type prospect struct {
 	reason, message string
 }
 
-// prospectOf is that of the rule with this place in Rules, and its verdict.
+// prospectOf is that of the rule at this place of the mode, and its verdict.
 func (v *view) prospectOf(at int, said *verdict) prospect {
-	p := prospect{cmp.Or(said.outlook, outlooks[Rules[at].Name][0]), Rules[at].Name, said.message}
-	if p.Outlook == Aside {
-		next, then := v.after(at)
-		p.Outlook = v.prospectOf(next, then).Outlook
-		if p.Outlook == Works && v.Cluster.Spec.Suspend {
+	name := v.mode.rules[at].Name
+	p := prospect{cmp.Or(said.outlook, outlooks[name][0]), name, said.message}
+	switch {
+	case p.Outlook == Aside && v.Cluster.Spec.Suspend:
+		next, then := v.resumed().prospectFrom(0)
+		if p.Outlook = then.Outlook; p.Outlook == Works {
 			p.Outlook = Waits
-			p.message += fmt.Sprintf("; rule %s waits for that", Rules[next].Name)
+			p.message += fmt.Sprintf("; rule %s waits for that", next)
 		}
+		return p
+	case p.Outlook == Aside:
+		_, then := v.prospectFrom(at + 1)
+		p.Outlook = then.Outlook
 		return p
 	}
 	if p.Outlook == Rests && v.Etcd != nil && !v.beside() {
@@ -119,16 +124,25 @@ func (v *view) unreachable() prospect {
 	return prospect{Works, "ServiceNotFound", fmt.Sprintf("clients have no Service: %s is not there, or belongs to something else; if it does, delete it or rename it", name)}
 }
 
-// after is the rule that would decide if the one at this place did not. Users and roles that are only looked at are
-// no change.
-func (v *view) after(at int) (int, *verdict) {
+// resumed is the cluster as if spec.suspend were false.
+func (v *view) resumed() *view {
+	w, c := *v, *v.Cluster
+	c.Spec.Suspend = false
+	w.Cluster = &c
+	w.mode = modeOf(&w, modes)
+	return &w
+}
+
+// prospectFrom is that of the rule that would decide if those before this place did not, and its name. Users and roles
+// that are only looked at are no change.
+func (v *view) prospectFrom(at int) (string, prospect) {
 	for {
-		next, said := Rules[at+1:].First(v)
-		at += 1 + next
-		if _, looks := said.step.(Authorize); looks && v.unauthorized() == (prospect{}) {
-			continue
+		next, said := v.mode.rules[at:].First(v)
+		at += next
+		if _, looks := said.step.(Authorize); !looks || v.unauthorized() != (prospect{}) {
+			return v.mode.rules[at].Name, v.prospectOf(at, said)
 		}
-		return at, said
+		at++
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // foundingPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
 // Until then they have not run, so making one twice does no harm; afterwards none is made again.
-func (v *view) foundingPods() []*corev1.Pod {
+func foundingPods(v *view, _ *verdict) []*corev1.Pod {
 	pods := v.keptPods(v.names)
 	if !v.memory() || v.Etcd != nil {
 		return pods
@@ -44,7 +44,8 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 
 // blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded (S11). Whether the member has ever run is not known now, so
 // a new pod insists on finding data, except where the record still allows the member to begin.
-func (v *view) blindPods(roll string) []*corev1.Pod {
+func (v *view) blindPods(said *verdict) []*corev1.Pod {
+	roll := said.roll
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
 		switch {

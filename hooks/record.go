@@ -15,17 +15,7 @@ import (
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
 func records(v *view, said *verdict) []*corev1.ConfigMap {
-	var current *corev1.ConfigMap
-	switch {
-	case v.ending():
-		// no pod of this epoch is to start any more
-	case v.epoch != nil && v.epoch.record != nil:
-		current = v.advance(said)
-	case v.epoch != nil || v.relics():
-		current = v.relicRecord()
-	case v.replicas > 0:
-		current = v.firstRecord()
-	}
+	current := v.mode.record(v, said)
 	heir := v.heirRecord(said)
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
@@ -42,6 +32,17 @@ func records(v *view, said *verdict) []*corev1.ConfigMap {
 		}
 	}
 	return list
+}
+
+// newRecord is the record where there is none.
+func (v *view) newRecord(*verdict) *corev1.ConfigMap {
+	switch {
+	case v.epoch != nil || v.relics():
+		return v.relicRecord()
+	case v.replicas > 0:
+		return v.firstRecord()
+	}
+	return nil
 }
 
 // firstRecord is that of a new cluster; nil while its data is not there.

@@ -122,7 +122,7 @@ func (v *view) ofAnotherLife(s *resolved) string {
 // ---- the quorum is lost
 
 func recoverQuorum(v *view) *verdict {
-	if v.Etcd != nil || v.heir != nil || !v.epoch.founded() {
+	if v.heir != nil {
 		return nil
 	}
 	policy, asked := v.recoverBy()

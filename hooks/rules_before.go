@@ -56,9 +56,6 @@ func empty(v *view) *verdict {
 }
 
 func record(v *view) *verdict {
-	if v.epoch != nil && (v.epoch.record != nil || v.ending()) {
-		return nil
-	}
 	if v.epoch != nil || v.relics() {
 		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: rule.Patience}
 	}
@@ -82,7 +79,7 @@ func (v *view) relics() bool {
 }
 
 func pause(v *view) *verdict {
-	if v.replicas > 0 || v.beside() { // beside others, ours leave: they would be missed
+	if !v.paused() {
 		return nil
 	}
 	left := len(v.Children.Pods)
@@ -115,9 +112,6 @@ func certify(v *view) *verdict {
 }
 
 func found(v *view) *verdict {
-	if v.epoch.founded() {
-		return nil
-	}
 	if v.hostPath() {
 		return v.foundOnNodes()
 	}
@@ -134,7 +128,7 @@ func foreign(v *view) *verdict {
 }
 
 func reschedule(v *view) *verdict {
-	if v.Etcd != nil || v.epoch.quorate() || v.memory() {
+	if v.memory() {
 		return nil
 	}
 	for _, name := range v.names {
@@ -147,9 +141,6 @@ func reschedule(v *view) *verdict {
 }
 
 func start(v *view) *verdict {
-	if v.Etcd != nil || v.epoch.quorate() {
-		return nil
-	}
 	if why := v.stalled(); why != "" {
 		return &verdict{message: why, outlook: v.starts(), resync: rule.Patience}
 	}
@@ -158,9 +149,6 @@ func start(v *view) *verdict {
 }
 
 func quorumLost(v *view) *verdict {
-	if v.Etcd != nil {
-		return nil
-	}
 	lost := v.quorumIsLost()
 	if len(lost) == 0 || v.beside() { // foreign members' data is not ours to count
 		return nil
@@ -207,9 +195,6 @@ func (v *view) hasData(name string) bool {
 }
 
 func blind(v *view) *verdict {
-	if v.Etcd != nil {
-		return nil
-	}
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
 	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")) + v.ailingPods(silent)
 	if v.heir != nil {

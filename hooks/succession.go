@@ -675,7 +675,7 @@ func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 
 // endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and none is left. Should
 // somebody delete the records then, the claims tell that this epoch is over.
-func (v *view) endedClaims() []*corev1.PersistentVolumeClaim {
+func endedClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	list := v.keptClaims(v.names)
 	for _, claim := range list {
 		if v.over() && len(v.unended()) == 0 && (v.choosing() || v.heir.seesAll()) {

@@ -69,7 +69,7 @@ func (j *judgement) prospects() {
 		}
 	}
 	j.require(len(is) == 1, "outlook", "exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
-	for _, r := range Rules {
+	for _, r := range j.v.mode.rules {
 		if r.Name != j.d.Because.Rule {
 			continue
 		}

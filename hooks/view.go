@@ -19,6 +19,7 @@ type view struct {
 	Observation // its pods and claims are those of the epoch alone, and whatever has no member's name
 	replicas    int
 	epoch       *epoch
+	mode        *mode
 	// heir is the epoch that is to take over, seen alike; nil for none.
 	heir *view
 	// below is the number that its members' numbers are below.
@@ -63,13 +64,18 @@ type member struct {
 
 func newView(o Observation) *view {
 	current, heir := epochs(o)
-	if heir == nil {
-		return viewOf(o, current, objects.MostMembers)
+	below := objects.MostMembers
+	if heir != nil {
+		below = heir.first
 	}
-	v := viewOf(o, current, heir.first)
-	o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
-	v.heir = viewOf(o, heir, objects.MostMembers)
-	v.heir.unopposed = v.over()
+	v := viewOf(o, current, below)
+	if heir != nil {
+		o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
+		v.heir = viewOf(o, heir, objects.MostMembers)
+		v.heir.unopposed = v.over()
+		v.heir.mode = modeOf(v.heir, modes[1:]) // not held back: nothing is asked of it then
+	}
+	v.mode = modeOf(v, modes)
 	return v
 }
 
