@@ -26,14 +26,26 @@ import (
 // root is the repository, seen from here.
 const root = ".."
 
-// TestRuleTable: the table in concepts.md is the list of rules, in its order.
+// TestRuleTable: the tables in concepts.md are the lists of modes and of rules, in their order.
 func TestRuleTable(t *testing.T) {
-	var want [][]string
-	for _, r := range hooks.Rules {
-		want = append(want, []string{r.Name, r.Why})
+	var modes, rules [][]string
+	for _, m := range hooks.Modes() {
+		var names []string
+		for _, r := range m.Rules {
+			names = append(names, r.Name)
+		}
+		modes = append(modes, []string{m.Name, m.Why, strings.Join(names, ", ")})
 	}
-	if got := table(t, "concepts.md", "The rules"); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("docs/concepts.md: the table under \"The rules\" is not hooks.Rules. It should be:\n\n| Name | Why |\n| --- | --- |\n%s", rows(want))
+	for _, r := range hooks.Rules() {
+		rules = append(rules, []string{r.Name, r.Why})
+	}
+	if got := table(t, "concepts.md", "The modes"); !slices.EqualFunc(got, modes, slices.Equal) {
+		t.Errorf("docs/concepts.md: the table under \"The modes\" is not hooks.Modes. It should be:\n\n"+
+			"| Mode | When | Rules, in order |\n| --- | --- | --- |\n%s", rows(modes))
+	}
+	if got := table(t, "concepts.md", "The rules"); !slices.EqualFunc(got, rules, slices.Equal) {
+		t.Errorf("docs/concepts.md: the table under \"The rules\" is not hooks.Rules. It should be:\n\n"+
+			"| Name | Why |\n| --- | --- |\n%s", rows(rules))
 	}
 }
 
@@ -54,7 +66,7 @@ func TestEveryStatusIsExplained(t *testing.T) {
 	for _, row := range table(t, "operations.md", "What STATUS says") {
 		explained += row[0]
 	}
-	for _, r := range hooks.Rules {
+	for _, r := range hooks.Rules() {
 		if !strings.Contains(explained, "`"+r.Name+"`") {
 			t.Errorf("docs/operations.md, \"What STATUS says\": there is nothing about %s", r.Name)
 		}

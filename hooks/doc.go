@@ -7,9 +7,10 @@
 //
 //	observe -> Decide -> (if there is a step: carry it out, observe again, Decide again) -> answer
 //
-// [Decide] asks the [Rules] in order, and the first that applies says what to do: at most one [Step] in etcd, and by
+// [Decide] works out once how much is known: the first of the [Modes] that is true. It asks the rules of that mode in
+// order, and the first that applies says what to do: at most one [Step] in etcd, and by
 // what it knows the children that should exist. Its name and words are the [Because] that reaches the log, the status
-// conditions and the metric. To understand Quorate, read the list in rules.go from top to bottom; [Verify] says the
+// conditions and the metric. To understand Quorate, read the list in modes.go from top to bottom; [Verify] says the
 // safety rules a second time.
 //
 // The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the
@@ -19,7 +20,8 @@
 //
 //	observation.go  what a decision may depend on, and the closed set of steps
 //	decision.go     what a decision is
-//	rules.go        the ordered rules: start here; rules_before.go, rules_members.go and rules_rest.go say what each does
+//	modes.go        the modes, with the ordered rules of each and what becomes of the children: start here; rules_before.go,
+//	                rules_members.go and rules_rest.go say what each rule does; rules.go what a rule answers
 //	outlook.go      what tools that wait are told of each rule: ready, at work, or waiting for a person
 //	view.go         an observation put together: members with their pods, claims and health
 //	epoch.go        the record of where a cluster's data comes from

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,11 +180,15 @@ func (e *explanation) printCaveats(p page) {
 	}
 }
 
-// printRules lists the rules up to the one that applies.
+// printRules lists the rules of the mode up to the one that applies.
 func (e *explanation) printRules(p page) {
+	modes := hooks.Modes()
+	mode := modes[slices.IndexFunc(modes, func(m hooks.Mode) bool { return m.Name == e.d.Mode })]
+	p.section("MODE")
+	p.say(mode.Name + ". " + mode.Why)
 	p.section("RULES, IN ORDER")
 	var passed []string
-	for _, r := range hooks.Rules {
+	for _, r := range mode.Rules {
 		if r.Name != e.d.Because.Rule {
 			passed = append(passed, r.Name)
 			continue

@@ -138,7 +138,7 @@ func (s screen) obstacles() []string {
 			"since the spec was changed; "+
 			"`kubectl quorate explain` asks the hooks without it", s.c.Status.ObservedGeneration, s.c.Generation))
 	}
-	for _, r := range hooks.Rules {
+	for _, r := range hooks.Rules() {
 		if r.Name == s.c.Status.Phase && slices.Contains(holding, r.Name) {
 			list = append(list, r.Why)
 		}

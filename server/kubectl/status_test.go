@@ -174,7 +174,7 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 // TestRulesThatHold: those that a status names as obstacles exist.
 func TestRulesThatHold(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range hooks.Rules {
+	for _, r := range hooks.Rules() {
 		names[r.Name] = true
 	}
 	for _, name := range holding {
