@@ -87,17 +87,22 @@ func (j *judgement) podsThatGo() []string {
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
 		if m != nil {
-			j.chosen(m, m.name, string(pod.UID))
-		}
-		if m != nil && !m.Learner {
-			j.require(!m.serving() || j.mayRestart(m), "S1", "the pod %s goes, which serves", name)
-			j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", name)
+			j.podGoes(m)
 		}
 		if m != nil || j.v.Etcd == nil {
 			rolled = append(rolled, name)
 		}
 	}
 	return rolled
+}
+
+// podGoes checks that a member's pod may go: a late call may find the learner of now voting.
+func (j *judgement) podGoes(m *member) {
+	j.chosen(m, m.name, string(m.pod.UID))
+	if !m.Learner {
+		j.require(!m.serving() || j.mayRestart(m), "S1", "the pod %s goes, which serves", m.name)
+		j.require(j.othersStay(m) >= quorum(len(j.v.voters)), "S1", "the pod %s goes, and too few other voters serve and stay", m.name)
+	}
 }
 
 // exchanged are the voters whose etcd the answer ends by giving its pod another image.
