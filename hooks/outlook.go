@@ -83,6 +83,7 @@ var outlooks = map[string][]Outlook{
 	"OutOfSpace":     {Waits},
 	"VolumePending":  {Waits},
 	"PrepareRestore": {Works, Waits}, // Waits: the data can't be restored
+	"WaitForWindow":  {Rests, Waits}, // Waits: no window ever opens
 	"Converged":      {Rests},
 }
 

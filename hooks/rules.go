@@ -97,6 +97,7 @@ var Rules = rule.List[*view, *verdict]{
 	rule.New("OutOfSpace", "An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or for less data.", full),
 	rule.New("VolumePending", "Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, their members are succeeded by new ones while the data fits.", volumePending),
 	rule.New("PrepareRestore", "The cluster is as the rest of the spec wants it, and does not have the data that spec.restore asks for: the next epoch is being made ready, or can't be.", stage),
+	rule.New("WaitForWindow", "All serve, and what is left to do disturbs members and can wait: it begins when a window of spec.maintenance.windows opens.", waitForWindow),
 	rule.New("Converged", "The cluster is as the spec wants it.", converged),
 }
 

@@ -146,7 +146,7 @@ type EtcdClusterSpec struct {
 	// +optional
 	MemberReplacement MemberReplacement `json:"memberReplacement,omitzero"`
 
-	// Maintenance is what Quorate does to the members' databases from time to time.
+	// Maintenance is what Quorate does from time to time, and when it may disturb members.
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
