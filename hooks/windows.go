@@ -15,7 +15,7 @@ import (
 // (Upgrade) and scheduled defragmentations (Defragment). Each of these rules asks here, in one line; WaitForWindow tells what waits.
 //
 // What has begun for a member is finished: it is chosen in the record, its successor has joined, or it is listed with a URL at which it
-// does not listen yet. A downgrade that is open in etcd is gone through with, for meanwhile nobody can join to replace a member. And some
+// does not listen yet. A downgrade that is open in etcd is gone through with, since etcd lets no member join meanwhile. And some
 // restarts can't wait: those that bring authorities in or out, for certificates expire, and while etcd takes no more keys (alarm NOSPACE)
 // those that give it room.
 
