@@ -97,6 +97,9 @@ func restartOf(pod *corev1.Pod, inPlace bool) restart {
 
 // held is the member that was chosen, as long as a call that we don't see may still restart or remove it; nil for none.
 func (v *view) held() *member {
+	if v.epoch == nil { // its record is gone
+		return nil
+	}
 	if v.epoch.renewing.removes {
 		return v.heldForRemoval()
 	}

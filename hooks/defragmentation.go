@@ -181,7 +181,7 @@ func (v *view) finish(what string) *verdict {
 // ---- who
 
 func defragment(v *view) *verdict {
-	if len(v.Etcd.Alarms) > 0 || len(v.hops()) > 0 && !v.refuses(v.hops()) {
+	if len(v.Etcd.Alarms) > 0 || len(v.hops()) > 0 && !v.refuses(v.hops()) && !v.hopWaits() {
 		return nil // what these ask for comes first
 	}
 	if !v.underWay() {
@@ -204,7 +204,7 @@ func (v *view) beginDue() *verdict {
 		v1alpha1.TriggerRequest:  "defragmenting every member, as the annotation asks",
 		v1alpha1.TriggerSchedule: "defragmenting where it is worth it, by the schedule",
 	}
-	if due == "" {
+	if due == "" || due == v1alpha1.TriggerSchedule && v.windows.closed() {
 		return nil
 	}
 	return v.begin(due, words[due])

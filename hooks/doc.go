@@ -38,6 +38,7 @@
 //	disruption.go   voters that may be down because of us; choice.go which of them is restarted
 //	renewal.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
+//	windows.go      maintenance windows: what waits for one
 //	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
 //	                existing_trust.go the authority and Secrets of those, endpoints.go where an etcd may be that is joined
 //	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
@@ -58,7 +59,7 @@
 //	verify.go       the safety rules as an oracle: verify_steps.go the change of the membership, verify_claims.go and verify_pods.go what the
 //	                answer holds, verify_epochs.go the record, verify_roles.go
 //	                whom clients are led to, and verify_certificates.go,
-//	                verify_maintenance.go and verify_existing.go the rest
+//	                verify_maintenance.go, verify_window.go and verify_existing.go the rest
 //	sync.go         one call, with the interface to etcd
 //
 // In folders below, none of which imports this package (the linter holds who may import whom):

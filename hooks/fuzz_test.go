@@ -337,6 +337,13 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, n int) {
 		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *", FragmentationRatio: new(float64(n - 3)), MinReclaim: quantity("-1")}
 	},
+	func(o *Observation, n int) {
+		o.Cluster.Spec.Maintenance.Windows = append(o.Cluster.Spec.Maintenance.Windows, v1alpha1.MaintenanceWindow{
+			Schedule: []string{"* * * * *", "0 3 * * 5", "0 2 * * 6", "0 0 30 2 *", "rubbish", "TZ=", "", "4 3 2 1 *", "*/0 * * * *", "@every 1s"}[n],
+			Duration: metav1.Duration{Duration: []time.Duration{10 * time.Minute, time.Hour, 168 * time.Hour, -1}[n%4]},
+			TimeZone: []string{"", "", "Europe/Belin"}[n%3],
+		})
+	},
 	inARun(v1alpha1.TriggerRequest),
 	inARun(v1alpha1.TriggerSchedule),
 	inARun(v1alpha1.TriggerNoSpace),

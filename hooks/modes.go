@@ -237,6 +237,9 @@ var modes = []mode{
 			rule.New("PrepareRestore",
 				"The cluster is as the rest of the spec wants it, and does not have the data that spec.restore "+
 					"asks for: the next epoch is being made ready, or can't be.", stage),
+			rule.New("WaitForWindow",
+				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+
+					"spec.maintenance.windows opens.", waitForWindow),
 			rule.New("Converged", "The cluster is as the spec wants it.", converged),
 		},
 		record: (*view).advance, claims: (*view).listedClaims, pods: (*view).listedPods,

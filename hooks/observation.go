@@ -42,6 +42,9 @@ type Observation struct {
 	Resync time.Duration
 	// Settings of the installation.
 	Settings Settings
+	// Zones are the time zones that spec.maintenance.windows names, by these names; missing for a name that no zone has. To look one up is to
+	// read files, and not for a decision.
+	Zones map[string]*time.Location
 }
 
 // Settings are the facts about the installation that the children depend on.

@@ -22,7 +22,7 @@ const (
 	Works Outlook = "Works"
 	// Waits says that nothing goes on before a person does something. Condition Stalled.
 	Waits Outlook = "Waits"
-	// Rests says that what runs is what the spec asks for. Condition Ready.
+	// Rests says that what runs is what the spec asks for, at this hour. Condition Ready.
 	Rests Outlook = "Rests"
 	// Aside says that what is done, or not done, has nothing to do with that. The rules that come after it tell.
 	Aside Outlook = "Aside"
@@ -83,6 +83,7 @@ var outlooks = map[string][]Outlook{
 	"OutOfSpace":     {Waits},
 	"VolumePending":  {Waits},
 	"PrepareRestore": {Works, Waits}, // Waits: the data can't be restored
+	"WaitForWindow":  {Rests, Waits}, // Waits: no window ever opens
 	"Converged":      {Rests},
 }
 

@@ -23,11 +23,14 @@ import (
 const restless = 10
 
 // wake is how soon to be asked again: as the rule says, less often while members are silent, and when a time is
-// over that is counted, or the schedule begins a run.
+// over that is counted, the schedule begins a run or a maintenance window opens.
 func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	until := []time.Duration{v.grown(resync, s), v.nextTimeOver()}
 	if v.run != nil && !v.run.Next.IsZero() {
 		until = append(until, v.run.Next.Sub(v.Now))
+	}
+	if v.windows.closed() && !v.windows.opens.IsZero() {
+		until = append(until, v.windows.opens.Sub(v.Now))
 	}
 	until = filter(until, func(d time.Duration) bool { return d > 0 })
 	if len(until) == 0 {

@@ -128,7 +128,7 @@ func (v *view) renewable(r *renewal) bool {
 func (v *view) due() []*member {
 	list := filter(v.voters, func(m *member) bool {
 		r := v.renewal(m)
-		return r != nil && v.renewable(r)
+		return r != nil && v.renewable(r) && !v.waits(m)
 	})
 	slices.SortStableFunc(list, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	return list

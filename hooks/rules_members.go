@@ -236,7 +236,7 @@ func (v *view) goingVoter() (*member, string) {
 	followersFirst := slices.Clone(v.voters)
 	slices.SortStableFunc(followersFirst, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	for _, m := range followersFirst {
-		if r := v.renewal(m); r != nil && m.serving() && !v.renewable(r) {
+		if r := v.renewal(m); r != nil && m.serving() && !v.renewable(r) && !v.waits(m) {
 			return m, r.reason
 		}
 	}

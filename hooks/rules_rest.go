@@ -24,13 +24,22 @@ func heal(v *view) *verdict {
 }
 
 func readdress(v *view) *verdict {
+	m := v.nextReaddressed()
+	if m == nil || v.windows.closed() {
+		return nil
+	}
+	return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
+}
+
+// nextReaddressed is the voter that is to be listed with its https URL next, the leader last; nil for none.
+func (v *view) nextReaddressed() *member {
 	if !objects.Encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.lacking) > 0 {
 		return nil
 	}
 	for _, leads := range []bool{false, true} {
 		for _, m := range v.voters {
 			if m.name != "" && !byTLS(m.PeerURLs...) && (m.ID == v.Etcd.Leader) == leads {
-				return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
+				return m
 			}
 		}
 	}

@@ -133,6 +133,9 @@ func advice(v *view) string {
 	if why := v.scheduleAdvice(); why != "" {
 		all = append(all, why)
 	}
+	if why := v.windows.advice(); why != "" {
+		all = append(all, why)
+	}
 	return strings.Join(all, "; ")
 }
 

@@ -351,6 +351,9 @@ func volumePending(v *view) *verdict {
 			all.add(m.name, "not replaced, for "+small)
 			continue
 		}
+		if v.waits(m) {
+			continue
+		}
 		if reason := v.walDiffers(m); reason != "" {
 			all.add(m.name, reason)
 		}

@@ -73,6 +73,7 @@ var others = map[string]string{
 	"networkPolicy.metrics":                `{}`,
 	"memberReplacement.policy":             `"Manual"`,
 	"maintenance.defragmentation.schedule": `"0 3 * * *"`,
+	"maintenance.windows":                  `[{"schedule":"0 3 * * *","duration":"4h"}]`,
 	"storage.migration":                    `"Replace"`,
 	"deletionPolicy":                       `"Retain"`,
 	"recovery.quorumLoss":                  `"FromSurvivor"`,

@@ -280,6 +280,8 @@ func upgrade(v *view) *verdict {
 	switch {
 	case v.refuses(hops):
 		return &verdict{message: v.refusal(hops), outlook: Waits}
+	case v.hopWaits():
+		return nil
 	case v.behind() != "":
 		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: rule.Patience}
 	case next.less(v.release()):

@@ -35,6 +35,7 @@ func Verify(o Observation, d Decision) error {
 	j.claims()
 	j.pods()
 	j.record()
+	j.windows()
 	return errors.Join(j.broken...)
 }
 

@@ -45,6 +45,7 @@ type view struct {
 	serves    string                          // identifies the certificates that members are to show
 	run       *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
 	awaited   []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
+	windows   *windows                        // of spec.maintenance.windows; nil for none
 	condemns  string                          // the voter that the verdict gives up for its silence; empty for none
 }
 
@@ -122,7 +123,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 		return cmp.Or(byOrdinal(a.alias, b.alias), strings.Compare(hex(a.ID), hex(b.ID)))
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
-	v.leaves = leaves(o.Cluster)
+	v.leaves, v.windows = leaves(o.Cluster), o.windowsNow()
 	v.lacking, v.serves = v.lackedByChanges(), v.served()
 	v.estranged = v.findEstranged()
 	v.run = v.account()

@@ -38,7 +38,7 @@ func (s *Server) scheduleCall(_ context.Context, body io.Reader) (*call, error) 
 
 func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided {
 	o := r.Observation
-	o.Now, o.Zone = began, zone(o.Schedule.Spec.TimeZone)
+	o.Now, o.Zone = began, wire.Zone(o.Schedule.Spec.TimeZone)
 	d, finalized := schedule.Decision{}, (*bool)(nil)
 	if r.Finalizing {
 		d.Status, d.Because = o.Schedule.Status, rule.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
@@ -79,14 +79,4 @@ func (s *Server) letScheduleGo(r *wire.ScheduleCall) *decided {
 func (s *Server) forgetSchedule(schedule types.UID) {
 	s.said.forget(schedule)
 	s.metrics.ForgetSchedule(schedule)
-}
-
-// zone is the time zone of a name; nil when there is none. The zone of this very process, which Go calls Local, is
-// none: it would be another one elsewhere. Main embeds all zones, since the image has no files.
-func zone(name string) *time.Location {
-	z, err := time.LoadLocation(name)
-	if err != nil || z == time.Local {
-		return nil
-	}
-	return z
 }

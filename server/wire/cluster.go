@@ -137,6 +137,7 @@ func (r *ClusterCall) Observation(now time.Time, s hooks.Settings) hooks.Observa
 	return hooks.Observation{
 		Cluster: r.Cluster, Children: r.Children, Related: r.Related,
 		WithoutLastApplied: hooks.WithoutLastApplied(r.Children), Now: now, Resync: r.Resync, Settings: s,
+		Zones: zones(&r.Cluster.Spec.Maintenance),
 	}
 }
 

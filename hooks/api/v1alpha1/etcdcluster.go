@@ -146,7 +146,7 @@ type EtcdClusterSpec struct {
 	// +optional
 	MemberReplacement MemberReplacement `json:"memberReplacement,omitzero"`
 
-	// Maintenance is what Quorate does to the members' databases from time to time.
+	// Maintenance is what Quorate does from time to time, and when it may disturb members.
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
@@ -433,7 +433,7 @@ const (
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for. Its message says what is done, or waited for, when it is False.
+	// Ready is True while what runs is what the spec asks for, but for what waits for a window of maintenance.windows. Its message says what is done, or waited for, when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"

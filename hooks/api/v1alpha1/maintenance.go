@@ -39,11 +39,39 @@ type MemberReplacement struct {
 	KeepClaimFor *metav1.Duration `json:"keepClaimFor,omitempty"`
 }
 
-// Maintenance is what Quorate does to the members' databases from time to time.
+// Maintenance is what Quorate does from time to time, and when it may disturb members.
 type Maintenance struct {
+	// Windows are the times in which restarts, upgrades and scheduled defragmentations begin that could also wait. None: they always do. What
+	// heals, scales, restores or renews certificates waits for no window.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Windows []MaintenanceWindow `json:"windows,omitempty"`
+
 	// Defragmentation gives the free space in the database files back to the file system.
 	// +optional
 	Defragmentation *Defragmentation `json:"defragmentation,omitempty"`
+}
+
+// MaintenanceWindow is a time that comes again and again. What has begun for a member in it is finished.
+type MaintenanceWindow struct {
+	// Schedule says when the window opens, in the five fields of cron, such as "0 2 * * 6". A time that clocks leave out, or show twice, is
+	// read as in the schedule of an EtcdSnapshotSchedule.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="maintenance.windows.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 2 * * 6\""
+	Schedule string `json:"schedule"`
+
+	// Duration is how long it stays open, between 10m and 168h (a week).
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10m') && duration(self) <= duration('168h')",message="maintenance.windows.duration must be between 10m and 168h"
+	Duration metav1.Duration `json:"duration"`
+
+	// TimeZone that the schedule is read in, such as Europe/Berlin. Unset, UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[-+_/0-9A-Za-z]*$`
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // Defragmentation gives the free space in the database files back, one member at a time, the leader last. A member does not answer while

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -72,6 +73,29 @@ func (c *cluster) rolls() {
 	}
 	assert.Equal(c.t, "55m", c.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String())
 	c.t.Logf("three members were restarted in %.1f s; longest stall of a writer: %d ms", took.Seconds(), w.stalled().Milliseconds())
+}
+
+func (c *cluster) waitsForItsWindow() {
+	w := c.writes()
+	before := c.uids()
+	daily := func(at time.Time) string {
+		return fmt.Sprintf(`{"windows":[{"schedule":"%d %d * * *","duration":"1h"}]}`, at.Minute(), at.Hour())
+	}
+	later := time.Now().UTC().Add(12 * time.Hour).Truncate(time.Minute)
+
+	c.edit(`{"maintenance":` + daily(later) + `,"resources":{"requests":{"cpu":"60m"}}}`)
+	c.decides("WaitForWindow", "that opens at "+later.Format(time.RFC3339)+" to restart demo-")
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Ready), "it serves, and no tool waits for half a day")
+	assert.Equal(c.t, before, c.uids(), "no member was restarted")
+
+	c.edit(`{"maintenance":` + daily(time.Now().UTC().Add(-time.Minute)) + `}`)
+	c.converges(3)
+	for name, uid := range c.uids() {
+		assert.NotEqual(c.t, before[name], uid, "the window is open")
+	}
+	c.edit(`{"maintenance":null}`)
+	c.converges(3)
+	w.losesNothing()
 }
 
 func (c *cluster) stopsABadChange() {

@@ -49,6 +49,7 @@ var verbs = map[string]func(*story, args) string{
 	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster bootstrap=s1|url=s3://bucket/s1
 	// also: edit existing=old-0,old-1 | existing=none | retire=true
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
+	// also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m | windows=none
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
 	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim condemn=demo-1 | count=demo-1: kubectl annotate
 	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
@@ -218,6 +219,7 @@ func change(spec *v1alpha1.EtcdClusterSpec, a args) {
 		spec.PriorityClassName = a["priority-class"]
 	}
 	changeSpace(spec, a)
+	changeWindows(&spec.Maintenance, a)
 	if a.has("after") {
 		spec.MemberReplacement.After.Duration = duration(a["after"])
 	}
@@ -378,6 +380,19 @@ func changeSpace(spec *v1alpha1.EtcdClusterSpec, a args) {
 		d.MinReclaim = new(resource.MustParse(a["reclaim"]))
 	}
 	spec.Maintenance.Defragmentation = d
+}
+
+func changeWindows(m *v1alpha1.Maintenance, a args) {
+	if !a.has("windows") {
+		return
+	}
+	m.Windows = nil
+	for text := range strings.SplitSeq(a["windows"], ";") {
+		if fields := append(strings.Split(text, "|"), ""); text != "none" {
+			length := metav1.Duration{Duration: duration(fields[1])}
+			m.Windows = append(m.Windows, v1alpha1.MaintenanceWindow{Schedule: fields[0], Duration: length, TimeZone: fields[2]})
+		}
+	}
 }
 
 // provided is the name of a Secret that Quorate does not keep: by the spec, or as cert-manager is asked for it.

@@ -49,9 +49,9 @@ type client struct {
 	recorded *sight
 	// dead is set when the process crashed in the middle of the call.
 	dead bool
-	// spec is that of the call's cluster, and lacks what it lacked when etcd was last looked at.
-	spec  *v1alpha1.EtcdClusterSpec
-	lacks string
+	// spec is that of the call's cluster, lacks what it lacked when etcd was last looked at, and outdated what a change had not reached.
+	spec            *v1alpha1.EtcdClusterSpec
+	lacks, outdated string
 }
 
 type sight struct {
@@ -85,7 +85,7 @@ func (c *client) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.
 	c.tellHashes(list, health)
 	c.seen = append(c.seen, sight{list, health})
 	if c.w.Watch && c.spec != nil {
-		c.lacks = c.w.Lacks(c.spec)
+		c.lacks, c.outdated = c.w.lacks(c.spec), c.w.outdated(c.spec)
 	}
 	return list, health
 }

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,11 @@ import (
 // Lacks says what is missing for the cluster to be what the spec asks for, by what is there and not by what anybody
 // says of it; empty for nothing. It is what a condition Ready is held against.
 func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
+	return cmp.Or(w.lacks(spec), w.outdated(spec))
+}
+
+// lacks is what is missing whatever the time.
+func (w *World) lacks(spec *v1alpha1.EtcdClusterSpec) string {
 	replicas := 3
 	if spec.Replicas != nil {
 		replicas = int(*spec.Replicas)
@@ -38,7 +44,7 @@ func (w *World) Lacks(spec *v1alpha1.EtcdClusterSpec) string {
 		if m.Learner {
 			return nameAt(m) + " is a learner"
 		}
-		if lacks := w.lacksOf(c, m, spec); lacks != "" {
+		if lacks := w.lacksOf(c, m); lacks != "" {
 			return nameAt(m) + " " + lacks
 		}
 		own++
@@ -70,22 +76,44 @@ func (w *World) lacksRest(c Cluster) string {
 }
 
 // lacksOf is what a voter of ours lacks. While Metacontroller sees things late, only etcd is looked at.
-func (w *World) lacksOf(c Cluster, m hooks.Member, spec *v1alpha1.EtcdClusterSpec) string {
+func (w *World) lacksOf(c Cluster, m hooks.Member) string {
 	uid, runs := w.running(c.ID, m.ID)
-	if !runs {
-		return "does not run"
-	}
-	if len(w.Frozen) > 0 {
-		return ""
-	}
 	pod := w.Pod(nameAt(m))
-	switch runs := w.Procs[uid].Version; {
+	switch {
+	case !runs:
+		return "does not run"
+	case len(w.Frozen) > 0:
+		return ""
 	case pod == nil || pod.UID != uid:
 		return "has no pod"
 	case pod.DeletionTimestamp != nil:
 		return "has a pod that is being deleted"
-	case runs != spec.Version:
-		return "runs " + runs
+	}
+	return ""
+}
+
+// outdated is what a change of the spec has not reached yet, which may wait for a maintenance window; empty for nothing.
+func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
+	c := w.Etcd.Clusters[w.Oracle.cluster]
+	if spec.Replicas != nil && *spec.Replicas == 0 || len(w.Frozen) > 0 {
+		return ""
+	}
+	for _, m := range c.Members {
+		if has := w.outdatedIn(c, m, spec); has != "" && !w.Foreign[nameAt(m)] {
+			return nameAt(m) + " " + has
+		}
+	}
+	return ""
+}
+
+func (w *World) outdatedIn(c Cluster, m hooks.Member, spec *v1alpha1.EtcdClusterSpec) string {
+	uid, runs := w.running(c.ID, m.ID)
+	pod := w.Pod(nameAt(m))
+	switch has := w.Procs[uid]; {
+	case !runs || pod == nil:
+		return ""
+	case has.Version != spec.Version:
+		return "runs " + has.Version
 	case pod.Spec.PriorityClassName != spec.PriorityClassName:
 		return "has the priority class " + pod.Spec.PriorityClassName
 	}

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -133,10 +135,21 @@ func (w *World) begin2(etcd *client) *Call {
 	return w.answer(q.Parent, q.Children, q.Related, etcd)
 }
 
+// zones are the time zones that the cluster's spec names.
+func zones(c *v1alpha1.EtcdCluster) map[string]*time.Location {
+	all := map[string]*time.Location{}
+	for _, w := range c.Spec.Maintenance.Windows {
+		if zone, err := time.LoadLocation(w.TimeZone); err == nil {
+			all[w.TimeZone] = zone
+		}
+	}
+	return all
+}
+
 // answer asks the hook.
 func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := hooks.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings}
+	o := hooks.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings, Zones: zones(parent)}
 	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
@@ -149,6 +162,9 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	before := w.fingerprint(o)
 	c.Decision, c.Outcome = w.decide(o, etcd)
 	c.lacks = etcd.lacks
+	if c.Decision.Because.Rule != "WaitForWindow" { // which says of Ready that it may be so
+		c.lacks = cmp.Or(c.lacks, etcd.outdated)
+	}
 	if w.fingerprint(o) != before {
 		w.violate("S15", "the hook has changed what it was shown")
 	}
