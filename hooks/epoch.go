@@ -98,11 +98,7 @@ const startsOnNothing = "none"
 // epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have begun or are to take
 // over, the newest counts: the others are leftovers.
 func epochs(o Observation) (current, heir *epoch) {
-	for name, cm := range o.Children.ConfigMaps {
-		n, ok := objects.Ordinal(o.Cluster.Name+"-epoch", name)
-		if !ok || cm.Data[objects.EpochKeyToken] == "" {
-			continue
-		}
+	for n, cm := range epochRecords(o) {
 		if e := parseEpoch(n, cm); e.began() {
 			current = newer(current, e)
 		} else {
@@ -116,6 +112,18 @@ func epochs(o Observation) (current, heir *epoch) {
 		current = heir.predecessor()
 	}
 	return current, heir
+}
+
+// epochRecords are all records of epochs that are seen, by number: also of those that are over, or were to be and are not
+// any more.
+func epochRecords(o Observation) map[int]*corev1.ConfigMap {
+	all := map[int]*corev1.ConfigMap{}
+	for name, cm := range o.Children.ConfigMaps {
+		if n, is := objects.Ordinal(o.Cluster.Name+"-epoch", name); is && cm.Data[objects.EpochKeyToken] != "" {
+			all[n] = cm
+		}
+	}
+	return all
 }
 
 func newer(a, b *epoch) *epoch {

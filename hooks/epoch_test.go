@@ -537,6 +537,15 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 			*d = Decide(*o)
 			o.Children.Services["demo-peers"].Annotations[objects.AnnotationAnswered] = "one=1"
 		},
+		"S8: epoch 2 takes the record of another one": func(o *Observation, d *Decision) {
+			*o = serve(3)
+			verified(o, "s1", "c1", time.Hour)
+			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{Name: "s1"}}
+			*d = Decide(*o)
+			was := d.Children.ConfigMaps[1].DeepCopy()
+			was.Data[objects.EpochKeyRestore] = "zero"
+			o.Children.ConfigMaps[was.Name] = was
+		},
 	} {
 		t.Run(words, func(t *testing.T) {
 			o := stagedEpoch(t)

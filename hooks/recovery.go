@@ -68,7 +68,7 @@ func restore(v *view) *verdict {
 	if why != "" || v.growing() && !v.mayStopFirst(r) {
 		return nil // the condition Restored says it; the cluster runs on
 	}
-	return v.succeed(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.epoch.n+1, v.wordsFor(from), v.epoch.n))
+	return v.succeed(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.nextEpoch(), v.wordsFor(from), v.epoch.n))
 }
 
 // wished is what spec.restore asks for, or what stands in its way.
@@ -139,7 +139,7 @@ func recoverQuorum(v *view) *verdict {
 	if why != "" {
 		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: rule.Patience}
 	}
-	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.epoch.n+1, v.wordsFor(from)))
+	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.nextEpoch(), v.wordsFor(from)))
 }
 
 // recoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else after the wait.

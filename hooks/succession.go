@@ -247,11 +247,12 @@ func (v *view) pastOf(epoch int) past {
 	return known
 }
 
-// nextEpoch is the number of the next epoch: above that of every epoch that is seen, or whose volumes are.
+// nextEpoch is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover, or whose
+// volumes are.
 func (v *view) nextEpoch() int {
 	n := v.epoch.n
-	if v.heir != nil {
-		n = v.heir.epoch.n
+	for recorded := range epochRecords(v.Observation) {
+		n = max(n, recorded)
 	}
 	for _, claim := range v.all.Claims {
 		n = max(n, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
@@ -277,8 +278,7 @@ func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
 
 // leftover reports whether a ConfigMap is the record of an epoch that is over, or that was to be and is not any more.
 func (v *view) leftover(cm *corev1.ConfigMap) bool {
-	_, is := objects.Ordinal(v.Cluster.Name+"-epoch", cm.Name)
-	return is && cm.Data[objects.EpochKeyToken] != "" && v.epoch != nil
+	return v.epoch != nil && slices.Contains(slices.Collect(maps.Values(epochRecords(v.Observation))), cm)
 }
 
 // ---- the rule

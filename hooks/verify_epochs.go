@@ -37,10 +37,11 @@ func (j *judgement) inEpoch(v *view) Desired {
 	return d
 }
 
-// begun are the records of the answer that were not observed.
+// begun are the records of the answer that were not observed so.
 func (j *judgement) begun() []*corev1.ConfigMap {
 	return filter(j.d.Children.ConfigMaps, func(cm *corev1.ConfigMap) bool {
-		return cm.Data[objects.EpochKeyAfter] != "" && j.o.Children.ConfigMaps[cm.Name] == nil
+		old := j.o.Children.ConfigMaps[cm.Name]
+		return cm.Data[objects.EpochKeyAfter] != "" && (old == nil || !maps.Equal(old.Data, cm.Data))
 	})
 }
 
@@ -88,6 +89,7 @@ func (j *judgement) newHeir(cm *corev1.ConfigMap) {
 	e := parseEpoch(n, cm)
 	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
+	j.require(j.o.Children.ConfigMaps[cm.Name] == nil, "S8", "epoch %d takes the record of another one", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
 	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
 	j.remembers(e)

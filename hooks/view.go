@@ -181,6 +181,9 @@ func (v *view) next() int {
 	if v.heir != nil {
 		n = max(n, v.heir.next())
 	}
+	for _, record := range epochRecords(v.Observation) { // one that came to nothing has named its members
+		n = max(n, objects.ReadMark(record.Annotations[objects.AnnotationNextMember]))
+	}
 	for _, name := range v.names {
 		if i, _ := objects.Ordinal(v.Cluster.Name, name); i >= n {
 			n = i + 1

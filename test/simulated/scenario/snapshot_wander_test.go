@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // what may happen to a snapshot, between calls. The cache of pods lags only while nobody deletes the snapshot: a pod that nobody sees any more
@@ -66,7 +67,9 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 	switch line {
 	case "lose job":
 		if names := sortedKeys(s.jobs); len(names) > 0 {
-			delete(s.jobs, names[r.IntN(len(names))])
+			if name := names[r.IntN(len(names))]; !s.takesUnseen(name) {
+				delete(s.jobs, name)
+			}
 		}
 		return ""
 	case "lose pod":
@@ -84,6 +87,14 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 		}
 	}
 	return snapshotVerbs[word](s, a)
+}
+
+// takesUnseen reports whether a Job takes a snapshot that is being deleted, and is not in view. The Job that deletes may have
+// begun for that reason, and be done before it. Once the two are in view, that is seen by their times (deleted_unseen). If
+// the one that takes is lost before, with its pods, nothing is left to see it by, and what it stored stays.
+func (s *snapshotStory) takesUnseen(job string) bool {
+	takes := s.jobs[job].Spec.Template.Spec.Containers[0].Name == objects.ContainerSnapshot
+	return takes && s.snapshot.DeletionTimestamp != nil && shown(s, "jobs", s.jobs)[job] == nil
 }
 
 func sortedKeys[V any](all map[string]V) []string {

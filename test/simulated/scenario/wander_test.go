@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
@@ -168,16 +169,43 @@ func (s *story) wander(r *rand.Rand) string {
 		return do("isolate", pod, func() { s.w.Net.Isolated[pod] = !s.w.Net.Isolated[pod] })
 	case n < 98:
 		return do("unreachable", pod, func() { s.w.Net.Unreachable[pod] = !s.w.Net.Unreachable[pod] })
-	case s.w.Cluster().Spec.Storage.HostPath != nil && s.w.Cluster().Status.ClusterID != "": // before: data_wiped_early_first
-		return do("wipe", pod, func() { s.w.WipeData(pod) })
+	case s.w.Cluster().Spec.Storage.HostPath != nil:
+		return s.emptyDisk(pod)
 	case claim == "":
 		return ""
 	case n < 99 && r.IntN(2) == 0:
-		return do("wipe", claim, func() { s.w.WipeData(claim) })
+		return s.emptyDisk(claim)
 	case n < 99:
 		return do("lose claim", claim, func() { s.w.LoseClaim(claim) })
 	}
 	return do("delete claim", claim, func() { _ = s.w.Delete(world.ClaimKind, claim) })
+}
+
+// emptyDisk is a disk that is replaced under a member, where that can show.
+func (s *story) emptyDisk(member string) string {
+	if s.mayBeginAgain(member) {
+		return ""
+	}
+	s.w.WipeData(member)
+	return fmt.Sprintf("wipe %s\n", member)
+}
+
+// mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun before: in an
+// epoch that has begun and whose record has no cluster ID yet, any new pod of an initial member may begin, and one that was
+// made then still may until prepare has run in it (data_wiped_early_first).
+func (s *story) mayBeginAgain(member string) bool {
+	for _, o := range s.w.Objects {
+		cm, is := o.(*corev1.ConfigMap)
+		if is && strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=") && cm.Annotations[objects.AnnotationClusterID] == "" &&
+			(cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began") {
+			return true
+		}
+	}
+	pod := s.w.Pod(member)
+	if pod == nil || pod.Annotations[objects.AnnotationStart] != objects.StartBootstrap || s.w.Markers[pod.UID] {
+		return false
+	}
+	return s.w.Cluster().Spec.Storage.HostPath == nil || pod.Annotations[objects.AnnotationInitialCluster] != ""
 }
 
 // wanderInData writes, keys or so much that the space may go out, or asks for a defragmentation.
@@ -295,5 +323,24 @@ func (s *story) alive() bool {
 			return false
 		}
 	}
-	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0
+	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
+}
+
+// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory a reboot
+// takes the mark of prepare too, so they are taken for lost, and a person begins anew (docs/decisions/0001-founding.md).
+func (s *story) forgotten() bool {
+	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
+	if !there || s.w.Cluster().Spec.Storage.Medium != v1alpha1.Memory {
+		return false
+	}
+	initial, able := strings.Count(record.Data[objects.EpochKeyInitialCluster], "="), 0
+	for _, pod := range s.w.Pods() {
+		if !slices.ContainsFunc(pod.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+			ended := c.LastTerminationState.Terminated
+			return ended != nil && ended.ExitCode == objects.ExitDataLost
+		}) {
+			able++
+		}
+	}
+	return able < initial/2+1
 }
