@@ -56,7 +56,7 @@ var Rules = rule.List[*view, *verdict]{
 	rule.New("SwitchEpoch", "The next epoch takes over from this one in moves that are written on its record: its members' data is made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", succeed),
 	rule.New("Provision", "What the initial members start on (claims, or memory pods held back) is made, then recorded by UID, and on HostPath their nodes are; after that it is never made again (S10).", found),
 
-	rule.New("WrongCluster", "An answer from a cluster with another ID is not ours to act on (S8).", foreign),
+	rule.New("WrongCluster", "An answer from another cluster, by the recorded ID or because it lists none of our members that have run, is not ours to act on (S8).", foreign),
 	rule.New("Join", "Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that is, is recorded first (S8).", join),
 	rule.New("Recover", "With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum),
 	rule.New("Restore", "A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).", restore),
