@@ -54,12 +54,9 @@ func (v *view) foreignSince(foreign string) string {
 
 // relicForeign is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
 func (v *view) relicForeign() string {
-	if existing(v.Cluster) == nil {
-		return ""
-	}
 	var list []string
 	for _, m := range v.members {
-		if m.name == "" {
+		if v.wasForeign(m) {
 			list = append(list, strings.Join(append([]string{hex(m.ID)}, urlsOf(m.Member)...), " "))
 		}
 	}
@@ -69,6 +66,13 @@ func (v *view) relicForeign() string {
 		}
 	}
 	return strings.Join(list, ",")
+}
+
+// wasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an etcd that is joined, or the
+// status says so. Who is taken for a stranger instead would be counted, and outlive an epoch that it serves (S8).
+func (v *view) wasForeign(m *member) bool {
+	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.Foreign && s.ID == hex(m.ID) })
+	return v.epoch == nil && m.name == "" && (existing(v.Cluster) != nil || said)
 }
 
 // beside reports whether there are foreign members, or none were found yet. Once they are gone, whoever else turns up is a stranger.

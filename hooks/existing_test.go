@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,9 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"too large a database", with(besideThree(2), func(o *Observation) {
 			change(o, "old-2", func(h *Health) { h.DBSize = 700 << 20 })
 		}), "Grow", nil, "raise spec.storage.size"},
+		{"it lists none of ours, which have run", with(unrecorded(besideThree(1)), func(o *Observation) {
+			o.Etcd.Members = slices.DeleteFunc(o.Etcd.Members, func(m Member) bool { return m.Name == "demo-0" })
+		}), "WrongCluster", nil, "lists none of demo-0"},
 		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }), "WrongCluster", nil, ""},
 
 		{"one is missing", func() Observation { return besideThree(2) }, "Grow", add, "growing from 2 to 3 voters"},

@@ -36,6 +36,9 @@ var (
 	epochRule = rule.New("SwitchEpoch",
 		"The next epoch takes over from this one in moves that are written on its record: its members' data is "+
 			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", succeed)
+	wrongClusterRule = rule.New("WrongCluster",
+		"An answer from another cluster, by the recorded ID or because it lists none of our members that have run, "+
+			"is not ours to act on (S8).", foreign)
 	joinRule = rule.New("Join",
 		"Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that "+
 			"is, is recorded first (S8).", join)
@@ -116,6 +119,7 @@ var modes = []mode{
 		rules: rule.List[*view, *verdict]{
 			certificatesRule,
 			epochRule,
+			wrongClusterRule,
 			joinRule,
 			recoverRule,
 			restoreRule,
@@ -135,7 +139,7 @@ var modes = []mode{
 		rules: rule.List[*view, *verdict]{
 			certificatesRule,
 			epochRule,
-			rule.New("WrongCluster", "An answer from a cluster with another ID is not ours to act on (S8).", foreign),
+			wrongClusterRule,
 			recoverRule,
 			restoreRule,
 			lostRule,

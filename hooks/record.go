@@ -153,7 +153,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	if v.epoch != nil {
 		n, first, from.restore = v.epoch.n, v.epoch.first, v.epoch.restore
 	}
-	if n == 1 && joins(v.Cluster) {
+	if n == 1 && (joins(v.Cluster) || v.relicForeign() != "") {
 		return joiningRecord(v.Cluster)
 	}
 	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {

@@ -76,14 +76,13 @@ func promote(v *view) *verdict {
 	if l.pod.Annotations[objects.AnnotationInitialCluster] != "" { // emptied now, it could join a second time: no voter may (S10)
 		return nil
 	}
-	if v.held() == l {
-		return v.letGo()
-	}
 	why := fmt.Sprintf("promoting %s: it has caught up", l.name)
 	stay, all := len(filter(v.voters, v.stays)), len(v.voters)
 	switch {
 	case serving(v.voters)+1 < quorum(all+1):
-		return nil
+		return nil // nor is its removal withdrawn, if it was chosen for that
+	case v.held() == l:
+		return v.letGo()
 	case stay+1 < quorum(all+1) && (stay >= quorum(all) || v.held() != nil): // else the quorum goes in any case, unless the learner votes by then
 		return v.undisturbed(v.voters, why)
 	}

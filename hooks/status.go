@@ -72,7 +72,7 @@ func members(v *view) []v1alpha1.MemberStatus {
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: cmp.Or(m.called(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "", ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: cmp.Or(m.called(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "" || v.wasForeign(m), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}

@@ -297,6 +297,7 @@ func (j *judgement) record() {
 			j.require(now.highest >= old.highest, "S21", "the highest revision that is noted goes back from %d to %d", old.highest, now.highest)
 			j.require(old.sum == "" || now.sum == old.sum, "S21", "the SHA-256 that the first member has found changes")
 			j.foreign(old, now)
+			j.joins(old, now)
 			j.mismatched(old, now)
 			j.startsOn(old, now)
 			j.version(old, now)

@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +24,20 @@ func (j *judgement) beside() bool {
 		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
 		return !ours
 	})
+}
+
+// joins: a record is never written for an etcd that lists none of ours, while one of ours has left a pod or a claim.
+func (j *judgement) joins(old, now *epoch) {
+	if old.quorate() || !now.quorate() {
+		return
+	}
+	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)), slices.Collect(maps.Keys(j.o.Children.Claims)))
+	left := slices.ContainsFunc(traces, func(name string) bool { _, ours := objects.Ordinal(j.o.Cluster.Name, name); return ours })
+	listed := j.o.Etcd != nil && slices.ContainsFunc(j.o.Etcd.Members, func(m Member) bool {
+		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
+		return ours
+	})
+	j.require(!left || listed, "S8", "cluster %x is recorded, which lists none of ours that have run", now.clusterID)
 }
 
 // stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded which cluster it is.

@@ -33,8 +33,8 @@ type view struct {
 	voters  []*member // those of members that vote
 	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of nodes.
 	names []string
-	// foreign is set when the answer came from an etcd with another cluster ID than our record's; Etcd is nil then.
-	foreign bool
+	// foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members; Etcd is nil then. 0 for none.
+	foreign uint64
 	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see templateNow.
 	templates [2]string
 	former    string // see template_before.go
@@ -85,18 +85,11 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	v := &view{Observation: o, replicas: aim(o), epoch: e, below: below, all: o.Children}
 	v.Children = within(o, e, below)
 	o = v.Observation
-	if v.Etcd != nil && v.epoch != nil && v.epoch.quorate() && v.epoch.clusterID != v.Etcd.ClusterID {
-		v.foreign, v.Etcd = true, nil
+	if v.Etcd != nil && v.epoch != nil && v.unrelated() {
+		v.foreign, v.Etcd = v.Etcd.ClusterID, nil
 	}
 	traces := map[string]bool{}
-	for name := range o.Children.Pods {
-		traces[name] = true
-	}
-	for name := range o.Children.Claims {
-		member, _ := standsOn(o.Cluster.Name, name)
-		traces[member] = true
-	}
-	for _, name := range v.onRecord() {
+	for _, name := range slices.Concat(v.remains(), v.onRecord()) {
 		traces[name] = true
 	}
 	if v.Etcd != nil {
@@ -128,6 +121,29 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	v.estranged = v.findEstranged()
 	v.run = v.account()
 	return v
+}
+
+// unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none of ours although something is
+// left of them: they have run, and the record that knew of it is lost. Before they have joined an etcd there is nothing of them.
+func (v *view) unrelated() bool {
+	if v.epoch.quorate() {
+		return v.epoch.clusterID != v.Etcd.ClusterID
+	}
+	return len(v.remains()) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m Member) bool {
+		_, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
+		return ours
+	})
+}
+
+// remains are the members that have a pod or a claim.
+func (v *view) remains() []string {
+	names := slices.Collect(maps.Keys(v.Children.Pods))
+	for claim := range v.Children.Claims {
+		member, _ := standsOn(v.Cluster.Name, claim)
+		names = append(names, member)
+	}
+	slices.SortFunc(names, byOrdinal)
+	return filter(slices.Compact(names), func(name string) bool { _, ours := objects.Ordinal(v.Cluster.Name, name); return ours })
 }
 
 func (v *view) member(m Member) *member {

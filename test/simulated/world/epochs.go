@@ -46,10 +46,8 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 // StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of which etcd that is.
 func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 	taken.Flaw = flaw
-	for _, c := range w.Etcd.Clusters {
-		if w.leads(c) {
-			taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
-		}
+	if c, led := w.led(); led {
+		taken.Index, taken.Revision, of = c.Commit, c.Revision, c.ID
 	}
 	taken.SHA256 = fmt.Sprintf("%064x", id("sha256", url, fmt.Sprint(of, taken.Index, taken.Revision)))
 	if w.Artifacts = maps.Clone(w.Artifacts); w.Artifacts == nil {
@@ -273,13 +271,20 @@ func (w *World) seedStatus(pod *corev1.Pod, s state) *corev1.ContainerStatus {
 func (w *World) onlyOneServes() {
 	serve := 0
 	for _, c := range w.Etcd.Clusters {
-		if w.quorate(c) {
+		if w.quorate(c) && !w.apart(c) {
 			serve++
 		}
 	}
 	if serve > 1 {
 		w.violate("S8", "%d etcd clusters can acknowledge writes at once", serve)
 	}
+}
+
+// apart reports whether the cluster is no epoch of ours, but an etcd of somebody else's: it began with no token of ours, no member of ours has ever
+// been in it, and who recorded the first epoch saw a spec that asked for a snapshot. That comes before spec.bootstrap.existing.
+func (w *World) apart(c Cluster) bool {
+	first := w.Oracle.first
+	return c.Of == "" && !w.Oracle.joined[c.ID] && first != nil && first.Restore != nil && first.Restore.Snapshot != nil
 }
 
 // stops reports whether the epoch that runs is being stopped for the next one.

@@ -374,16 +374,15 @@ func (w *World) publish(id uint64) {
 
 // Write lets clients write n keys; false when there is no leader to take them, or an alarm.
 func (w *World) Write(n int) bool {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		if c := w.Etcd.Clusters[id]; w.leads(c) && len(c.Alarms) == 0 {
-			c.Commit += uint64(n)
-			c.Revision += int64(n)
-			w.store(c)
-			w.replicate(id, false)
-			return true
-		}
+	c, led := w.led()
+	if !led || len(c.Alarms) > 0 {
+		return false
 	}
-	return false
+	c.Commit += uint64(n)
+	c.Revision += int64(n)
+	w.store(c)
+	w.replicate(c.ID, false)
+	return true
 }
 
 func (w *World) store(c Cluster) {
@@ -567,10 +566,17 @@ func nameAt(m hooks.Member) string {
 
 // Leads reports whether some cluster has a leader that a majority hears now.
 func (w *World) Leads() bool {
-	for _, c := range w.Etcd.Clusters {
-		if w.leads(c) {
-			return true
+	_, led := w.led()
+	return led
+}
+
+// led is the cluster whose leader a majority hears now, and to which clients speak: the one of the latest epoch, as there may be an etcd that is
+// none of ours.
+func (w *World) led() (latest Cluster, led bool) {
+	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
+		if c := w.Etcd.Clusters[id]; w.leads(c) && (!led || c.Epoch > latest.Epoch) {
+			latest, led = c, true
 		}
 	}
-	return false
+	return latest, led
 }

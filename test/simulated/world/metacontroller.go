@@ -427,6 +427,9 @@ func (w *World) writeChildren(c *Call, desired map[Key]metav1.Object) bool {
 				w.refused(key, desired)
 				continue
 			}
+			if err == nil {
+				w.Oracle.seeRecord(c, key)
+			}
 			w.written("+ %s %s", key, err)
 			writes++
 			continue

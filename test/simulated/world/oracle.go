@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorate-dev/quorate/hooks"
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
+	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
 // Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S21).
@@ -35,6 +36,10 @@ type Oracle struct {
 	learned map[uint64]bool
 	// ordered are the pods that answers of ours have had deleted: their members may serve for another moment, and no longer (S1).
 	ordered map[types.UID]bool
+	// first is the spec by which the first epoch was recorded; nil before.
+	first *v1alpha1.EtcdClusterSpec
+	// joined are the clusters that began without us, and in which a member of ours has been (S8).
+	joined map[uint64]bool
 	// orphaned is set when somebody asked for the children to be kept (S17).
 	orphaned bool
 	// unrooted is set when somebody took the authority away, and uprooted when a certificate too that nobody can sign any more (S19).
@@ -42,18 +47,20 @@ type Oracle struct {
 }
 
 func newOracle() Oracle {
-	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}, ordered: map[types.UID]bool{}}
+	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}, ordered: map[types.UID]bool{},
+		joined: map[uint64]bool{}}
 }
 
 func (o Oracle) clone() Oracle {
 	o.Broken = slices.Clone(o.Broken)
 	o.identities, o.names, o.learned, o.ordered = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned), maps.Clone(o.ordered)
+	o.joined = maps.Clone(o.joined)
 	return o
 }
 
 // newCluster forgets the names of an earlier cluster object: a new one begins anew.
 func (o *Oracle) newCluster() {
-	o.cluster, o.epoch, o.orphaned = 0, 0, false
+	o.cluster, o.epoch, o.orphaned, o.first = 0, 0, false, nil
 	o.names = map[string]uint64{}
 }
 
@@ -93,8 +100,18 @@ func (w *World) judge(o hooks.Observation, c *Call, seen []sight) {
 	}
 }
 
+// seeRecord notes by which spec the first epoch was recorded.
+func (o *Oracle) seeRecord(c *Call, key Key) {
+	if o.first == nil && key.Kind == ConfigMapKind && key.Name == objects.EpochName(c.parent.Name, 1) {
+		o.first = c.parent.Spec.DeepCopy()
+	}
+}
+
 // seeMembers looks at a cluster's agreed membership, whenever it changes.
 func (o *Oracle) seeMembers(w *World, c Cluster) {
+	if c.Of == "" && w.Cluster() != nil && slices.ContainsFunc(c.Members, w.named) {
+		o.joined[c.ID] = true
+	}
 	if o.cluster != 0 && c.Epoch > o.epoch && c.Leader == 0 { // its members are being made ready
 		for _, m := range c.Members {
 			o.learned[m.ID] = true

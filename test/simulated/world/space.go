@@ -47,24 +47,21 @@ var (
 
 // Fill lets clients write so many bytes of new keys, write over as many of old ones, and delete as many.
 func (w *World) Fill(live, over, deleted int64) error {
-	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
-		c := w.Etcd.Clusters[id]
-		switch {
-		case !w.leads(c):
-			continue
-		case c.raised(hooks.AlarmCorrupt):
-			return errCorrupt
-		case c.raised(hooks.AlarmNoSpace) && live+over > 0:
-			return errSpace
-		}
-		c.Live, c.Old = c.Live+live-deleted, c.Old+over+deleted
-		c.Commit++
-		c.Revision++
-		w.store(c)
-		w.replicate(id, false)
-		return w.spaceOut(id)
+	c, led := w.led()
+	switch {
+	case !led:
+		return errNobody
+	case c.raised(hooks.AlarmCorrupt):
+		return errCorrupt
+	case c.raised(hooks.AlarmNoSpace) && live+over > 0:
+		return errSpace
 	}
-	return errNobody
+	c.Live, c.Old = c.Live+live-deleted, c.Old+over+deleted
+	c.Commit++
+	c.Revision++
+	w.store(c)
+	w.replicate(c.ID, false)
+	return w.spaceOut(c.ID)
 }
 
 // Compact lets a person drop all of the keys' history.
