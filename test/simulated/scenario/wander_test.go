@@ -191,13 +191,14 @@ func (s *story) emptyDisk(member string) string {
 }
 
 // mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun before: in an
-// epoch that has begun and whose record has no cluster ID yet, any new pod of an initial member may begin, and one that was
-// made then still may until prepare has run in it (data_wiped_early_first).
+// epoch that has begun and whose record, as it is shown, has no cluster ID yet, any new pod of an initial member may begin,
+// and one that was made then still may until prepare has run in it (data_wiped_early_first).
 func (s *story) mayBeginAgain(member string) bool {
-	for _, o := range s.w.Objects {
-		cm, is := o.(*corev1.ConfigMap)
-		if is && strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=") && cm.Annotations[objects.AnnotationClusterID] == "" &&
-			(cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began") {
+	for _, o := range s.w.Cached(world.ConfigMapKind) {
+		cm := o.(*corev1.ConfigMap)
+		initial := strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=")
+		begun := cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began"
+		if initial && begun && cm.Annotations[objects.AnnotationClusterID] == "" {
 			return true
 		}
 	}
