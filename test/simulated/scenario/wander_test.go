@@ -250,13 +250,26 @@ func (s *story) recover() string {
 	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
 		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
-	if s.w.Cluster().Status.Phase != "Blind" {
-		return told
+	told += s.restartUprooted()
+	if s.w.Cluster().Status.Phase == "Learner" { // it is given up after a while
+		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
-	for _, pod := range s.w.Pods() { // as a person does whose members trust none of the authorities that are left
-		s.w.Restart(pod.Name)
+	return told
+}
+
+// restartUprooted is what a person does whose members trust none of the authorities that are left.
+func (s *story) restartUprooted() (told string) {
+	blind := s.w.Cluster().Status.Phase == "Blind"
+	for _, pod := range s.w.Pods() {
+		if blind || s.w.Uprooted(pod) {
+			s.w.Restart(pod.Name)
+			told += "restart " + pod.Name + "\n"
+		}
 	}
-	return told + "restart all\n" + s.stabilize(args{})
+	if told == "" {
+		return ""
+	}
+	return told + s.stabilize(args{})
 }
 
 // mayEnd reports whether the cluster is as it is asked for, or waits for a person.
