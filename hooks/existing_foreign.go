@@ -68,10 +68,13 @@ func (v *view) relicForeign() string {
 	return strings.Join(list, ",")
 }
 
-// wasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an etcd that is joined, or the
-// status says so. Who is taken for a stranger instead would be counted, and outlive an epoch that it serves (S8).
+// wasForeign reports whether a listed member is taken for a foreign one while there is no record: the spec names an
+// etcd that is joined, or the status says so. Who is taken for a stranger instead would be counted, and outlive an
+// epoch that it serves (S8).
 func (v *view) wasForeign(m *member) bool {
-	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.Foreign && s.ID == hex(m.ID) })
+	said := slices.ContainsFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool {
+		return s.Foreign && s.ID == hex(m.ID)
+	})
 	return v.epoch == nil && m.name == "" && (existing(v.Cluster) != nil || said)
 }
 

@@ -125,7 +125,8 @@ func foreign(v *view) *verdict {
 		return nil
 	}
 	if !v.epoch.quorate() {
-		return &verdict{message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in another that no record names any more; nothing is changed: bring that back, or if its data is of no use, delete their pods and claims",
+		return &verdict{message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in another that "+
+			"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete their pods and claims",
 			hex(v.foreign), strings.Join(v.remains(), ", ")), resync: rule.Patience}
 	}
 	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: rule.Patience}

@@ -32,7 +32,10 @@ func (j *judgement) joins(old, now *epoch) {
 		return
 	}
 	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)), slices.Collect(maps.Keys(j.o.Children.Claims)))
-	left := slices.ContainsFunc(traces, func(name string) bool { _, ours := objects.Ordinal(j.o.Cluster.Name, name); return ours })
+	left := slices.ContainsFunc(traces, func(name string) bool {
+		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
+		return ours
+	})
 	listed := j.o.Etcd != nil && slices.ContainsFunc(j.o.Etcd.Members, func(m Member) bool {
 		_, ours := objects.MemberAt(j.o.Cluster, m.PeerURLs)
 		return ours

@@ -33,7 +33,8 @@ type view struct {
 	voters  []*member // those of members that vote
 	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of nodes.
 	names []string
-	// foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members; Etcd is nil then. 0 for none.
+	// foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members; Etcd is
+	// nil then. 0 for none.
 	foreign uint64
 	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see templateNow.
 	templates [2]string
@@ -123,8 +124,9 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	return v
 }
 
-// unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none of ours although something is
-// left of them: they have run, and the record that knew of it is lost. Before they have joined an etcd there is nothing of them.
+// unrelated reports whether the etcd that answers is not ours. Before its ID is recorded that is one which lists none
+// of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
+// joined an etcd there is nothing of them.
 func (v *view) unrelated() bool {
 	if v.epoch.quorate() {
 		return v.epoch.clusterID != v.Etcd.ClusterID
@@ -143,7 +145,10 @@ func (v *view) remains() []string {
 		names = append(names, member)
 	}
 	slices.SortFunc(names, byOrdinal)
-	return filter(slices.Compact(names), func(name string) bool { _, ours := objects.Ordinal(v.Cluster.Name, name); return ours })
+	return filter(slices.Compact(names), func(name string) bool {
+		_, ours := objects.Ordinal(v.Cluster.Name, name)
+		return ours
+	})
 }
 
 func (v *view) member(m Member) *member {

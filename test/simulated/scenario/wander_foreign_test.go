@@ -40,9 +40,6 @@ func TestWanderBesideOthers(t *testing.T) {
 				e.Bootstrap.Existing.RetireForeign, e.Replicas = true, new(max(1, *e.Replicas))
 			})
 			told.WriteString(s.recover())
-			if s.w.Cluster().Status.Phase == "Learner" { // it is given up after a while
-				told.WriteString("wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{}))
-			}
 			if broken := s.breaches(); len(broken) > 0 {
 				t.Errorf("VIOLATION %s\n%s", broken, told.String())
 			}

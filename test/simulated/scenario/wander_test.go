@@ -191,13 +191,14 @@ func (s *story) emptyDisk(member string) string {
 }
 
 // mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun before: in an
-// epoch that has begun and whose record has no cluster ID yet, any new pod of an initial member may begin, and one that was
-// made then still may until prepare has run in it (data_wiped_early_first).
+// epoch that has begun and whose record, as it is shown, has no cluster ID yet, any new pod of an initial member may begin,
+// and one that was made then still may until prepare has run in it (data_wiped_early_first).
 func (s *story) mayBeginAgain(member string) bool {
-	for _, o := range s.w.Objects {
-		cm, is := o.(*corev1.ConfigMap)
-		if is && strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=") && cm.Annotations[objects.AnnotationClusterID] == "" &&
-			(cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began") {
+	for _, o := range s.w.Cached(world.ConfigMapKind) {
+		cm := o.(*corev1.ConfigMap)
+		initial := strings.Contains(","+cm.Data[objects.EpochKeyInitialCluster], ","+member+"=")
+		begun := cm.Data[objects.EpochKeyAfter] == "" || cm.Annotations[objects.AnnotationPhase] == "began"
+		if initial && begun && cm.Annotations[objects.AnnotationClusterID] == "" {
 			return true
 		}
 	}
@@ -278,13 +279,26 @@ func (s *story) recover() string {
 	if s.w.Cluster().Status.Phase == "NoSpace" { // once in ten minutes
 		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
-	if s.w.Cluster().Status.Phase != "Blind" {
-		return told
+	told += s.restartUprooted()
+	if s.w.Cluster().Status.Phase == "Learner" { // it is given up after a while
+		told += "wait 10m\n" + s.wait(args{"10m": ""}) + s.stabilize(args{})
 	}
-	for _, pod := range s.w.Pods() { // as a person does whose members trust none of the authorities that are left
-		s.w.Restart(pod.Name)
+	return told
+}
+
+// restartUprooted is what a person does whose members trust none of the authorities that are left.
+func (s *story) restartUprooted() (told string) {
+	blind := s.w.Cluster().Status.Phase == "Blind"
+	for _, pod := range s.w.Pods() {
+		if blind || s.w.Uprooted(pod) {
+			s.w.Restart(pod.Name)
+			told += "restart " + pod.Name + "\n"
+		}
 	}
-	return told + "restart all\n" + s.stabilize(args{})
+	if told == "" {
+		return ""
+	}
+	return told + s.stabilize(args{})
 }
 
 // mayEnd reports whether the cluster is as it is asked for, or waits for a person.

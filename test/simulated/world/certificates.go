@@ -134,6 +134,15 @@ func rejects(trusts []hooks.Certificate, shown *hooks.Certificate, now time.Time
 	return why
 }
 
+// Uprooted reports whether the etcd in the pod does not take Quorate's certificate, because a person has taken the
+// authority away, and what it signed too: until it is started again.
+func (w *World) Uprooted(pod *corev1.Pod) bool {
+	proc, runs := w.Procs[pod.UID]
+	own := w.Secret(objects.OperatorSecret(w.Cluster()))
+	return w.Oracle.uprooted && runs && len(proc.Clients) > 0 && own != nil &&
+		rejects(proc.Clients, own.Certificate, w.Now) == unknown
+}
+
 // paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the other
 // (docs/decisions/0011-plain-text-learns-tls.md).
 func (w *World) paired(c Cluster, a, b uint64) bool {

@@ -280,8 +280,9 @@ func (w *World) onlyOneServes() {
 	}
 }
 
-// apart reports whether the cluster is no epoch of ours, but an etcd of somebody else's: it began with no token of ours, no member of ours has ever
-// been in it, and who recorded the first epoch saw a spec that asked for a snapshot. That comes before spec.bootstrap.existing.
+// apart reports whether the cluster is no epoch of ours, but an etcd of other people's: it began with no token of ours,
+// no member of ours has ever been in it, and who recorded the first epoch saw a spec that asked for a snapshot. That
+// comes before spec.bootstrap.existing.
 func (w *World) apart(c Cluster) bool {
 	first := w.Oracle.first
 	return c.Of == "" && !w.Oracle.joined[c.ID] && first != nil && first.Restore != nil && first.Restore.Snapshot != nil

@@ -570,8 +570,8 @@ func (w *World) Leads() bool {
 	return led
 }
 
-// led is the cluster whose leader a majority hears now, and to which clients speak: the one of the latest epoch, as there may be an etcd that is
-// none of ours.
+// led is the cluster whose leader a majority hears now, and to which clients speak: the one of the latest epoch, as
+// there may be an etcd that is none of ours.
 func (w *World) led() (latest Cluster, led bool) {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		if c := w.Etcd.Clusters[id]; w.leads(c) && (!led || c.Epoch > latest.Epoch) {

@@ -226,8 +226,8 @@ func (w *World) ensureFinalizer(cached *v1alpha1.EtcdCluster) (*v1alpha1.EtcdClu
 
 // ---- the caches
 
-// cached is what Metacontroller's cache of a kind shows.
-func (w *World) cached(kind Kind) map[string]metav1.Object {
+// Cached is, by name, what Metacontroller's cache of a kind shows.
+func (w *World) Cached(kind Kind) map[string]metav1.Object {
 	if seen, frozen := w.Frozen[kind]; frozen {
 		return seen
 	}
@@ -241,7 +241,7 @@ func (w *World) cached(kind Kind) map[string]metav1.Object {
 }
 
 func (w *World) cachedCluster() *v1alpha1.EtcdCluster {
-	for _, o := range w.cached(ClusterKind) {
+	for _, o := range w.Cached(ClusterKind) {
 		return o.(*v1alpha1.EtcdCluster)
 	}
 	return nil
@@ -250,7 +250,7 @@ func (w *World) cachedCluster() *v1alpha1.EtcdCluster {
 func (w *World) childrenOf(parent types.UID) map[Key]metav1.Object {
 	children := map[Key]metav1.Object{}
 	for _, kind := range childKinds {
-		for name, o := range w.cached(kind) {
+		for name, o := range w.Cached(kind) {
 			if owned(o, parent) {
 				children[Key{kind, name}] = o
 			}
@@ -266,13 +266,13 @@ func (w *World) relatedTo(c *v1alpha1.EtcdCluster) hooks.Related {
 		panic(err) // the selector is ours
 	}
 	r := hooks.Related{Secrets: map[string]*hooks.Secret{}}
-	for name, o := range w.cached(SecretKind) {
+	for name, o := range w.Cached(SecretKind) {
 		if chosen.Matches(selected.Set(o.GetLabels())) {
 			r.Secrets[name] = o.(*hooks.Secret)
 		}
 	}
 	r.Secrets = hooks.AskedKeys(c).Of(r.Secrets) // what the edge leaves out, no decision may miss
-	for name, o := range w.cached(SnapshotKind) {
+	for name, o := range w.Cached(SnapshotKind) {
 		if r.Snapshots == nil {
 			r.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
 		}
