@@ -220,7 +220,7 @@ func carryOut(ctx context.Context, client *clientv3.Client, step hooks.Step) (er
 		_, err = client.MemberPromote(ctx, s.ID)
 	case hooks.Remove:
 		_, err = client.MemberRemove(ctx, s.ID)
-	case hooks.Readdress:
+	case hooks.UpdatePeerURL:
 		_, err = client.MemberUpdate(ctx, s.ID, []string{s.PeerURL})
 	case hooks.MoveLeader:
 		_, err = client.MoveLeader(ctx, s.To)

@@ -47,7 +47,7 @@ func TestWhatNoObjectMayHave(t *testing.T) {
 		o := serve(3)
 		c.change(&o.Cluster.Spec)
 		d := Decide(o)
-		assert.Equal(t, c.wrong != "", d.Because.Rule == "Unsupported", name)
-		assert.Contains(t, d.Because.Message, c.wrong, name)
+		assert.Equal(t, c.wrong != "", d.Reason.Rule == "Unsupported", name)
+		assert.Contains(t, d.Reason.Message, c.wrong, name)
 	}
 }

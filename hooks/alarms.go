@@ -65,17 +65,17 @@ func (v *view) disarm(a Alarm, why string) *verdict {
 
 // ---- CORRUPT
 
-// evidence is what the voters' hashes tell about whose data is right.
-type evidence struct {
+// hashEvidence is what the voters' hashes tell about whose data is right.
+type hashEvidence struct {
 	// right are voters that agree on one hash and are a quorum of all voters; nobody when no such hash is known.
 	right []*member
 	// wrong are voters whose hash, of the same revisions, is another one.
 	wrong []*member
 }
 
-// evidence compares the voters' hashes.
-func (v *view) evidence() evidence {
-	var e evidence
+// compareHashes compares the voters' hashes.
+func (v *view) compareHashes() hashEvidence {
+	var e hashEvidence
 	for _, m := range v.voters {
 		if h := m.hash(); h != nil {
 			agree := filter(v.voters, func(o *member) bool { return o.hash() != nil && *o.hash() == *h })
@@ -112,19 +112,19 @@ func corrupt(v *view) *verdict {
 	if len(alarms) == 0 {
 		return nil
 	}
-	e := v.evidence()
+	e := v.compareHashes()
 	lost, _ := v.lostVoter()
-	if v.beside() {
+	if v.besideForeign() {
 		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
-			v.named(alarms), v.hashes()), outlook: Waits, resync: rule.Patience}
+			v.named(alarms), v.hashes()), outlook: Waits, resync: rule.ResyncLater}
 	}
 	switch {
 	case len(e.right) > 0 && lost != nil:
 		return v.alone(replace)
 	case len(e.wrong) > 0:
-		return v.alone(func(v *view) *verdict { return v.condemn(e) })
-	case len(e.right) > 0 && giveUp(v) != nil: // as one that etcd does not let start, for its data differs
-		return v.alone(giveUp)
+		return v.alone(func(v *view) *verdict { return v.removeCorrupt(e) })
+	case len(e.right) > 0 && replaceDead(v) != nil: // as one that etcd does not let start, for its data differs
+		return v.alone(replaceDead)
 	}
 	for _, a := range alarms {
 		if why := v.disproved(a, e); why != "" {
@@ -132,14 +132,14 @@ func corrupt(v *view) *verdict {
 		}
 	}
 	if len(e.right) > 1 {
-		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: rule.ResyncLater}
 	}
 	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
-		v.named(alarms), v.hashes()), outlook: Waits, resync: rule.Patience}
+		v.named(alarms), v.hashes()), outlook: Waits, resync: rule.ResyncLater}
 }
 
 // disproved says why an alarm no longer holds; empty when it may.
-func (v *view) disproved(a Alarm, e evidence) string {
+func (v *view) disproved(a Alarm, e hashEvidence) string {
 	switch {
 	case len(e.right) == 0:
 		return ""
@@ -155,40 +155,40 @@ func (v *view) disproved(a Alarm, e evidence) string {
 func (v *view) alone(take func(*view) *verdict) *verdict {
 	switch l := v.learner(); {
 	case l != nil && l.name != "":
-		return v.expel(l, fmt.Sprintf("removing the learner %s: what it has copied may be corrupt", l.name))
+		return v.removeMember(l, fmt.Sprintf("removing the learner %s: what it has copied may be corrupt", l.name))
 	case l != nil:
-		return learnerCatchesUp(v)
+		return learner(v)
 	}
-	if wait := depart(v); wait != nil {
+	if wait := waitForRemoved(v); wait != nil {
 		return wait
 	}
 	return take(v)
 }
 
-// condemn removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule Replace: as long as the
+// removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule Replace: as long as the
 // wrong one runs, etcd lets no member start whose keys differ from it.
-func (v *view) condemn(e evidence) *verdict {
+func (v *view) removeCorrupt(e hashEvidence) *verdict {
 	slices.SortStableFunc(e.wrong, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	m := e.wrong[0]
 	others := filter(v.voters, func(o *member) bool { return o.ID != m.ID })
 	stay := filter(others, v.stays)
 	why := fmt.Sprintf("the data of %s is corrupt (alarm CORRUPT): %s", m.name, v.hashes())
 	switch {
-	case len(stay) < quorum(len(others)) && v.undisturbed(others, why) != nil:
-		return v.undisturbed(others, why)
+	case len(stay) < quorum(len(others)) && v.waitForRestarts(others, why) != nil:
+		return v.waitForRestarts(others, why)
 	case len(stay) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: rule.ResyncLater}
 	case v.leads(m) == 1:
 		return v.change(v.handOver(m), why+"; it leads and hands over first")
 	}
-	return v.keeping(m, why, objects.CondemnedCorrupt, v.expel(m, why+"; removing it"))
+	return v.keepingClaim(m, why, objects.FailedCorrupt, v.removeMember(m, why+"; removing it"))
 }
 
 // hashes are the voters' hashes in words.
 func (v *view) hashes() string {
 	var list []string
 	for _, m := range v.voters {
-		who := cmp.Or(m.called(), "the stranger "+hex(m.ID))
+		who := cmp.Or(m.displayName(), "the stranger "+hex(m.ID))
 		if h := m.hash(); h != nil {
 			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision, h.CompactRevision))
 		} else {
@@ -211,46 +211,46 @@ const (
 // defragmentation that begins with a compaction: see defragmentation.go.
 func noSpace(v *view) *verdict {
 	alarms := v.alarms(AlarmNoSpace)
-	recovering := v.underWay() && v.run.Trigger == v1alpha1.TriggerNoSpace
+	recovering := v.underWay() && v.defragRun.Trigger == v1alpha1.TriggerNoSpace
 	switch {
 	case len(alarms) == 0 && recovering:
-		return v.finish("etcd takes writes again")
+		return v.finishRun("etcd takes writes again")
 	case len(alarms) == 0:
 		return nil
 	case recovering:
 		return v.makeRoom(alarms)
-	case len(v.full()) == 0:
+	case len(v.nearQuota()) == 0:
 		return v.disarm(alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 	case !v.roomToMake():
 		return nil
 	case v.spaceMadeLately():
-		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the last time: see NOSPACE in docs/failure-modes.md", resync: rule.Patience}
+		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the last time: see NOSPACE in docs/failure-modes.md", resync: rule.ResyncLater}
 	}
-	return v.begin(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s", strings.Join(names(v.full()), ", ")))
+	return v.beginRun(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s", strings.Join(names(v.nearQuota()), ", ")))
 }
 
 // makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would not last.
 func (v *view) makeRoom(alarms []Alarm) *verdict {
-	crowded := filter(v.full(), func(m *member) bool { return !m.below(m.health.DBSizeInUse) })
-	history := slices.ContainsFunc(v.full(), func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
+	crowded := filter(v.nearQuota(), func(m *member) bool { return !m.belowQuota(m.health.DBSizeInUse) })
+	history := slices.ContainsFunc(v.nearQuota(), func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
 	lead := v.leader()
 	switch {
-	case history && v.mayCompact() && v.run.Compacted == 0 && lead != nil && lead.health.Revision > 0:
+	case history && v.mayCompact() && v.defragRun.Compacted == 0 && lead != nil && lead.health.Revision > 0:
 		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
-	case !v.run.Last.IsZero() && len(v.run.Done) == 0 && v.Now.Before(v.run.Last.Add(v.compacting(crowded))):
-		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: rule.Patience}
+	case !v.defragRun.Last.IsZero() && len(v.defragRun.Done) == 0 && v.Now.Before(v.defragRun.Last.Add(v.compacting(crowded))):
+		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: rule.ResyncLater}
 	case len(crowded) > 0 && !v.doubtful(crowded):
-		return v.finish("no more room can be made")
+		return v.finishRun("no more room can be made")
 	}
 	need := fragmented
 	if len(crowded) > 0 {
 		need = func(m *member) bool { return fragmented(m) || slices.Contains(crowded, m) }
 	}
-	if said := v.defragmentNext(need, "making room (alarm NOSPACE)"); said != nil {
-		return said
+	if decision := v.defragmentNext(need, "making room (alarm NOSPACE)"); decision != nil {
+		return decision
 	}
-	if len(v.full()) > 0 {
-		return v.finish("no more room can be made")
+	if len(v.nearQuota()) > 0 {
+		return v.finishRun("no more room can be made")
 	}
 	return v.disarm(alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 }
@@ -259,7 +259,7 @@ func (v *view) makeRoom(alarms []Alarm) *verdict {
 // is written, and while the alarm lasts nothing is (bbolt frees the pages of a transaction in a later one). A defragmentation shows it: so
 // after a compaction they are defragmented all the same, until one of them turns out to be full indeed.
 func (v *view) doubtful(crowded []*member) bool {
-	return v.run.Compacted > 0 && !slices.ContainsFunc(crowded, func(m *member) bool { return slices.Contains(v.run.Done, m.name) })
+	return v.defragRun.Compacted > 0 && !slices.ContainsFunc(crowded, func(m *member) bool { return slices.Contains(v.defragRun.Done, m.name) })
 }
 
 // compacting is how long to wait after a compaction: for a while, longer as long as it does not show.
@@ -272,13 +272,13 @@ func (v *view) compacting(crowded []*member) time.Duration {
 
 // spaceMadeLately reports whether the last recovery began less than ten minutes ago.
 func (v *view) spaceMadeLately() bool {
-	return v.run != nil && v.run.Trigger == v1alpha1.TriggerNoSpace && v.Now.Before(v.run.Started.Add(spaceEvery))
+	return v.defragRun != nil && v.defragRun.Trigger == v1alpha1.TriggerNoSpace && v.Now.Before(v.defragRun.Started.Add(spaceEvery))
 }
 
 // roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a compaction, when
 // there is something to compact that the last recovery did not.
 func (v *view) roomToMake() bool {
-	crowded := filter(v.full(), func(m *member) bool { return !m.below(m.health.DBSizeInUse) })
+	crowded := filter(v.nearQuota(), func(m *member) bool { return !m.belowQuota(m.health.DBSizeInUse) })
 	if len(crowded) == 0 {
 		return true
 	}
@@ -288,10 +288,10 @@ func (v *view) roomToMake() bool {
 
 // compacted is the revision that the last recovery compacted to.
 func (v *view) compacted() int64 {
-	if v.run == nil {
+	if v.defragRun == nil {
 		return 0
 	}
-	return v.run.Compacted
+	return v.defragRun.Compacted
 }
 
 // mayCompact reports whether old revisions are ours to drop.
@@ -299,13 +299,13 @@ func (v *view) mayCompact() bool {
 	return v.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff
 }
 
-// full are the members whose database is not below 90 % of its quota.
-func (v *view) full() []*member {
-	return filter(v.members, func(m *member) bool { return !m.below(m.health.DBSize) })
+// nearQuota are the members whose database is not below 90 % of its quota.
+func (v *view) nearQuota() []*member {
+	return filter(v.members, func(m *member) bool { return !m.belowQuota(m.health.DBSize) })
 }
 
-// below reports whether so much is below 90 % of the member's quota, of which its pod's flags tell.
-func (m *member) below(size int64) bool { return size < quota(m.pod)/10*9 }
+// belowQuota reports whether so much is below 90 % of the member's quota, of which its pod's flags tell.
+func (m *member) belowQuota(size int64) bool { return size < quota(m.pod)/10*9 }
 
 // quota of the database in a pod; 0 when that is not known.
 func quota(pod *corev1.Pod) int64 {
@@ -316,8 +316,8 @@ func quota(pod *corev1.Pod) int64 {
 	return n
 }
 
-// full says that nothing is left to try.
-func full(v *view) *verdict {
+// outOfSpace says that nothing is left to try.
+func outOfSpace(v *view) *verdict {
 	if len(v.alarms(AlarmNoSpace)) == 0 {
 		return nil
 	}
@@ -339,7 +339,7 @@ func (v *view) compactYourself() string {
 // quotas are those of the members that are full, in words.
 func (v *view) quotas() string {
 	var list []string
-	for _, m := range v.full() {
+	for _, m := range v.nearQuota() {
 		list = append(list, fmt.Sprintf("%s (%s)", cmp.Or(m.name, "the stranger "+hex(m.ID)), mebibytes(quota(m.pod))))
 	}
 	return strings.Join(list, ", ")

@@ -26,7 +26,7 @@ func hashed(accused uint64, hashes ...uint32) Observation {
 		o.Health[name] = h
 	}
 	for _, claim := range o.Children.Claims {
-		note(claim, objects.AnnotationCondemned, "true") // as it is before anybody goes
+		note(claim, objects.AnnotationFailedMember, "true") // as it is before anybody goes
 	}
 	return o
 }
@@ -67,8 +67,8 @@ func TestCorruptNeedsProof(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d := Decide(onceChosen(t, c.given))
-			assert.Equal(t, "Corrupt", d.Because.Rule)
-			assert.Equal(t, c.step, d.Step, d.Because.Message)
+			assert.Equal(t, "Corrupt", d.Reason.Rule)
+			assert.Equal(t, c.step, d.Step, d.Reason.Message)
 			assert.NoError(t, Verify(c.given, d))
 			assert.Equal(t, c.given.Cluster.Status.Members, d.Status.Members)
 		})
@@ -80,7 +80,7 @@ func TestHashesOfOtherRevisionsProveNothing(t *testing.T) {
 	rehash(&o, "demo-1", func(h *Hash) { h.CompactRevision = 40 })
 	d := Decide(o)
 	assert.Nil(t, d.Step)
-	assert.Contains(t, d.Because.Message, "demo-1 has the hash 00000009 at revision 100 since 40")
+	assert.Contains(t, d.Reason.Message, "demo-1 has the hash 00000009 at revision 100 since 40")
 	assert.NoError(t, Verify(o, d))
 }
 
@@ -162,8 +162,8 @@ func TestNoSpace(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d := Decide(c.given)
-			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
-			assert.Equal(t, c.step, d.Step, d.Because.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
+			assert.Equal(t, c.step, d.Step, d.Reason.Message)
 			assert.NoError(t, Verify(c.given, d))
 		})
 	}

@@ -33,7 +33,7 @@ func authorize(v *view) *verdict {
 	case v.tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
-		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: rule.Soon}
+		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: rule.ResyncSoon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}

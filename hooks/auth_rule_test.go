@@ -37,7 +37,7 @@ func called(t *testing.T, o *Observation) (Decision, Step) {
 	require.NoError(t, Verify(*o, d))
 	step := d.Step
 	if step != nil {
-		o.Taken = &Outcome{Step: step, Because: d.Because.Rule}
+		o.Taken = &Outcome{Step: step, Rule: d.Reason.Rule}
 		d = Decide(*o)
 		o.Taken = nil
 	}
@@ -59,7 +59,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 
 	d, step = called(t, &o)
 	require.Nil(t, step, "the names are recorded before anything is made")
-	assert.Equal(t, "Authorize", d.Because.Rule)
+	assert.Equal(t, "Authorize", d.Reason.Rule)
 	assert.Equal(t, []string{"all"}, o.Cluster.Status.Auth.Roles)
 	assert.Contains(t, condition(o), "Applying")
 
@@ -67,7 +67,7 @@ func TestUsersAndRolesAreAppliedOnce(t *testing.T) {
 	want, ok := step.(Authorize)
 	require.True(t, ok)
 	assert.True(t, want.Want.Enabled)
-	assert.Equal(t, "Converged", d.Because.Rule)
+	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.True(t, o.Cluster.Status.Auth.Enabled)
 	assert.Contains(t, condition(o), "Enabled: etcd asks everybody who they are; it has 3 users and 1 role of the spec")
 
@@ -119,10 +119,10 @@ func TestAFailedApplicationIsToldAndTriedAgain(t *testing.T) {
 	o.Cluster.Spec.Auth.Users = o.Cluster.Spec.Auth.Users[:2]
 	d := Decide(o)
 	require.IsType(t, Authorize{}, d.Step)
-	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule, Err: "apply users and roles: no answer in time"}
+	o.Taken = &Outcome{Step: d.Step, Rule: d.Reason.Rule, Err: "apply users and roles: no answer in time"}
 	d = Decide(o)
 	assert.Nil(t, d.Step)
-	assert.Equal(t, "Converged", d.Because.Rule, "nothing else waits for it")
+	assert.Equal(t, "Converged", d.Reason.Rule, "nothing else waits for it")
 	o.Taken = nil
 	observe(&o, d)
 	assert.Contains(t, condition(o), "NotApplied: apply users and roles: no answer in time")
@@ -147,7 +147,7 @@ func TestWrongFieldsAreNamedAndStopNothingElse(t *testing.T) {
 		spoil(&o)
 		d, step := called(t, &o)
 		assert.Nil(t, step)
-		assert.Equal(t, "Converged", d.Because.Rule)
+		assert.Equal(t, "Converged", d.Reason.Rule)
 		assert.Contains(t, condition(o), says)
 		assert.Len(t, o.Children.Secrets, secrets, "no Secret goes for a mistake in the spec")
 		assert.True(t, o.Cluster.Status.Auth.Enabled)

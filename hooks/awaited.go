@@ -124,8 +124,8 @@ func (v *view) withUnmade(p prospect) prospect {
 	return p
 }
 
-// wakeForUnmade is when to ask again at the latest: what is awaited has to be spoken of in time.
-func (v *view) wakeForUnmade(resync time.Duration) time.Duration {
+// resyncForUnmade is when to ask again at the latest: what is awaited has to be spoken of in time.
+func (v *view) resyncForUnmade(resync time.Duration) time.Duration {
 	for _, a := range v.awaited {
 		for _, long := range []time.Duration{missedAfter, missedForLong} {
 			if until := a.Since.Add(long).Sub(v.Now); until > 0 && (resync == 0 || until < resync) {

@@ -18,7 +18,7 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	delete(o.Children.Budgets, "demo")
 	first := Decide(o)
 	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo", Since: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
-	assert.NotContains(t, first.Because.Message, "has not made")
+	assert.NotContains(t, first.Reason.Message, "has not made")
 	assert.Equal(t, missedAfter, first.ResyncAfter.Round(time.Second))
 
 	o.Cluster.Status = first.Status
@@ -27,15 +27,15 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 		return Decide(o)
 	}
 	const words = "Kubernetes has not made PodDisruptionBudget demo: `kubectl quorate status -n default demo` shows why"
-	said := after(missedAfter)
-	assert.Contains(t, said.Because.Message, words)
-	assert.Equal(t, first.Status.Awaited, said.Status.Awaited)
-	assert.True(t, meta.IsStatusConditionTrue(said.Status.Conditions, v1alpha1.Reconciling), "it may still come")
-	assert.True(t, meta.IsStatusConditionFalse(said.Status.Conditions, v1alpha1.Degraded))
-	assert.Equal(t, missedForLong-missedAfter, said.ResyncAfter)
+	decision := after(missedAfter)
+	assert.Contains(t, decision.Reason.Message, words)
+	assert.Equal(t, first.Status.Awaited, decision.Status.Awaited)
+	assert.True(t, meta.IsStatusConditionTrue(decision.Status.Conditions, v1alpha1.Reconciling), "it may still come")
+	assert.True(t, meta.IsStatusConditionFalse(decision.Status.Conditions, v1alpha1.Degraded))
+	assert.Equal(t, missedForLong-missedAfter, decision.ResyncAfter)
 
 	long := after(missedForLong)
-	assert.Equal(t, said.Because, long.Because)
+	assert.Equal(t, decision.Reason, long.Reason)
 	assert.True(t, meta.IsStatusConditionTrue(long.Status.Conditions, v1alpha1.Stalled))
 	degraded := meta.FindStatusCondition(long.Status.Conditions, v1alpha1.Degraded)
 	assert.Equal(t, []string{"FailedCreate", words}, []string{degraded.Reason, degraded.Message})

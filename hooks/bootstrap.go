@@ -34,18 +34,18 @@ func (v *view) stalled() string {
 		return ""
 	}
 	return fmt.Sprintf("the members have not come to a first quorum within %s (%s), and `kubectl logs -n %s %s --all-containers` may tell why; %s; see Bootstrap that can't finish in docs/failure-modes.md",
-		brief(recoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.epoch.initialNames()[0], v.anew())
+		brief(recoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.epoch.initialNames()[0], v.howToBeginAgain())
 }
 
 // neverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
 func (v *view) neverBegins() bool {
-	return v.epoch.founded() && !v.epoch.quorate() && !v.ending() && (len(v.quorumIsLost()) > 0 || v.stalled() != "")
+	return v.epoch.provisioned() && !v.epoch.hadQuorum() && !v.ending() && (len(v.quorumIsLost()) > 0 || v.stalled() != "")
 }
 
 // overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
 func (v *view) overdueMembers() string {
 	var shows, lost []string
-	gone := v.groundsLost()
+	gone := v.lostBeforeStart()
 	for _, name := range v.epoch.initialNames() {
 		pod := v.Children.Pods[name]
 		if pod == nil {
@@ -74,7 +74,7 @@ func (v *view) attempt(name string, pod *corev1.Pod) (since time.Time, what stri
 	if ends := failures(pod); len(ends) > 0 {
 		return made, fmt.Sprintf("it has crashed: exit %d", ends[0].ExitCode)
 	}
-	if what = v.ails(m); what != "" {
+	if what = v.whyNotServing(m); what != "" {
 		return made, what
 	}
 	if running(pod) {
@@ -97,10 +97,10 @@ func follows(h Health) string {
 	return " and follows a leader"
 }
 
-// anew says how the epoch is begun once more where that loses nothing.
-func (v *view) anew() string {
-	if v.heir != nil {
-		return fmt.Sprintf("epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+// howToBeginAgain says how the epoch is begun once more where that loses nothing.
+func (v *view) howToBeginAgain() string {
+	if v.next != nil {
+		return fmt.Sprintf("epoch %d is being made ready: %s", v.next.epoch.n, v.staging())
 	}
 	for _, name := range v.epoch.initialNames() {
 		if pod := v.Children.Pods[name]; pod != nil && readyPod(pod) {
@@ -110,7 +110,7 @@ func (v *view) anew() string {
 	const loses = "if no client was ever served, nothing is lost by beginning anew: "
 	switch {
 	case v.epoch.source == objects.SourceEmpty:
-		return loses + v.byHand(v1alpha1.RecoverRecreate)
+		return loses + v.recoverCommand(v1alpha1.RecoverRecreate)
 	case v.epoch.restore != "":
 		return loses + "give spec.restore another id"
 	case v.epoch.after == 0:

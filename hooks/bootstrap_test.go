@@ -82,16 +82,16 @@ func TestABootstrapThatStalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
-			require.Equal(t, "Start", d.Because.Rule)
+			require.Equal(t, "Start", d.Reason.Rule)
 			degraded := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded)
 			if c.says == "" {
-				assert.Equal(t, "starting demo-0", d.Because.Message)
+				assert.Equal(t, "starting demo-0", d.Reason.Message)
 				assert.Equal(t, metav1.ConditionFalse, degraded.Status)
 				return
 			}
 			assert.Equal(t, metav1.ConditionTrue, degraded.Status)
 			assert.Equal(t, "BootstrapStalled", degraded.Reason)
-			assert.Equal(t, d.Because.Message, degraded.Message)
+			assert.Equal(t, d.Reason.Message, degraded.Message)
 			assert.Contains(t, degraded.Message, c.says)
 			assert.Equal(t, !c.other, strings.Contains(degraded.Message, beginAnew))
 		})

@@ -248,7 +248,7 @@ func (v *view) signer(ca, old *Secret) (signer *Certificate, previous bool) {
 	}
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
 	switch {
-	case !v.succeeds(ca), signedBy(old, ca.Certificate), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
+	case !v.supersedes(ca), signedBy(old, ca.Certificate), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
 		return ca.Certificate, false
 	case ca.Previous != nil && !v.Now.After(ca.Previous.NotAfter):
 		return ca.Previous, true
@@ -267,8 +267,8 @@ func (v *view) spent(s *Secret) bool {
 	return s == nil || s.Certificate == nil || s.Flaw != "" || v.Now.After(s.Certificate.NotAfter)
 }
 
-// succeeds reports whether the authority takes the place of another that certificates in use are signed by.
-func (v *view) succeeds(ca *Secret) bool {
+// supersedes reports whether the authority takes the place of another that certificates in use are signed by.
+func (v *view) supersedes(ca *Secret) bool {
 	return slices.ContainsFunc(v.leaves, func(l leaf) bool {
 		old := v.Children.Secrets[l.secret]
 		return old != nil && old.Certificate != nil && old.Certificate.Issuer != ca.Certificate.Key
@@ -380,7 +380,7 @@ func (v *view) served() string {
 // distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
 func (v *view) distrusts(m *member) (string, bool) {
 	const why = "it trusts other certificate authorities than it should"
-	if !objects.Encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.lacking) > 0 {
+	if !objects.Encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.certificateProblems) > 0 {
 		return "", false
 	}
 	if provided(v.Cluster) {
@@ -394,10 +394,10 @@ func (v *view) distrusts(m *member) (string, bool) {
 	return why, !slices.Equal(wanted, m.health.Trusts)
 }
 
-// deaf reports whether a member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
+// distrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
 // and will only when it starts anew.
-func (v *view) deaf(h Health) bool {
-	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.lacking) > 0 {
+func (v *view) distrustsPeers(h Health) bool {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.certificateProblems) > 0 {
 		return false
 	}
 	peer := v.secret(peerSecret(v.Cluster))

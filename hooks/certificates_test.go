@@ -121,8 +121,8 @@ func TestNoPodBeforeItsCertificates(t *testing.T) {
 		require.Len(t, Decide(o).Children.Pods, 1)
 		delete(o.Children.Secrets, missing)
 		d := Decide(o)
-		assert.Equal(t, "WaitForCertificates", d.Because.Rule)
-		assert.Contains(t, d.Because.Message, missing)
+		assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
+		assert.Contains(t, d.Reason.Message, missing)
 		assert.Empty(t, d.Children.Pods)
 	}
 }
@@ -136,7 +136,7 @@ func TestALeafIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)))
-	assert.Equal(t, "Converged", d.Because.Rule, "nobody is restarted for it")
+	assert.Equal(t, "Converged", d.Reason.Rule, "nobody is restarted for it")
 	leaf, _ := recipes(d)["demo-server-tls"].(Leaf)
 	assert.Equal(t, o.Now.Add(defaultLeafDuration), leaf.NotAfter)
 	assert.Contains(t, leaf.Names, "*.demo-peers.default.svc")
@@ -180,19 +180,19 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 	rest()
 	assert.Equal(t, ca.Certificate.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer)
 	assert.Equal(t, ca.Certificate.Key, o.Children.Secrets["demo-operator-tls"].Certificate.Issuer)
-	assert.Equal(t, "Converged", step().Because.Rule)
+	assert.Equal(t, "Converged", step().Reason.Rule)
 
 	o.Now = first.NotAfter.Add(time.Second)
 	rest()
 	assert.Len(t, o.Children.Secrets["demo-server-tls"].Trust, 1, "what has expired is trusted no longer")
-	assert.Equal(t, "RollingUpdate", Decide(o).Because.Rule)
+	assert.Equal(t, "RollingUpdate", Decide(o).Reason.Rule)
 }
 
 // rolled lets the next member restart, handing the leadership on where that is asked for, and returns its name.
 func rolled(t *testing.T, o *Observation) string {
 	t.Helper()
 	d := Decide(*o)
-	require.Equal(t, "RollingUpdate", d.Because.Rule, d.Because.Message)
+	require.Equal(t, "RollingUpdate", d.Reason.Rule, d.Reason.Message)
 	require.NoError(t, Verify(*o, d))
 	if move, ok := d.Step.(MoveLeader); ok {
 		o.Etcd.Leader = move.To
@@ -228,7 +228,7 @@ func TestRotationsOfOneOrTwoAndOnMemoryGoThroughANewMember(t *testing.T) {
 		}
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))
-		assert.Equal(t, "Grow", d.Because.Rule, d.Because.Message)
+		assert.Equal(t, "Grow", d.Reason.Rule, d.Reason.Message)
 	}
 }
 
@@ -270,8 +270,8 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 	}
 	o := good()
 	d := Decide(o)
-	require.Len(t, d.Children.Pods, 1, d.Because.Message)
-	assert.Equal(t, "Start", d.Because.Rule)
+	require.Len(t, d.Children.Pods, 1, d.Reason.Message)
+	assert.Equal(t, "Start", d.Reason.Rule)
 	assert.Equal(t, "mine", d.Children.Pods[0].Spec.Volumes[2].Projected.Sources[0].Secret.Name)
 	for _, c := range []struct {
 		says   string
@@ -290,7 +290,7 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		c.spoils(&o)
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))
-		assert.Contains(t, d.Because.Message, c.says)
+		assert.Contains(t, d.Reason.Message, c.says)
 		assert.Empty(t, d.Children.Pods, c.says)
 		reason, _, secured := security(newView(o))
 		assert.False(t, secured)

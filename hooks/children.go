@@ -15,18 +15,18 @@ import (
 )
 
 // children are everything that should exist now. What becomes of the record, the claims and the pods is the mode's to say.
-func children(v *view, said *verdict) Desired {
+func children(v *view, decision *verdict) Desired {
 	if v.mode.pods == nil {
 		return asObserved(v.ofAllEpochs())
 	}
-	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, said)}
-	d.Claims = append(v.formerClaims(), v.mode.claims(v, said)...)
-	d.Pods = v.mode.pods(v, said)
-	if v.heir != nil && !v.forsakes() {
-		claims, pods := v.heir.heirs()
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, decision)}
+	d.Claims = append(v.formerClaims(), v.mode.claims(v, decision)...)
+	d.Pods = v.mode.pods(v, decision)
+	if v.next != nil && !v.cancelled() {
+		claims, pods := v.next.stagedChildren()
 		d.Claims, d.Pods = append(d.Claims, claims...), append(d.Pods, pods...)
 	}
-	d.Pods = append(d.Pods, v.surveyPods(said)...)
+	d.Pods = append(d.Pods, v.surveyPods(decision)...)
 	d.Pods = filter(d.Pods, v.mayExist)
 	for _, pod := range d.Pods {
 		if pod.UID == "" {
@@ -42,15 +42,15 @@ func (o Observation) heldBack() bool {
 	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || o.unsupported() != nil
 }
 
-// heirs are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
-func (v *view) heirs() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
+// stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
+func (v *view) stagedChildren() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	if v.epoch.source == objects.SourceSurvivor && v.epoch.survivor == "" {
 		return v.keptClaims(v.names), v.keptPods(v.names)
 	}
 	claims, pods := v.mode.claims(v, &verdict{}), v.mode.pods(v, &verdict{})
 	for _, pod := range pods {
-		if v.unopposed && awaits(pod) {
-			pod.Annotations[objects.AnnotationSucceeds] = "yes"
+		if v.predecessorGone && awaits(pod) {
+			pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
 		}
 	}
 	return claims, pods
@@ -65,7 +65,7 @@ func services(v *view) []*corev1.Service {
 	}
 	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
 	peers := meta(objects.PeerService(c.Name))
-	if n := v.next(); n > 0 {
+	if n := v.nextOrdinal(); n > 0 {
 		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
 	}
 	for key, copied := range v.copies() {
@@ -116,14 +116,14 @@ func kept[T any, P interface {
 }](c *v1alpha1.EtcdCluster, old P) P {
 	object := *old
 	p := P(&object)
-	p.SetLabels(ours(old.GetLabels(), labels(c, nil)))
-	p.SetAnnotations(ours(old.GetAnnotations(), annotations(c, nil)))
+	p.SetLabels(ownKeys(old.GetLabels(), labels(c, nil)))
+	p.SetAnnotations(ownKeys(old.GetAnnotations(), annotations(c, nil)))
 	return p
 }
 
-// theirs are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as that a
+// foreignKeys are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as that a
 // member was told to join (S10).
-func theirs[V ~string](all map[string]V) map[string]string {
+func foreignKeys[V ~string](all map[string]V) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
 		if !strings.HasPrefix(k, objects.Domain) {
@@ -133,8 +133,8 @@ func theirs[V ~string](all map[string]V) map[string]string {
 	return some
 }
 
-// ours are the labels or annotations that Quorate sets: those of its own domain, and those of these names.
-func ours(all, names map[string]string) map[string]string {
+// ownKeys are the labels or annotations that Quorate sets: those of its own domain, and those of these names.
+func ownKeys(all, names map[string]string) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {
 		if _, named := names[k]; named || strings.HasPrefix(k, objects.Domain) {

@@ -16,16 +16,16 @@ import (
 
 func TestWhatTheRecordSaysOfARestart(t *testing.T) {
 	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -", "demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
-		assert.Equal(t, said, readRestart(said).String())
+		assert.Equal(t, said, readChoice(said).String())
 	}
-	assert.Equal(t, restart{name: "a", pod: "b", container: "c"}, readRestart(" a  b c d "))
-	assert.Equal(t, restart{name: "a", removes: true}, readRestart("a removal withdrawn nonsense"))
+	assert.Equal(t, choice{name: "a", pod: "b", container: "c"}, readChoice(" a  b c d "))
+	assert.Equal(t, choice{name: "a", removes: true}, readChoice("a removal withdrawn nonsense"))
 }
 
 // choosing is an observation whose record names demo-1 in this way.
 func choosing(said string) Observation {
 	o := serve(3)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationRenewing] = said
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = said
 	o.Children.Pods["demo-1"].Status.ContainerStatuses[0].ContainerID = "containerd://7"
 	return o
 }
@@ -33,7 +33,7 @@ func choosing(said string) Observation {
 // removes has the record name this member as the one that is removed.
 func removes(name string) func(o *Observation) {
 	return func(o *Observation) {
-		o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationRenewing] = name + " removal"
+		o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationChosen] = name + " removal"
 	}
 }
 
@@ -42,11 +42,11 @@ func onceChosen(t *testing.T, o Observation) Observation {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	record := o.Children.ConfigMaps["demo-epoch-1"]
-	if record == nil || len(d.Children.ConfigMaps) == 0 || !readRestart(recordOf(d)[objects.AnnotationRenewing]).removes {
+	if record == nil || len(d.Children.ConfigMaps) == 0 || !readChoice(recordOf(d)[objects.AnnotationChosen]).removes {
 		return o
 	}
 	assert.Nil(t, d.Step, "it is recorded first")
-	record.Annotations[objects.AnnotationRenewing] = recordOf(d)[objects.AnnotationRenewing]
+	record.Annotations[objects.AnnotationChosen] = recordOf(d)[objects.AnnotationChosen]
 	return o
 }
 
@@ -73,26 +73,26 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"a removal", "demo-1 removal", func(*corev1.Pod) {}, true},
 		{"a removal, and another pod", "demo-1 removal", func(p *corev1.Pod) { p.UID = "other" }, true},
 		{"a removal, and the pod goes", "demo-1 removal", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
-		{"a removal, and the pod is spared for long", "demo-1 removal", spared(CallsEnd), true},
+		{"a removal, and the pod's restart was withdrawn long ago", "demo-1 removal", withdrawnAgo(CallsEnd), true},
 		{"a removal, withdrawn just now", "demo-1 removal withdrawn " + ago(CallsEnd-time.Second), func(*corev1.Pod) {}, true},
 		{"a removal, withdrawn for long", "demo-1 removal withdrawn " + ago(CallsEnd), func(*corev1.Pod) {}, false},
 		{"a removal of no member", "demo-7 removal", func(*corev1.Pod) {}, false},
-		{"spared just now", "demo-1 uid-pod-1", spared(CallsEnd - time.Second), true},
-		{"spared for long", "demo-1 uid-pod-1", spared(CallsEnd), false},
-		{"spared since nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[objects.AnnotationSpared] = "x" }, true},
+		{"withdrawn just now", "demo-1 uid-pod-1", withdrawnAgo(CallsEnd - time.Second), true},
+		{"withdrawn long ago", "demo-1 uid-pod-1", withdrawnAgo(CallsEnd), false},
+		{"withdrawn nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
 			c.change(o.Children.Pods["demo-1"])
-			assert.Equal(t, c.held, newView(o).held() != nil)
+			assert.Equal(t, c.held, newView(o).chosen() != nil)
 		})
 	}
 }
 
 func ago(d time.Duration) string { return now.Add(-d).Format(time.RFC3339) }
 
-func spared(ago time.Duration) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Annotations[objects.AnnotationSpared] = now.Add(-ago).Format(time.RFC3339) }
+func withdrawnAgo(ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = now.Add(-ago).Format(time.RFC3339) }
 }
 
 func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
@@ -108,27 +108,27 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 		{"not chosen for its image", "", true, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1 containerd://7"},
 		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
 		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart demo-2, 20 seconds after it was spared", ""},
-		{"chosen and spared", "demo-1 uid-pod-1", false, spared(0), "waiting until calls are over that would still restart demo-1, 20 seconds after it was spared", ""},
-		{"chosen and spared for long", "demo-1 uid-pod-1", false, spared(CallsEnd), "waiting until the pod of demo-1 is no longer spared: why", ""},
+		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
+		{"chosen and withdrawn", "demo-1 uid-pod-1", false, withdrawnAgo(0), "waiting until calls are over that would still restart demo-1, 20 seconds after that was withdrawn", ""},
+		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, withdrawnAgo(CallsEnd), "waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
 		{"it is removed", "demo-1 removal", false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn", "demo-1 removal withdrawn " + ago(0)},
 		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn", "demo-1 removal withdrawn " + ago(0)},
 		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
 		{"another one is removed", "demo-2 removal", false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-2, 20 seconds after that was withdrawn", "demo-2 removal withdrawn " + ago(0)},
-		{"spared once", "", false, spared(time.Hour), "waiting until the pod of demo-1 is no longer spared: why", ""},
+		{"withdrawn once", "", false, withdrawnAgo(time.Hour), "waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
 			c.change(o.Children.Pods["demo-1"])
 			v := newView(o)
-			said := v.choose(v.find("demo-1"), c.inPlace, "why")
+			decision := v.chooseForRestart(v.find("demo-1"), c.inPlace, "why")
 			if c.message == "" {
-				assert.Nil(t, said)
+				assert.Nil(t, decision)
 				return
 			}
-			require.NotNil(t, said)
-			assert.Equal(t, c.message, said.message)
-			assert.Equal(t, c.renew, said.renew)
+			require.NotNil(t, decision)
+			assert.Equal(t, c.message, decision.message)
+			assert.Equal(t, c.renew, decision.choose)
 		})
 	}
 }
@@ -141,29 +141,29 @@ func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
 		message, renew string
 	}{
 		{"chosen", "demo-1 removal", func(*corev1.Pod) {}, "", ""},
-		{"chosen, and its pod is spared", "demo-1 removal", spared(0), "", ""},
+		{"chosen, and the restart of its pod was withdrawn", "demo-1 removal", withdrawnAgo(0), "", ""},
 		{"not chosen", "", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
 		{"not chosen, and its pod goes", "", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, "why; recording that first", "demo-1 removal"},
 		{"it is restarted", "demo-1 uid-pod-1", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
 		{"its image is exchanged", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
-		{"it was restarted", "demo-1 uid-pod-1", spared(0), "why; recording that first", "demo-1 removal"},
+		{"it was restarted", "demo-1 uid-pod-1", withdrawnAgo(0), "why; recording that first", "demo-1 removal"},
 		{"withdrawn", "demo-1 removal withdrawn " + ago(0), func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 1), "demo-1 removal withdrawn " + ago(0)},
 		{"withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
 		{"another one is removed", "demo-2 removal", func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 2), "demo-2 removal withdrawn " + ago(0)},
-		{"another one is restarted", "demo-2 uid-pod-2", func(*corev1.Pod) {}, "why; waiting until calls are over that would still restart demo-2, 20 seconds after it was spared", ""},
+		{"another one is restarted", "demo-2 uid-pod-2", func(*corev1.Pod) {}, "why; waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
 			c.change(o.Children.Pods["demo-1"])
 			v := newView(o)
-			said := v.chooseToGo(v.find("demo-1"), "why")
+			decision := v.chooseForRemoval(v.find("demo-1"), "why")
 			if c.message == "" {
-				assert.Nil(t, said)
+				assert.Nil(t, decision)
 				return
 			}
-			require.NotNil(t, said)
-			assert.Equal(t, c.message, said.message)
-			assert.Equal(t, c.renew, said.renew)
+			require.NotNil(t, decision)
+			assert.Equal(t, c.message, decision.message)
+			assert.Equal(t, c.renew, decision.choose)
 		})
 	}
 }
@@ -178,7 +178,7 @@ func TestARemovalThatNobodyWantsRestartsNothing(t *testing.T) {
 	}
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "demo-1 removal withdrawn "+ago(0), recordOf(d)[objects.AnnotationRenewing], d.Because.Message)
+	assert.Equal(t, "demo-1 removal withdrawn "+ago(0), recordOf(d)[objects.AnnotationChosen], d.Reason.Message)
 	for name, pod := range o.Children.Pods {
 		require.NotNil(t, podIn(d, name))
 		assert.Equal(t, etcdImage(pod), etcdImage(podIn(d, name)))
@@ -189,19 +189,19 @@ func TestAChoiceThatNobodyWantsIsSpared(t *testing.T) {
 	o := choosing("demo-1 uid-pod-1")
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "RollingUpdate", d.Because.Rule)
-	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[objects.AnnotationSpared])
-	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationRenewing])
+	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
+	assert.Equal(t, now.Format(time.RFC3339), podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn])
+	assert.Equal(t, "demo-1 uid-pod-1", recordOf(d)[objects.AnnotationChosen])
 
-	o.Children.Pods["demo-1"].Annotations[objects.AnnotationSpared] = now.Format(time.RFC3339)
+	o.Children.Pods["demo-1"].Annotations[objects.AnnotationWithdrawn] = now.Format(time.RFC3339)
 	o.Now = now.Add(CallsEnd)
 	d = Decide(o)
-	assert.Equal(t, "Converged", d.Because.Rule)
-	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationSpared], "as long as the record names it")
-	assert.Empty(t, recordOf(d)[objects.AnnotationRenewing])
+	assert.Equal(t, "Converged", d.Reason.Rule)
+	assert.NotEmpty(t, podIn(d, "demo-1").Annotations[objects.AnnotationWithdrawn], "as long as the record names it")
+	assert.Empty(t, recordOf(d)[objects.AnnotationChosen])
 
-	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationRenewing)
-	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationSpared])
+	delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationChosen)
+	assert.Empty(t, podIn(Decide(o), "demo-1").Annotations[objects.AnnotationWithdrawn])
 }
 
 func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
@@ -211,6 +211,6 @@ func TestADeletionThatWasChosenIsNotTurnedIntoAnExchange(t *testing.T) {
 	}
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Contains(t, d.Because.Message, "restarting demo-1: it is to run etcd")
+	assert.Contains(t, d.Reason.Message, "restarting demo-1: it is to run etcd")
 	assert.Nil(t, podIn(d, "demo-1"))
 }

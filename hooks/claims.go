@@ -9,9 +9,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// foundingClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
+// initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
 // that we see is an old one.
-func foundingClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
+func initialClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	if !v.onClaims() || v.Etcd != nil {
 		return v.keptClaims(v.names)
 	}
@@ -20,17 +20,17 @@ func foundingClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 
 // listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are not yet
 // recorded as used (S7, S9), or that are kept in quarantine.
-func (v *view) listedClaims(said *verdict) []*corev1.PersistentVolumeClaim {
+func (v *view) listedClaims(decision *verdict) []*corev1.PersistentVolumeClaim {
 	all := v.claims(v.names, func(name string) bool {
 		m := v.find(name)
 		return v.onClaims() && m != nil && v.mayBeMade(m)
 	})
 	list := filter(all, func(c *corev1.PersistentVolumeClaim) bool {
-		member, _ := standsOn(v.Cluster.Name, c.Name)
+		member, _ := memberOfClaim(v.Cluster.Name, c.Name)
 		old := v.Children.Claims[c.Name]
-		return old == nil || v.find(member) != nil || !v.pastMark(member) || !v.ours(old) || v.withheld(old)
+		return old == nil || v.find(member) != nil || !v.ordinalReserved(member) || !v.ours(old) || v.claimKept(old)
 	})
-	v.quarantine(list, said)
+	v.quarantine(list, decision)
 	return list
 }
 
@@ -42,11 +42,11 @@ func (v *view) keptClaims(names []string) []*corev1.PersistentVolumeClaim {
 func (v *view) claims(names []string, create func(string) bool) []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, name := range v.claimNames(names, create) {
-		member, _ := standsOn(v.Cluster.Name, name)
+		member, _ := memberOfClaim(v.Cluster.Name, name)
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
 			claim.Labels = labels(v.Cluster, map[string]string{objects.LabelMember: member})
-			claim.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationCondemned, objects.AnnotationQuarantined, objects.AnnotationEpoch))
+			claim.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch))
 			if quarantined(old) {
 				claim.Labels[objects.LabelQuarantined] = "true"
 			}
@@ -60,7 +60,7 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 }
 
 func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
-	member, _ := standsOn(v.Cluster.Name, name)
+	member, _ := memberOfClaim(v.Cluster.Name, name)
 	size, class, _ := v.claimSpec(name)
 	own := map[string]string{}
 	if v.epoch != nil && v.epoch.n > 1 {

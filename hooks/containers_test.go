@@ -91,7 +91,7 @@ func TestDecisionsInAMesh(t *testing.T) {
 			}
 			want, got := Decide(o), Decide(mesh)
 			require.NoError(t, Verify(mesh, got))
-			assert.Equal(t, want.Because, got.Because)
+			assert.Equal(t, want.Reason, got.Reason)
 			assert.Equal(t, want.Step, got.Step)
 			assert.Equal(t, want.Status.Conditions, got.Status.Conditions)
 			for _, pod := range got.Children.Pods {
@@ -121,7 +121,7 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 			InitContainerStatuses: []corev1.ContainerStatus{before},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "mesh-sidecar", State: meshRuns}, waits},
 		}}
-		assert.Equal(t, says, v.ails(&member{pod: pod}))
+		assert.Equal(t, says, v.whyNotServing(&member{pod: pod}))
 	}
 }
 

@@ -29,7 +29,7 @@ func fencedBy(c *v1alpha1.EtcdCluster) []string {
 }
 
 func fence(v *view) *verdict {
-	for _, m := range v.heldFirst(v.voters) {
+	for _, m := range v.chosenFirst(v.voters) {
 		if m.name == "" || !v.fenced(m.name) || m.pod == nil || m.pod.DeletionTimestamp != nil || !v.mayStop(m) {
 			continue
 		}
@@ -37,17 +37,17 @@ func fence(v *view) *verdict {
 		if v.leads(m) == 1 {
 			return v.change(v.handOver(m), why+"; it leads and hands over first")
 		}
-		if said := v.choose(m, false, why); said != nil {
-			return said
+		if decision := v.chooseForRestart(m, false, why); decision != nil {
+			return decision
 		}
-		return &verdict{message: why, roll: m.name, resync: rule.Soon}
+		return &verdict{message: why, deletePod: m.name, resync: rule.ResyncSoon}
 	}
 	return nil
 }
 
 // mayStop reports whether the others can do without the member (S1), and nobody else is missing or joining when it serves (S2).
 func (v *view) mayStop(m *member) bool {
-	return v.spares(m) && (!m.serving() || v.learner() == nil && serving(v.voters) == len(v.voters))
+	return v.quorumWithout(m) && (!m.serving() || v.learner() == nil && serving(v.voters) == len(v.voters))
 }
 
 // unfenceable says which of the names of the annotation can't be followed, and why; empty for none.
@@ -124,7 +124,7 @@ func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 const historyLength = 20
 
 // history is the observed one with what this call has decided, if that changed anything or differs from what was decided last.
-func history(v *view, because rule.Because, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
+func history(v *view, because rule.Reason, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
 	for _, e := range v.Recent {
 		if !slices.Contains(list, e) {
@@ -149,7 +149,7 @@ func history(v *view, because rule.Because, auth *v1alpha1.AuthStatus) []v1alpha
 		return t.Err == "" && t.Step.Verb() == Authorize{}.Verb() && reflect.DeepEqual(auth, v.Cluster.Status.Auth)
 	}
 	if t := v.Taken; t != nil && !looked(t) {
-		add(t.Because, t.Step.String(), t.Err)
+		add(t.Rule, t.Step.String(), t.Err)
 	}
 	if len(list) == 0 || list[len(list)-1].Rule != because.Rule {
 		add(because.Rule, "", because.Message)

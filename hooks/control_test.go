@@ -15,7 +15,7 @@ func TestHistoryKeepsWhatChangedAndNothingElse(t *testing.T) {
 	for i := range 30 {
 		o.Now = now.Add(time.Duration(i) * time.Minute)
 		if o.Taken = nil; i%2 == 0 {
-			o.Taken = &Outcome{Step: MoveLeader{To: 2, Name: "demo-1"}, Because: "Shrink"}
+			o.Taken = &Outcome{Step: MoveLeader{To: 2, Name: "demo-1"}, Rule: "Shrink"}
 		}
 		o.Cluster.Status = Decide(o).Status
 	}

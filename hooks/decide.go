@@ -17,23 +17,23 @@ import (
 // further step.
 func Decide(o Observation) Decision {
 	v := newView(o)
-	at, said := v.mode.rules.First(v)
-	v.run = cmp.Or(said.run, v.run)
-	if said.mark == objects.CondemnedSilent {
-		v.condemns = said.condemn
+	at, decision := v.mode.rules.First(v)
+	v.defragRun = cmp.Or(decision.defragRun, v.defragRun)
+	if decision.failure == objects.FailedSilent {
+		v.failedVoter = decision.failed
 	}
-	answer := children(v, said)
+	answer := children(v, decision)
 	v.expect(answer)
-	said.message = v.andUnmade(said.message)
-	because := rule.Because{Rule: v.mode.rules[at].Name, Message: said.message}
-	told := status(v, because, v.prospectOf(at, said))
+	decision.message = v.andUnmade(decision.message)
+	because := rule.Reason{Rule: v.mode.rules[at].Name, Message: decision.message}
+	newStatus := status(v, because, v.prospectOf(at, decision))
 	return Decision{
-		Step:        said.step,
+		Step:        decision.step,
 		Children:    answer,
-		Status:      told,
-		ResyncAfter: v.wakeForUnmade(v.wake(said.resync, &told)),
+		Status:      newStatus,
+		ResyncAfter: v.resyncForUnmade(v.resyncAfter(decision.resync, &newStatus)),
 		Mode:        v.mode.name,
-		Because:     because,
+		Reason:      because,
 	}
 }
 

@@ -163,7 +163,7 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := onceChosen(t, c.given())
 			d := Decide(o)
-			assert.Equal(t, c.rule, d.Because.Rule, "%s: %s", c.reason, d.Because.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, "%s: %s", c.reason, d.Reason.Message)
 			assert.Equal(t, c.step, d.Step, c.reason)
 			assert.NoError(t, Verify(o, d))
 			again := o
@@ -188,13 +188,13 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 		addClaim(&o, i)
 	}
 	d = Decide(o)
-	assert.Equal(t, "Provision", d.Because.Rule)
+	assert.Equal(t, "Provision", d.Reason.Rule)
 	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
 	d = Decide(o)
-	assert.Equal(t, "Start", d.Because.Rule)
+	assert.Equal(t, "Start", d.Reason.Rule)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {
 		assert.Equal(t, objects.StartBootstrap, p.Annotations[objects.AnnotationStart])

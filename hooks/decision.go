@@ -24,8 +24,8 @@ type Decision struct {
 	ResyncAfter time.Duration
 	// Mode is the name of the mode that the cluster is in: one of Modes.
 	Mode string
-	// Because is the rule that fired.
-	Because rule.Because
+	// Reason is the rule that fired.
+	Reason rule.Reason
 }
 
 // Desired are the children that should exist, each kind sorted by name.

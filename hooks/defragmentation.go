@@ -34,15 +34,15 @@ const (
 
 // ---- the account
 
-// account is the status of the run under way, or of the last, with what this call has learned; nil for none.
-func (v *view) account() *v1alpha1.DefragmentationStatus {
+// defragmentationRun is the status of the run under way, or of the last, with what this call has learned; nil for none.
+func (v *view) defragmentationRun() *v1alpha1.DefragmentationStatus {
 	s := &v1alpha1.DefragmentationStatus{}
 	if old := v.Cluster.Status.Defragmentation; old != nil {
 		s = old.DeepCopy()
 	}
-	v.settle(s)
-	v.enter(s)
-	v.settle(s)
+	v.noteReclaimed(s)
+	v.noteStep(s)
+	v.noteReclaimed(s)
 	s.Next = v.nextRun(s.Next)
 	if reflect.ValueOf(*s).IsZero() {
 		return nil
@@ -50,15 +50,15 @@ func (v *view) account() *v1alpha1.DefragmentationStatus {
 	return s
 }
 
-// enter notes what the step of this call has done. A member that was asked and does not answer now is at it: it counts as done, and so
+// noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it counts as done, and so
 // does one that has nothing to reclaim any more. Only what was refused is tried again.
-func (v *view) enter(s *v1alpha1.DefragmentationStatus) {
+func (v *view) noteStep(s *v1alpha1.DefragmentationStatus) {
 	if v.Taken == nil || !underWay(s) {
 		return
 	}
 	switch step := v.Taken.Step.(type) {
 	case Compact:
-		s.Last = v.second() // also when the answer was lost
+		s.Last = v.nowInSeconds() // also when the answer was lost
 		if v.Taken.Err == "" {
 			s.Compacted = step.Revision
 		}
@@ -66,14 +66,14 @@ func (v *view) enter(s *v1alpha1.DefragmentationStatus) {
 		m := v.find(step.Name)
 		refused := v.Taken.Err != "" && m != nil && m.serving() && fragmented(m)
 		if !refused && !slices.Contains(s.Done, step.Name) {
-			s.Done, s.Last = append(s.Done, step.Name), v.second()
+			s.Done, s.Last = append(s.Done, step.Name), v.nowInSeconds()
 			s.Before = resource.NewQuantity(step.DBSize, resource.BinarySI)
 		}
 	}
 }
 
-// settle adds what the last member has given back, when it tells.
-func (v *view) settle(s *v1alpha1.DefragmentationStatus) {
+// noteReclaimed adds what the last member has given back, when it tells.
+func (v *view) noteReclaimed(s *v1alpha1.DefragmentationStatus) {
 	if s.Before == nil || len(s.Done) == 0 || v.Etcd == nil {
 		return
 	}
@@ -86,19 +86,19 @@ func (v *view) settle(s *v1alpha1.DefragmentationStatus) {
 		if s.Reclaimed != nil {
 			freed += s.Reclaimed.Value()
 		}
-		s.Reclaimed, s.Last = resource.NewQuantity(freed, resource.BinarySI), v.second()
+		s.Reclaimed, s.Last = resource.NewQuantity(freed, resource.BinarySI), v.nowInSeconds()
 	}
 	s.Before = nil
 }
 
-// second is now, as a status can hold it.
-func (v *view) second() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
+// nowInSeconds is now, as a status can hold it.
+func (v *view) nowInSeconds() metav1.Time { return metav1.NewTime(v.Now.Truncate(time.Second)) }
 
 func underWay(s *v1alpha1.DefragmentationStatus) bool {
 	return s != nil && !s.Started.IsZero() && s.Finished.IsZero()
 }
 
-func (v *view) underWay() bool { return underWay(v.run) }
+func (v *view) underWay() bool { return underWay(v.defragRun) }
 
 // ---- when
 
@@ -144,19 +144,19 @@ func (v *view) scheduleAdvice() string {
 func (v *view) dueRun() v1alpha1.DefragmentationTrigger {
 	asked := v.Cluster.Annotations[objects.AnnotationDefragment]
 	switch {
-	case asked != "" && (v.run == nil || v.run.Request != asked):
+	case asked != "" && (v.defragRun == nil || v.defragRun.Request != asked):
 		return v1alpha1.TriggerRequest
-	case v.run != nil && !v.run.Next.IsZero() && !v.Now.Before(v.run.Next.Time):
+	case v.defragRun != nil && !v.defragRun.Next.IsZero() && !v.Now.Before(v.defragRun.Next.Time):
 		return v1alpha1.TriggerSchedule
 	}
 	return ""
 }
 
-// begin writes down that a run begins; the next call takes its first member.
-func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *verdict {
-	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, Started: v.second()}
-	if v.run != nil {
-		run.Request, run.Next = v.run.Request, v.run.Next
+// beginRun writes down that a run begins; the next call takes its first member.
+func (v *view) beginRun(trigger v1alpha1.DefragmentationTrigger, message string) *verdict {
+	run := &v1alpha1.DefragmentationStatus{Trigger: trigger, Started: v.nowInSeconds()}
+	if v.defragRun != nil {
+		run.Request, run.Next = v.defragRun.Request, v.defragRun.Next
 	}
 	if trigger == v1alpha1.TriggerRequest {
 		run.Request = v.Cluster.Annotations[objects.AnnotationDefragment]
@@ -164,18 +164,18 @@ func (v *view) begin(trigger v1alpha1.DefragmentationTrigger, message string) *v
 	if trigger == v1alpha1.TriggerSchedule {
 		run.Next = v.nextRun(metav1.Time{})
 	}
-	return &verdict{message: message, run: run, resync: rule.Soon}
+	return &verdict{message: message, defragRun: run, resync: rule.ResyncSoon}
 }
 
-// finish writes down that the run is over.
-func (v *view) finish(what string) *verdict {
-	run := v.run.DeepCopy()
-	run.Finished = v.second()
+// finishRun writes down that the run is over.
+func (v *view) finishRun(what string) *verdict {
+	run := v.defragRun.DeepCopy()
+	run.Finished = v.nowInSeconds()
 	reclaimed := "nothing"
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
-	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, wording.Count(len(run.Done), "member"), reclaimed), run: run, resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, wording.Count(len(run.Done), "member"), reclaimed), defragRun: run, resync: rule.ResyncSoon}
 }
 
 // ---- who
@@ -188,13 +188,13 @@ func defragment(v *view) *verdict {
 		return v.beginDue()
 	}
 	need := v.wasteful
-	if v.run.Trigger == v1alpha1.TriggerRequest {
+	if v.defragRun.Trigger == v1alpha1.TriggerRequest {
 		need = func(*member) bool { return true }
 	}
-	if said := v.defragmentNext(need, "giving free space back to the file system"); said != nil {
-		return said
+	if decision := v.defragmentNext(need, "giving free space back to the file system"); decision != nil {
+		return decision
 	}
-	return v.finish("defragmentation is done")
+	return v.finishRun("defragmentation is done")
 }
 
 // beginDue begins the run that is due; nil for none.
@@ -207,23 +207,23 @@ func (v *view) beginDue() *verdict {
 	if due == "" || due == v1alpha1.TriggerSchedule && v.windows.closed() {
 		return nil
 	}
-	return v.begin(due, words[due])
+	return v.beginRun(due, words[due])
 }
 
 // defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve, nobody joins and
 // nobody is restarted: the rules before this one see to that.
 func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
-	left := filter(v.voters, func(m *member) bool { return m.name != "" && !slices.Contains(v.run.Done, m.name) && need(m) })
+	left := filter(v.voters, func(m *member) bool { return m.name != "" && !slices.Contains(v.defragRun.Done, m.name) && need(m) })
 	if len(left) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(left, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	m, pause := left[0], pauseRequest
-	if v.run.Trigger == v1alpha1.TriggerSchedule {
+	if v.defragRun.Trigger == v1alpha1.TriggerSchedule {
 		pause = pauseSchedule
 	}
-	if wait := v.run.Last.Add(pause).Sub(v.Now); len(v.run.Done) > 0 && wait > 0 {
-		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, rule.Patience)}
+	if wait := v.defragRun.Last.Add(pause).Sub(v.Now); len(v.defragRun.Done) > 0 && wait > 0 {
+		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, rule.ResyncLater)}
 	}
 	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize}, fmt.Sprintf("%s: defragmenting %s", why, m.name))
 }
@@ -241,11 +241,11 @@ func (v *view) wasteful(m *member) bool {
 	if d.MinReclaim != nil {
 		least = d.MinReclaim.Value()
 	}
-	return float64(m.free()) >= ratio*float64(m.health.DBSize) && m.free() >= least
+	return float64(m.freeBytes()) >= ratio*float64(m.health.DBSize) && m.freeBytes() >= least
 }
 
-// free is how much of the member's database nothing is in.
-func (m *member) free() int64 { return m.health.DBSize - m.health.DBSizeInUse }
+// freeBytes is how much of the member's database nothing is in.
+func (m *member) freeBytes() int64 { return m.health.DBSize - m.health.DBSizeInUse }
 
 // fragmented reports whether a defragmentation would give back more than the little that is always free.
-func fragmented(m *member) bool { return m.free() > m.health.DBSize/10 }
+func fragmented(m *member) bool { return m.freeBytes() > m.health.DBSize/10 }

@@ -37,7 +37,7 @@ func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 
 	o.Now = want
 	begun := Decide(o)
-	assert.Equal(t, "Defragment", begun.Because.Rule)
+	assert.Equal(t, "Defragment", begun.Reason.Rule)
 	assert.True(t, begun.Status.Defragmentation.Next.Equal(&metav1.Time{Time: want.AddDate(0, 0, 1)}))
 }
 
@@ -48,7 +48,7 @@ func TestSchedulesThatBeginNothing(t *testing.T) {
 	} {
 		o := scheduled(line)
 		d := Decide(o)
-		assert.Equal(t, "Converged", d.Because.Rule, line)
+		assert.Equal(t, "Converged", d.Reason.Rule, line)
 		assert.Nil(t, d.Status.Defragmentation, line)
 		assert.Zero(t, d.ResyncAfter, line)
 		assert.Contains(t, newView(o).scheduleAdvice(), says, line)
@@ -90,7 +90,7 @@ func TestWhatADefragmentationCountsFor(t *testing.T) {
 			o := inARequest(func(*v1alpha1.DefragmentationStatus) {})
 			require.Equal(t, step, Decide(o).Step)
 			c.then(&o)
-			o.Taken = &Outcome{Step: step, Because: "Defragment", Err: c.err}
+			o.Taken = &Outcome{Step: step, Rule: "Defragment", Err: c.err}
 			s := Decide(o).Status.Defragmentation
 			assert.Equal(t, c.done, len(s.Done) == 1)
 			if c.reclaimed == "" {
@@ -113,15 +113,15 @@ func TestAMemberThatAnswersAgainSaysWhatItGaveBack(t *testing.T) {
 	assert.Equal(t, "400Mi", d.Status.Defragmentation.Reclaimed.String())
 	assert.Nil(t, d.Status.Defragmentation.Before)
 	assert.Nil(t, d.Step, "it has just come back: a pause first")
-	assert.Contains(t, d.Because.Message, "demo-2 is defragmented next, after a pause")
+	assert.Contains(t, d.Reason.Message, "demo-2 is defragmented next, after a pause")
 }
 
 func TestARequestIsAnsweredOnce(t *testing.T) {
 	o := inARequest(func(s *v1alpha1.DefragmentationStatus) { s.Finished = metav1.NewTime(now) })
-	assert.Equal(t, "Converged", Decide(o).Because.Rule)
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 	o.Cluster.Annotations[objects.AnnotationDefragment] = "b"
 	d := Decide(o)
-	assert.Equal(t, "Defragment", d.Because.Rule)
+	assert.Equal(t, "Defragment", d.Reason.Rule)
 	assert.Nil(t, d.Step, "it begins by being written down")
 	assert.Equal(t, "b", d.Status.Defragmentation.Request)
 }

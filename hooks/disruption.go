@@ -13,22 +13,22 @@ import (
 
 // disrupted reports whether the voter may be down because of us, now or in a moment, although it may serve still.
 func (v *view) disrupted(m *member) bool {
-	return m.restarting() || m == v.held() || !m.serving() && v.busy(m)
+	return m.restarting() || m == v.chosen() || !m.serving() && v.busy(m)
 }
 
 // stays reports whether the voter serves, and will as far as it is for us to say.
 func (v *view) stays(m *member) bool { return m.serving() && !v.disrupted(m) }
 
-// undisturbed says what must end before something is done that needs all of these voters, or more of them than stay: another one's restart.
+// waitForRestarts says what must end before something is done that needs all of these voters, or more of them than stay: another one's restart.
 // The voter that is only chosen for one is let go. Nil when nothing of ours is in the way.
-func (v *view) undisturbed(voters []*member, why string) *verdict {
-	held := v.held()
+func (v *view) waitForRestarts(voters []*member, why string) *verdict {
+	chosen := v.chosen()
 	var restarting []*member
 	for _, m := range voters {
-		if m == held {
-			said := v.letGo()
-			said.message = why + "; " + said.message
-			return said
+		if m == chosen {
+			decision := v.withdraw()
+			decision.message = why + "; " + decision.message
+			return decision
 		}
 		if m.restarting() {
 			restarting = append(restarting, m)
@@ -37,5 +37,5 @@ func (v *view) undisturbed(voters []*member, why string) *verdict {
 	if len(restarting) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.complaintsOf(restarting)), resync: rule.Patience}
+	return &verdict{message: fmt.Sprintf("%s; waiting for %s to restart%s", why, strings.Join(names(restarting), ", "), v.explainAll(restarting)), resync: rule.ResyncLater}
 }

@@ -9,7 +9,7 @@
 //
 // [Decide] works out once how much is known: the first of the [Modes] that is true. It asks the rules of that mode in
 // order, and the first that applies says what to do: at most one [Step] in etcd, and by
-// what it knows the children that should exist. Its name and words are the [Because] that reaches the log, the status
+// what it knows the children that should exist. Its name and words are the [rule.Reason] that reaches the log, the status
 // conditions and the metric. To understand Quorate, read the list in modes.go from top to bottom; [Verify] says the
 // safety rules a second time.
 //
@@ -36,16 +36,16 @@
 //	                issuer.go who may sign them
 //	auth_rule.go    when users and roles in etcd are brought to what is declared
 //	disruption.go   voters that may be down because of us; choice.go which of them is restarted
-//	renewal.go      how a change reaches members that run
+//	rollout.go      how a change reaches members that run
 //	upgrade.go      which version members run, and the way to another one
 //	windows.go      maintenance windows: what waits for one
 //	existing.go     members that join a running etcd, beside its own or in their place; existing_foreign.go who was there before,
 //	                existing_trust.go the authority and Secrets of those, endpoints.go where an etcd may be that is joined
-//	healing.go      members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
+//	replacement.go  members that do not serve: who is given up, what is kept of it, who is tried again, who is somebody else
 //	roles.go        which role pods show while no quorum answers
-//	ailing.go       what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would
+//	not_serving.go  what the kubelet and the scheduler say of pods; awaited.go what Kubernetes refuses to make, acceptable.go what of a spec it would
 //	control.go      what people hold in their own hands: fencing, deletion, and the history that they read
-//	pause.go        how soon to look again while members are silent
+//	resync.go       how soon to look again while members are silent
 //	since.go        for how long something has been so, as far as Quorate has looked
 //	alarms.go       etcd's alarms: data that differs between members, databases that are full
 //	defragmentation.go  free space in the databases, by schedule and when asked

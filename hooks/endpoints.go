@@ -169,7 +169,7 @@ func (o Observation) notAllowed() error {
 		return nil
 	}
 	e, _ := epochs(o)
-	if e == nil && (o.Cluster.Status.ClusterID != "" || !joins(o.Cluster)) || e != nil && (!e.existing() || e.quorate()) {
+	if e == nil && (o.Cluster.Status.ClusterID != "" || !joins(o.Cluster)) || e != nil && (!e.existing() || e.hadQuorum()) {
 		return nil
 	}
 	for i, endpoint := range spec.Endpoints {

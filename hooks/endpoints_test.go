@@ -83,19 +83,19 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: &v1alpha1.ExistingCluster{Endpoints: []string{"http://10.1.2.3:2379", "http://10.9.9.9:2379"}}}
 	o.Children.ConfigMaps = nil
 	d := Decide(o)
-	assert.Equal(t, "Unsupported", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of Quorate allows none (quorate install --existing-endpoints)")
+	assert.Equal(t, "Unsupported", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of Quorate allows none (quorate install --existing-endpoints)")
 	o.Settings.AllowedEndpoints = allowing(t, "10.1.0.0/16")
-	assert.Contains(t, Decide(o).Because.Message, "endpoints[1] is not asked: this installation of Quorate allows 10.1.0.0/16 alone")
+	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows 10.1.0.0/16 alone")
 	o.Settings.AllowedEndpoints = allowing(t, "10.0.0.0/8")
-	assert.Equal(t, "Record", Decide(o).Because.Rule)
+	assert.Equal(t, "Record", Decide(o).Reason.Rule)
 
 	for _, e := range Endpoints(besideThree(1)) {
 		assert.Equal(t, e.Foreign, e.Allowed != nil && e.Namespace == "default", "%+v", e)
 	}
 	joined := besideThree(3)
 	joined.Settings.AllowedEndpoints = nil
-	assert.Equal(t, "ForeignMembers", Decide(joined).Because.Rule)
+	assert.Equal(t, "ForeignMembers", Decide(joined).Reason.Rule)
 }
 
 // TestWhatAForeignMemberCallsItself: what has not the form of a name or URL reaches neither a person nor the record.
@@ -106,7 +106,7 @@ func TestWhatAForeignMemberCallsItself(t *testing.T) {
 	o.Etcd.Members[1].Name = "run `kubectl delete ns shop`"
 	o.Etcd.Members[1].ClientURLs = []string{"http://a:2379,99 http://b:2379", "http://old-1:2379"}
 	d := Decide(o)
-	assert.Contains(t, d.Because.Message, "with the members 65, old-0, old-2")
+	assert.Contains(t, d.Reason.Message, "with the members 65, old-0, old-2")
 	for _, m := range d.Children.ConfigMaps {
 		if note := m.Annotations[objects.AnnotationForeign]; note != "" {
 			assert.Equal(t, "65 http://old-1:2379,64 http://old-0:2379,66 http://old-2:2379", note)

@@ -27,12 +27,12 @@ type epoch struct {
 	// first is the lowest number of its members: those below it were members of earlier epochs.
 	first int
 	// startsOn holds, by member, the UID of the claim (or memory pod), or the name of the node, that it may start on with an empty data directory. It is
-	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not founded yet.
+	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not provisioned yet.
 	startsOn map[string]types.UID
 	// clusterID is 0 until the epoch has once been quorate.
 	clusterID uint64
-	// next is the lowest number that no member has had.
-	next int
+	// nextOrdinal is the lowest number that no member has had.
+	nextOrdinal int
 	// floor is what the revisions of all epochs before lie below, highest what its own do too, as far as that is noted: see revisions.go.
 	floor, highest int64
 	// sum is the SHA-256 that the first initial member has found where none was known before; empty for not yet, or none.
@@ -42,11 +42,11 @@ type epoch struct {
 	// answered are the IDs of spec.restore that it or one before has answered, with the number of that.
 	answered map[string]int
 	version  string
-	// renewing is the restart that was chosen last.
-	renewing restart
-	oldLog   oldLog
-	// readdressed are the members that etcd lists with an https URL in an epoch that began in plain text.
-	readdressed []string
+	// choice is the restart or removal that was chosen last.
+	choice choice
+	oldLog oldLog
+	// httpsPeers are the members that etcd lists with an https URL in an epoch that began in plain text.
+	httpsPeers []string
 	// mismatched are the members at whose addresses another etcd has answered since they last did: see roles.go.
 	mismatched []string
 	record     *corev1.ConfigMap
@@ -83,35 +83,35 @@ type succession struct {
 
 // The phases of a succession. An epoch begins, for good, when the one before can't acknowledge anything any more.
 const (
-	phaseStaging  = ""         // its members' data is made ready, beside the epoch before
-	phaseStopping = "stopping" // the epoch before is stopped
-	phaseBegan    = "began"
-	phaseForsaken = "forsaken" // it is not to come, and what was made ready for it is taken down
+	phaseStaging   = ""         // its members' data is made ready, beside the epoch before
+	phaseStopping  = "stopping" // the epoch before is stopped
+	phaseBegan     = "began"
+	phaseCancelled = "cancelled" // it is not to come, and what was made ready for it is taken down
 )
 
 // began reports whether the epoch's members may run.
 func (s succession) began() bool { return s.after == 0 || s.phase == phaseBegan }
 
-// startsOnNothing marks a founded epoch in which nobody may start empty.
+// startsOnNothing marks a provisioned epoch in which nobody may start empty.
 const startsOnNothing = "none"
 
 // epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have begun or are to take
 // over, the newest counts: the others are leftovers.
-func epochs(o Observation) (current, heir *epoch) {
+func epochs(o Observation) (current, next *epoch) {
 	for n, cm := range epochRecords(o) {
 		if e := parseEpoch(n, cm); e.began() {
 			current = newer(current, e)
 		} else {
-			heir = newer(heir, e)
+			next = newer(next, e)
 		}
 	}
-	if heir != nil && current != nil && (heir.n < current.n || heir.after != current.n) {
-		heir = nil // it was to take over from another one
+	if next != nil && current != nil && (next.n < current.n || next.after != current.n) {
+		next = nil // it was to take over from another one
 	}
-	if current == nil && heir != nil {
-		current = heir.predecessor()
+	if current == nil && next != nil {
+		current = next.predecessor()
 	}
-	return current, heir
+	return current, next
 }
 
 // epochRecords are all records of epochs that are seen, by number: also of those that are over, or were to be and are not
@@ -136,7 +136,7 @@ func newer(a, b *epoch) *epoch {
 // predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are stopped for good: no
 // pod can be made for it any more.
 func (e *epoch) predecessor() *epoch {
-	before := &epoch{n: e.after, first: objects.ReadMark(e.record.Data[objects.EpochKeyFormerFirst]), next: e.first, version: e.version,
+	before := &epoch{n: e.after, first: objects.ReadMark(e.record.Data[objects.EpochKeyFormerFirst]), nextOrdinal: e.first, version: e.version,
 		startsOn: map[string]types.UID{}, origin: origin{source: objects.SourceEmpty}}
 	before.restore = lastAnswer(e.answered, e.n)
 	return before
@@ -154,14 +154,14 @@ func lastAnswer(answered map[string]int, epoch int) (last string) {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[objects.EpochKeyInitialCluster], "="), version: cm.Annotations[objects.AnnotationVersion], renewing: readRestart(cm.Annotations[objects.AnnotationRenewing]), oldLog: readOldLog(cm.Annotations[objects.AnnotationOldLog])}
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[objects.EpochKeyInitialCluster], "="), version: cm.Annotations[objects.AnnotationVersion], choice: readChoice(cm.Annotations[objects.AnnotationChosen]), oldLog: readOldLog(cm.Annotations[objects.AnnotationOldLog])}
 	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm), objects.ReadMark(cm.Data[objects.EpochKeyFirst])
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[objects.AnnotationClusterID], 16, 64)
-	if names := cm.Annotations[objects.AnnotationReaddressed]; names != "" {
-		e.readdressed = strings.Split(names, ",")
+	if names := cm.Annotations[objects.AnnotationHTTPSPeers]; names != "" {
+		e.httpsPeers = strings.Split(names, ",")
 	}
 	e.mismatched = readNames(cm.Annotations[objects.AnnotationMismatched])
-	e.next = objects.ReadMark(cm.Annotations[objects.AnnotationNextMember])
+	e.nextOrdinal = objects.ReadMark(cm.Annotations[objects.AnnotationNextMember])
 	e.floor, e.highest = revisionIn(cm.Data[objects.EpochKeyRevisionFloor]), revisionIn(cm.Annotations[objects.AnnotationHighestRevision])
 	e.sum, e.past, e.answered = cm.Annotations[objects.AnnotationSHA256], readPast(cm.Data[objects.EpochKeyPast]), readAnswered(cm.Data[objects.EpochKeyAnswered])
 	if raw := cm.Annotations[objects.AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
@@ -173,10 +173,10 @@ func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
 	return e
 }
 
-func (e *epoch) quorate() bool { return e.clusterID != 0 }
+func (e *epoch) hadQuorum() bool { return e.clusterID != 0 }
 
-// founded reports whether the initial members may start.
-func (e *epoch) founded() bool { return e != nil && e.startsOn != nil }
+// provisioned reports whether the initial members may start.
+func (e *epoch) provisioned() bool { return e != nil && e.startsOn != nil }
 
 // mayStartEmpty reports whether the member may start with an empty data directory on the object of this UID.
 func (e *epoch) mayStartEmpty(member string, uid types.UID) bool {
@@ -231,13 +231,13 @@ func newRecord(c *v1alpha1.EtcdCluster, n, first, size int) *corev1.ConfigMap {
 	}
 }
 
-// remembered is how many epochs, and how many answers, a record tells of.
-const remembered = 32
+// rememberedEpochs is how many epochs, and how many answers, a record tells of.
+const rememberedEpochs = 32
 
 func readPast(text string) map[int]past {
 	all := map[int]past{}
-	for number, told := range parsePairs(text, "=") {
-		id, voters, _ := strings.Cut(told, "/")
+	for number, value := range parsePairs(text, "=") {
+		id, voters, _ := strings.Cut(value, "/")
 		clusterID, err := strconv.ParseUint(id, 16, 64)
 		if n := objects.ReadMark(number); n > 0 && err == nil {
 			all[n] = past{clusterID, voters}
@@ -251,7 +251,7 @@ func formatPast(all map[int]past) string {
 	for _, n := range slices.Sorted(maps.Keys(all)) {
 		fields = append(fields, fmt.Sprintf("%d=%s/%s", n, hex(all[n].clusterID), all[n].voters))
 	}
-	return strings.Join(fields[max(0, len(fields)-remembered):], ",")
+	return strings.Join(fields[max(0, len(fields)-rememberedEpochs):], ",")
 }
 
 func readAnswered(text string) map[string]int {
@@ -268,7 +268,7 @@ func formatAnswered(all map[string]int) string {
 	for _, id := range ids {
 		fields = append(fields, fmt.Sprintf("%s=%d", id, all[id]))
 	}
-	return strings.Join(fields[max(0, len(fields)-remembered):], ",")
+	return strings.Join(fields[max(0, len(fields)-rememberedEpochs):], ",")
 }
 
 // parsePairs reads "a=1,b=2"; what is not a pair is left out.

@@ -97,13 +97,13 @@ func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 			d := goOn(t, &o)
 			c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored)
 			if what == "nothing" {
-				assert.Equal(t, "epoch 2 is ready: stopping epoch 1; its volumes are kept", d.Because.Message)
+				assert.Equal(t, "epoch 2 is ready: stopping epoch 1; its volumes are kept", d.Reason.Message)
 				return
 			}
 			for range 5 {
 				d = goOn(t, &o)
 			}
-			assert.Equal(t, "PrepareRestore", d.Because.Rule)
+			assert.Equal(t, "PrepareRestore", d.Reason.Rule)
 			words := "demo-3 and demo-4 were filled with different data, and nothing begins with that"
 			if what == "no report" {
 				words = "waiting to hear what was filled into the volumes of demo-4"
@@ -139,8 +139,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		d = goOn(t, &o)
 		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored), "no quorum has answered yet")
 		if !same {
-			assert.Equal(t, "Start", d.Because.Rule)
-			assert.Contains(t, d.Because.Message, "demo-0 and demo-1 were filled with different data")
+			assert.Equal(t, "Start", d.Reason.Rule)
+			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
 			assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
 		}
 		o.Etcd = &Membership{ClusterID: 0xc1, Leader: 1}
@@ -289,21 +289,21 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		pass(&o, now.Add(wait-time.Second))
-		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
+		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
 		pass(&o, now.Add(wait))
 		d := goOn(t, &o)
-		assert.Contains(t, d.Because.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be reached within %s", brief(wait)))
+		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be reached within %s", brief(wait)))
 		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
 		for range 3 {
 			pass(&o, o.Now.Add(time.Hour))
-			assert.Equal(t, d.Because.Message, goOn(t, &o).Because.Message, "it waits for a person")
+			assert.Equal(t, d.Reason.Message, goOn(t, &o).Reason.Message, "it waits for a person")
 		}
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSnapshot:1"}
-		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that is no word about survivors")
+		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that is no word about survivors")
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
-		assert.NotContains(t, goOn(t, &o).Because.Message, "has the most", "that was said before anybody knew of demo-2")
-		o.Children.Claims["demo-2"].Annotations[objects.AnnotationCondemned] = "true"
-		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Because.Message)
+		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before anybody knew of demo-2")
+		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
+		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Reason.Message)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 9, ClusterID: "c1"})
 		pass(&o, now.Add(10*time.Minute))
-		said := goOn(t, &o).Because.Message
+		said := goOn(t, &o).Reason.Message
 		assert.Equal(t, goesOn, strings.HasPrefix(said, "demo-1 has the most"), "%s: %s", voters, said)
 	}
 }
@@ -327,14 +327,14 @@ func TestWhoseVolumesCount(t *testing.T) {
 		"1=c1/": "demo-0 has the most (demo-0: term 2, index 7; demo-1: its volume is that of another etcd cluster, bad instead of c1, and does not count; demo-2: term 1, index 9)",
 		"1=0/": "the volumes are of different etcd clusters, and which one epoch 1 was is not recorded: " +
 			"demo-0: term 2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term 1, index 9, of etcd cluster c1; " +
-			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> etcd.quorate.dev/condemned=true",
+			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> etcd.quorate.dev/failed-member=true",
 	} {
 		o := surveying(t, v1alpha1.Recovery{})
 		o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast] = past
 		tell(&o, "demo-0", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		tell(&o, "demo-1", reports.Survey{LastTerm: 3, LastIndex: 5, ClusterID: "bad"})
 		tell(&o, "demo-2", reports.Survey{LastTerm: 1, LastIndex: 9, ClusterID: "c1"})
-		assert.Equal(t, want, goOn(t, &o).Because.Message)
+		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
 	o := surveying(t, v1alpha1.Recovery{})
 	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast], "it is known from the record, and who voted is not")
@@ -345,8 +345,8 @@ func TestWhoWasGivenUpIsNoSurvivor(t *testing.T) {
 	o := serve(3)
 	marks := map[string]map[string]string{
 		"demo-0": {},
-		"demo-1": {objects.AnnotationCondemned: "true"},
-		"demo-2": {objects.AnnotationCondemned: "true", objects.AnnotationQuarantined: now.Format(time.RFC3339)},
+		"demo-1": {objects.AnnotationFailedMember: "true"},
+		"demo-2": {objects.AnnotationFailedMember: "true", objects.AnnotationQuarantined: now.Format(time.RFC3339)},
 	}
 	for name, own := range marks {
 		o.Children.Claims[name].Annotations = own
@@ -412,7 +412,7 @@ func TestAnotherEtcdIsNoSource(t *testing.T) {
 	h := o.Health["demo-1"]
 	h.RaftTerm = 9
 	o.Health["demo-1"] = h
-	assert.Equal(t, "demo-0: term 5, index 0; demo-2: term 3, index 2", newView(o).running())
+	assert.Equal(t, "demo-0: term 5, index 0; demo-2: term 3, index 2", newView(o).answering())
 }
 
 // TestRevisionsAreNotedInSteps: so nothing is written at rest, nor with each write.
@@ -460,7 +460,7 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	o.Etcd, o.Health, o.Cluster.Status = nil, map[string]Health{}, v1alpha1.EtcdClusterStatus{}
 	delete(o.Children.ConfigMaps, "demo-epoch-1")
 	d := Decide(o)
-	assert.Equal(t, "Record", d.Because.Rule)
+	assert.Equal(t, "Record", d.Reason.Rule)
 	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[objects.AnnotationHighestRevision], "the record was deleted, and the copy is there")
 }
 
@@ -516,7 +516,7 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				seedWith(o, name, good)
 			}
 			for range 12 {
-				if next := Decide(*o); strings.HasPrefix(next.Because.Message, "epoch 2 begins") {
+				if next := Decide(*o); strings.HasPrefix(next.Reason.Message, "epoch 2 begins") {
 					break
 				}
 				goOn(t, o)
@@ -586,20 +586,20 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 			if end != nil {
 				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
 			}
-			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Because.Message)
+			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
 			pass(&o, now.Add(surveyAgain))
 			goOn(t, &o)
 			assert.Nil(t, o.Children.Pods["demo-2-survey"])
 			goOn(t, &o)
 			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
 			pass(&o, now.Add(surveyAtLeast))
-			assert.Contains(t, goOn(t, &o).Because.Message, "demo-2 may have more than the others, and could not be reached", "the wait did not begin again")
+			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have more than the others, and could not be reached", "the wait did not begin again")
 		})
 	}
 	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
 	tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 	tell(&o, "demo-2", reports.Survey{Reason: "Damaged", Error: "the log ends midway"})
-	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Because.Message)
+	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Reason.Message)
 }
 
 // TestAHashThatIsNotKnownIsNoOther: in the middle of a compaction a report has neither keys nor a hash. Those that have one
@@ -621,6 +621,6 @@ func TestAHashThatIsNotKnownIsNoOther(t *testing.T) {
 		for i, name := range []string{"demo-3", "demo-4", "demo-5"} {
 			seedWith(&o, name, c.reports[i])
 		}
-		assert.Equal(t, c.differ, newView(o).heir.differing() != "", c.reports)
+		assert.Equal(t, c.differ, newView(o).next.differing() != "", c.reports)
 	}
 }

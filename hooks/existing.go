@@ -97,7 +97,7 @@ func (e *epoch) existing() bool { return e != nil && e.source == objects.SourceE
 
 // join waits for a quorum of the existing etcd, and writes down which cluster it is: that is the one that is joined, whoever answers later.
 func join(v *view) *verdict {
-	if !v.epoch.existing() || v.epoch.quorate() {
+	if !v.epoch.existing() || v.epoch.hadQuorum() {
 		return nil
 	}
 	spec := existing(v.Cluster)
@@ -105,11 +105,11 @@ func join(v *view) *verdict {
 	case spec == nil:
 		return &verdict{message: "spec.bootstrap.existing is gone before the etcd that it named was joined: put it back, or delete this EtcdCluster", outlook: Waits}
 	case v.Etcd == nil:
-		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("waiting for a quorum of the existing etcd to answer at %s%s", strings.Join(spec.Endpoints, ", "), v.unanswered()), resync: rule.ResyncLater}
 	case v.unfit() != "":
-		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: rule.Patience}
+		return &verdict{message: "the existing etcd is not joined: " + v.unfit(), outlook: Waits, resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("recording that etcd cluster %s is joined, with the members %s", hex(v.Etcd.ClusterID), strings.Join(names(v.members), ", ")), resync: rule.ResyncSoon}
 }
 
 // unanswered says what came of asking at the URLs of the spec; empty for nothing wrong.
@@ -127,10 +127,10 @@ func (v *view) unanswered() string {
 
 // unfit says why no member of ours may join the etcd that answers, and what to do; empty when they may.
 func (v *view) unfit() string {
-	if !v.beside() || v.Etcd == nil {
+	if !v.besideForeign() || v.Etcd == nil {
 		return ""
 	}
-	if spec := existing(v.Cluster); spec != nil && !v.epoch.quorate() {
+	if spec := existing(v.Cluster); spec != nil && !v.epoch.hadQuorum() {
 		for _, at := range spec.Endpoints {
 			if h := v.Health[at]; h.ClusterID != 0 && h.ClusterID != v.Etcd.ClusterID {
 				return fmt.Sprintf("spec.bootstrap.existing.endpoints are those of two clusters: at %s cluster %s answers, elsewhere cluster %s", at, hex(h.ClusterID), hex(v.Etcd.ClusterID))
@@ -185,16 +185,16 @@ func (v *view) foreignSilent() string {
 	return ""
 }
 
-// retargetBeside lets new members run what the spec asks for. Beside foreign members there are no upgrades; but before the first of ours
+// setVersionBesideForeign lets new members run what the spec asks for. Beside foreign members there are no upgrades; but before the first of ours
 // has joined, and within a minor version, there is nothing that an upgrade would have to go through.
-func (v *view) retargetBeside() *verdict {
+func (v *view) setVersionBesideForeign() *verdict {
 	has, err := parseRelease(v.epoch.version)
 	wanted, err2 := parseRelease(v.Cluster.Spec.Version)
 	none := !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" })
 	if err != nil || err2 != nil || has == wanted || !none && has.minor != wanted.minor {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", wanted, has), version: wanted.String(), resync: rule.ResyncSoon}
 }
 
 // retiring reports whether the spec says that the foreign members are to go.
@@ -207,12 +207,12 @@ func (v *view) retiring() bool {
 const retirePause = 15 * time.Second
 
 func retireForeign(v *view) *verdict {
-	if !v.beside() || !v.retiring() {
+	if !v.besideForeign() || !v.retiring() {
 		return nil
 	}
-	if silent := filter(v.counted(), func(m *member) bool { return !m.serving() }); len(silent) > 0 {
+	if silent := filter(v.replicaVoters(), func(m *member) bool { return !m.serving() }); len(silent) > 0 {
 		return &verdict{message: fmt.Sprintf("foreign members are removed once all of ours serve; waiting for %s", strings.Join(names(silent), ", ")),
-			outlook: v.byPerson(silent), resync: rule.Patience}
+			outlook: v.byPerson(silent), resync: rule.ResyncLater}
 	}
 	rank := func(m *member) int {
 		switch {
@@ -230,32 +230,32 @@ func retireForeign(v *view) *verdict {
 	slices.SortStableFunc(list, func(a, b *member) int { return rank(a) - rank(b) })
 	why := fmt.Sprintf("retiring the foreign members, %d left", len(list))
 	if since, err := time.Parse(time.RFC3339, v.epoch.record.Annotations[objects.AnnotationForeignSince]); err == nil && v.Now.Before(since.Add(retirePause)) {
-		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("%s; %s is next, after a pause", why, list[0].alias), resync: rule.ResyncLater}
 	}
-	return v.retire(list[0], why)
+	return v.removeVoter(list[0], why)
 }
 
-// beside is at rest, or waits for somebody to serve again.
-func beside(v *view) *verdict {
-	if !v.beside() {
+// foreignMembers is at rest, or waits for somebody to serve again.
+func foreignMembers(v *view) *verdict {
+	if !v.besideForeign() {
 		return nil
 	}
-	if silent := heal(v); silent != nil {
+	if silent := waitForMembers(v); silent != nil {
 		return silent
 	}
-	_, message := v.stage()
+	_, message := v.foreignStage()
 	return &verdict{message: message, outlook: v.followed()}
 }
 
-// stage is how far the members have come beside foreign ones, in a word and in words.
-func (v *view) stage() (reason, message string) {
+// foreignStage is how far the members have come beside foreign ones, in a word and in words.
+func (v *view) foreignStage() (reason, message string) {
 	var foreign []string
 	for _, m := range v.members {
 		if m.alias != "" {
 			foreign = append(foreign, m.alias)
 		}
 	}
-	own, theirs := len(v.counted()), strings.Join(foreign, ", ")
+	own, theirs := len(v.replicaVoters()), strings.Join(foreign, ", ")
 	switch {
 	case v.replicas == 0 && len(v.names) == 0:
 		return "Left", fmt.Sprintf("no member of ours is left beside %s; this EtcdCluster may be deleted, or spec.replicas set for them to join again", theirs)
@@ -270,21 +270,21 @@ func (v *view) stage() (reason, message string) {
 		wording.Count(own, "voter"), theirs)
 }
 
-// foreignMembers is the condition of that name: whether there are any, with a reason and words. Without a reason there is nothing to say.
-func foreignMembers(v *view, because rule.Because) (reason, message string, there bool) {
+// foreignCondition is the condition of that name: whether there are any, with a reason and words. Without a reason there is nothing to say.
+func foreignCondition(v *view, because rule.Reason) (reason, message string, there bool) {
 	switch {
 	case !v.epoch.existing():
 		return "", "", false
-	case !v.epoch.quorate() && v.unfit() != "":
+	case !v.epoch.hadQuorum() && v.unfit() != "":
 		return "Unfit", v.unfit(), true
-	case !v.epoch.quorate():
+	case !v.epoch.hadQuorum():
 		return "Asking", because.Message, true
-	case !v.beside():
+	case !v.besideForeign():
 		return "Retired", "all members are ours" + v.trustLeft(), false
 	case v.Etcd == nil:
 		return "", "", true // the condition stays as it was
 	}
-	reason, message = v.stage()
+	reason, message = v.foreignStage()
 	return reason, message, true
 }
 
@@ -299,15 +299,15 @@ func (v *view) trustLeft() string {
 // minAvailable is how many of our pods Kubernetes must leave alone. Foreign members are nobody's to count on: beside them one pod of ours at
 // a time may go, if the rest is a quorum with them.
 func (v *view) minAvailable() int {
-	if v.Etcd == nil || !v.beside() {
+	if v.Etcd == nil || !v.besideForeign() {
 		return quorum(max(v.replicas, len(v.voters)))
 	}
-	own := len(v.counted())
+	own := len(v.replicaVoters())
 	return max(own-1, quorum(len(v.voters))-(len(v.voters)-own), 0)
 }
 
-// aim is the number of voters to have: none of ours while they leave.
-func aim(o Observation) int {
+// targetReplicas is the number of voters to have: none of ours while they leave.
+func targetReplicas(o Observation) int {
 	if Leaving(o) {
 		return 0
 	}

@@ -32,7 +32,7 @@ func (v *view) noteForeign() string {
 	if !v.epoch.existing() {
 		return ""
 	}
-	if v.Etcd == nil || v.unfit() != "" && !v.epoch.quorate() {
+	if v.Etcd == nil || v.unfit() != "" && !v.epoch.hadQuorum() {
 		return v.epoch.record.Annotations[objects.AnnotationForeign]
 	}
 	var list []string
@@ -52,8 +52,8 @@ func (v *view) foreignSince(foreign string) string {
 	return v.Now.UTC().Format(time.RFC3339)
 }
 
-// relicForeign is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
-func (v *view) relicForeign() string {
+// foreignWithoutRecord is the same for a record that somebody deleted: by what etcd lists, or the status last listed.
+func (v *view) foreignWithoutRecord() string {
 	var list []string
 	for _, m := range v.members {
 		if v.wasForeign(m) {
@@ -78,28 +78,28 @@ func (v *view) wasForeign(m *member) bool {
 	return v.epoch == nil && m.name == "" && (existing(v.Cluster) != nil || said)
 }
 
-// beside reports whether there are foreign members, or none were found yet. Once they are gone, whoever else turns up is a stranger.
-func (v *view) beside() bool {
+// besideForeign reports whether there are foreign members, or none were found yet. Once they are gone, whoever else turns up is a stranger.
+func (v *view) besideForeign() bool {
 	switch {
 	case !v.epoch.existing():
 		return false
 	case v.Etcd == nil || len(v.members) == 0:
-		return !v.epoch.quorate() || len(v.epoch.foreign()) > 0
+		return !v.epoch.hadQuorum() || len(v.epoch.foreign()) > 0
 	}
 	return slices.ContainsFunc(v.members, func(m *member) bool { return m.alias != "" })
 }
 
-// counted are the voters that are held against the number that the spec asks for: beside foreign members, ours alone.
-func (v *view) counted() []*member {
+// replicaVoters are the voters that are held against the number that the spec asks for: beside foreign members, ours alone.
+func (v *view) replicaVoters() []*member {
 	return filter(v.voters, func(m *member) bool { return m.alias == "" || m.name != "" })
 }
 
-// called is how the member is named in words and steps; empty for a stranger.
-func (m *member) called() string { return cmp.Or(m.name, m.alias) }
+// displayName is how the member is named in words and steps; empty for a stranger.
+func (m *member) displayName() string { return cmp.Or(m.name, m.alias) }
 
-// meet fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
-func (v *view) meet(m *member) {
-	if !v.epoch.existing() || v.epoch.quorate() && len(v.epoch.foreign()) == 0 {
+// fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
+func (v *view) fillForeign(m *member) {
+	if !v.epoch.existing() || v.epoch.hadQuorum() && len(v.epoch.foreign()) == 0 {
 		return
 	}
 	m.alias = hex(m.ID)
@@ -109,7 +109,7 @@ func (v *view) meet(m *member) {
 	if _, taken := objects.Ordinal(v.Cluster.Name, m.alias); taken {
 		m.alias = hex(m.ID) // its own name is one that a member of ours may have
 	}
-	m.health, m.heard = v.foreignHealth(hex(m.ID), urlsOf(m.Member))
+	m.health, m.asked = v.foreignHealth(hex(m.ID), urlsOf(m.Member))
 }
 
 // foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its own. False when it
@@ -128,16 +128,16 @@ func (v *view) foreignHealth(id string, urls []string) (Health, bool) {
 	return Health{}, false
 }
 
-// told is what the member answered, for the status.
-func (m *member) told(v *view) Health {
+// statusHealth is what the member answered, for the status.
+func (m *member) statusHealth(v *view) Health {
 	if m.alias != "" {
 		return m.health
 	}
 	return v.Health[m.name]
 }
 
-// toldLast is what a member of the last known list answered while nobody can say who is a member.
-func (v *view) toldLast(m v1alpha1.MemberStatus) Health {
+// lastStatusHealth is what a member of the last known list answered while nobody can say who is a member.
+func (v *view) lastStatusHealth(m v1alpha1.MemberStatus) Health {
 	if m.Foreign && v.epoch != nil {
 		h, _ := v.foreignHealth(m.ID, nil)
 		return h
@@ -153,18 +153,18 @@ func foreignEndpoints(o Observation) []Endpoint {
 	spec := existing(o.Cluster)
 	e, _ := epochs(o)
 	known := e.foreign()
-	if !e.existing() || e.quorate() && len(known) == 0 {
+	if !e.existing() || e.hadQuorum() && len(known) == 0 {
 		return nil
 	}
-	var said, advertised []string
+	var declared, advertised []string
 	if spec != nil {
-		said = spec.Endpoints
+		declared = spec.Endpoints
 	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		advertised = append(advertised, filter(known[id], func(raw string) bool { return asks(spec, raw) })...)
 	}
 	var list []Endpoint
-	for _, raw := range slices.Concat(said, advertised) {
+	for _, raw := range slices.Concat(declared, advertised) {
 		u, err := url.Parse(raw)
 		if err != nil || slices.ContainsFunc(list, func(o Endpoint) bool { return o.Name == raw }) {
 			continue

@@ -114,7 +114,7 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"their alarm is not ours to clear", with(besideThree(3), func(o *Observation) {
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign, Kind: AlarmNoSpace}}
 		}), "ForeignMembers", nil, ""},
-		{"nobody is condemned", with(besideThree(3), func(o *Observation) {
+		{"no claim is marked", with(besideThree(3), func(o *Observation) {
 			o.Etcd.Alarms = []Alarm{{MemberID: firstForeign + 1, Kind: AlarmCorrupt}}
 		}), "Corrupt", nil, "a person decides"},
 		{"their downgrade is not ours to cancel", with(besideThree(3), func(o *Observation) {
@@ -162,9 +162,9 @@ func TestBesideForeignMembers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := onceChosen(t, c.given())
 			d := Decide(o)
-			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
 			assert.Equal(t, c.step, d.Step)
-			assert.Contains(t, d.Because.Message, c.words)
+			assert.Contains(t, d.Reason.Message, c.words)
 			require.NoError(t, Verify(o, d))
 			for name := range o.Children.Pods {
 				j := judgement{d: d}
@@ -259,7 +259,7 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	o := besideThree(2)
 	o.Etcd.Members[1].Name = "demo-1"
 	v := newView(o)
-	assert.Equal(t, "65", v.byID(firstForeign+1).called())
+	assert.Equal(t, "65", v.byID(firstForeign+1).displayName())
 	names := map[string]bool{}
 	for pair := range strings.SplitSeq(v.joinCluster(v.find("demo-0")), ",") {
 		name, _, _ := strings.Cut(pair, "=")
@@ -278,12 +278,12 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o.Children.ConfigMaps["demo-epoch-1"] = joiningRecord(o.Cluster)
 
 	d := Decide(o)
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "Secret former: it does not exist")
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "Secret former: it does not exist")
 	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs", NotAfter: now.AddDate(1, 0, 0), Authority: true}
 	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{objects.KeyTrust}, Trust: []Certificate{theirs}}}
 	d = Decide(o)
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule, "nobody trusts it yet")
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule, "nobody trusts it yet")
 	own := o.Children.Secrets["demo-ca"].Certificate.ID
 	assert.Equal(t, Adopt{Keep: []string{own}, From: "former"}, recipeOf(d, "demo-ca"))
 
@@ -329,13 +329,13 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 // TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted when they are gone.
 func TestThePeersDoor(t *testing.T) {
 	o := serve(3)
-	assert.False(t, speaks(o.Children.Pods["demo-1"]).anyPeer)
+	assert.False(t, tlsFlagsOf(o.Children.Pods["demo-1"]).anyPeer)
 	for _, pod := range o.Children.Pods {
-		openWide(pod)
-		assert.True(t, speaks(pod).anyPeer)
+		allowAnyPeer(pod)
+		assert.True(t, tlsFlagsOf(pod).anyPeer)
 	}
 	d := Decide(o)
-	assert.Equal(t, "RollingUpdate", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "demo-1")
+	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "demo-1")
 	require.NoError(t, Verify(o, d))
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// openWide lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have other names in theirs.
-func openWide(pod *corev1.Pod) {
+// allowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have other names in theirs.
+func allowAnyPeer(pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].Command = slices.DeleteFunc(pod.Spec.Containers[i].Command, func(flag string) bool { return strings.HasPrefix(flag, "--peer-cert-allowed-cn=") })
 	}
 }
 
-// opensWide reports whether a member still does that when all members are ours, and why it is to be restarted.
-func (v *view) opensWide(m *member) (string, bool) {
-	return "it takes every certificate of its authorities for a peer's, which was for the foreign members", m.speech.anyPeer && !v.beside()
+// allowsAnyPeer reports whether a member still does that when all members are ours, and why it is to be restarted.
+func (v *view) allowsAnyPeer(m *member) (string, bool) {
+	return "it takes every certificate of its authorities for a peer's, which was for the foreign members", m.tls.anyPeer && !v.besideForeign()
 }
 
 // asksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
 func (v *view) asksInPlainText() string {
 	spec := existing(v.Cluster)
-	if spec == nil || spec.TLS != nil || !v.beside() && (v.epoch != nil || !joins(v.Cluster)) {
+	if spec == nil || spec.TLS != nil || !v.besideForeign() && (v.epoch != nil || !joins(v.Cluster)) {
 		return ""
 	}
 	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on the way, is taken for it; " +
@@ -53,7 +53,7 @@ func (v *view) adopt(ca *Secret) Recipe {
 	if name != "" {
 		s := v.anySecret(name)
 		if s == nil || len(s.Trust) == 0 {
-			return nil // lacking says it
+			return nil // certificateProblems says it
 		}
 		also = s.Trust
 	}
@@ -89,11 +89,11 @@ func sameIDs(a, b []Certificate) bool {
 // besideTLS reports whether there are foreign members that speak TLS.
 func (v *view) besideTLS() bool {
 	e := existing(v.Cluster)
-	return e != nil && e.TLS != nil && v.epoch.existing() && v.beside()
+	return e != nil && e.TLS != nil && v.epoch.existing() && v.besideForeign()
 }
 
-// lackingForeign says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
-func (v *view) lackingForeign() []string {
+// foreignCertificateProblems says which Secret of spec.bootstrap.existing is not there or can't be used, and why.
+func (v *view) foreignCertificateProblems() []string {
 	if !v.besideTLS() {
 		return nil
 	}

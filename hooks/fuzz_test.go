@@ -48,7 +48,7 @@ var mishaps = []func(o *Observation, n int){
 	onPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 	onPod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending}; p.Spec.NodeName = "" }),
 	onPod(func(p *corev1.Pod) { p.Annotations = map[string]string{objects.AnnotationStart: objects.StartResume} }),
-	onPod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}} }),
+	onPod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: provisionGate}} }),
 	onPod(func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
 			Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}},
@@ -187,12 +187,12 @@ var mishaps = []func(o *Observation, n int){
 		a[objects.AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
 	}),
 	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationRenewing] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0), " removal withdrawn " + ago(CallsEnd)}[n/3%10]
+		a[objects.AnnotationChosen] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0), " removal withdrawn " + ago(CallsEnd)}[n/3%10]
 	}),
 	func(o *Observation, n int) {
 		for _, p := range o.Children.Pods {
 			if p.Annotations != nil {
-				p.Annotations[objects.AnnotationSpared] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
+				p.Annotations[objects.AnnotationWithdrawn] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
 			}
 		}
 	},
@@ -303,7 +303,7 @@ var mishaps = []func(o *Observation, n int){
 	}),
 	onPod(func(p *corev1.Pod) { speak(p, "https:", "http:") }),
 	onPod(func(p *corev1.Pod) { speak(p, "--peer-cert-file=", "--unknown=") }),
-	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationReaddressed] = "demo-1,,rubbish" }),
+	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationHTTPSPeers] = "demo-1,,rubbish" }),
 
 	// Alarms, and the databases' sizes.
 	onAlarms(AlarmNoSpace, func(n int) uint64 { return uint64(n) }),
@@ -348,10 +348,10 @@ var mishaps = []func(o *Observation, n int){
 	inARun(v1alpha1.TriggerSchedule),
 	inARun(v1alpha1.TriggerNoSpace),
 	func(o *Observation, n int) {
-		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n), DBSize: 1 << 30}, Because: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
+		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n), DBSize: 1 << 30}, Rule: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
 	},
 	func(o *Observation, n int) {
-		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Because: "NoSpace", Err: []string{"", "no answer in time"}[n%2]}
+		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Rule: "NoSpace", Err: []string{"", "no answer in time"}[n%2]}
 	},
 
 	// Users and roles.
@@ -387,7 +387,7 @@ var mishaps = []func(o *Observation, n int){
 			w.Until = metav1.NewTime(now.Add(-time.Duration(n) * 30 * time.Second))
 		}
 	},
-	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationCondemned, "true") }),
+	onClaim(func(c *corev1.PersistentVolumeClaim) { note(c, objects.AnnotationFailedMember, "true") }),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
 		note(c, objects.AnnotationQuarantined, now.Add(-25*time.Hour).Format(time.RFC3339))
 	}),
@@ -555,20 +555,20 @@ func FuzzDecide(f *testing.F) {
 		o, twin := befallen(raw), befallen(raw)
 		d := Decide(o)
 		if err := Verify(o, d); err != nil {
-			t.Errorf("%s (%s): %v", d.Because.Rule, d.Because.Message, err)
+			t.Errorf("%s (%s): %v", d.Reason.Rule, d.Reason.Message, err)
 		}
 		if o.Taken != nil && d.Step != nil {
 			t.Errorf("a second step: %s", d.Step)
 		}
 		if !reflect.DeepEqual(o, twin) {
-			t.Errorf("%s has changed its observation", d.Because.Rule)
+			t.Errorf("%s has changed its observation", d.Reason.Rule)
 		}
 		if again := Decide(o); !reflect.DeepEqual(d, again) {
-			t.Errorf("decided %s, and the second time %s", d.Because.Rule, again.Because.Rule)
+			t.Errorf("decided %s, and the second time %s", d.Reason.Rule, again.Reason.Rule)
 		}
 		shuffle(twin, raw)
 		if again := Decide(twin); !reflect.DeepEqual(said(d), said(again)) {
-			t.Errorf("decided %s, and %s for the same in another order: %+v, %+v", d.Because.Rule, again.Because.Rule, said(d), said(again))
+			t.Errorf("decided %s, and %s for the same in another order: %+v, %+v", d.Reason.Rule, again.Reason.Rule, said(d), said(again))
 		}
 		eachOnce(t, d.Children)
 		quietWhenConverged(t, comesToRest(t, o))
@@ -672,13 +672,13 @@ func comesToRest(t *testing.T, o Observation) Observation {
 	for range callsToRest {
 		d := Decide(o)
 		if err := Verify(o, d); err != nil {
-			t.Fatalf("after %v, %s (%s): %v", rules, d.Because.Rule, d.Because.Message, err)
+			t.Fatalf("after %v, %s (%s): %v", rules, d.Reason.Rule, d.Reason.Message, err)
 		}
 		next := stored(o, d)
 		if reflect.DeepEqual(o.Children, next.Children) && reflect.DeepEqual(o.Cluster.Status, next.Cluster.Status) {
 			return o
 		}
-		o, rules = next, append(rules, d.Because.Rule)
+		o, rules = next, append(rules, d.Reason.Rule)
 	}
 	t.Fatalf("never at rest: %v", rules)
 	return o
@@ -688,7 +688,7 @@ func comesToRest(t *testing.T, o Observation) Observation {
 func quietWhenConverged(t *testing.T, o Observation) {
 	o.Taken = nil // the history tells of a step
 	d := Decide(o)
-	if d.Because.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil { // with a schedule, time brings what to do
+	if d.Reason.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil { // with a schedule, time brings what to do
 		return
 	}
 	o.Now = o.Now.Add(time.Hour)

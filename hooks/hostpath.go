@@ -148,10 +148,10 @@ func directoryIn(pod *corev1.Pod) string {
 
 // ---- which nodes are free
 
-// free are the nodes of the spec that no member has, in the order in which they are to be tried for the member of this number: from it on,
+// freeNodes are the nodes of the spec that no member has, in the order in which they are to be tried for the member of this number: from it on,
 // so that one that came to nothing is followed by one elsewhere; and last those where the pod of a former member still is, which may not
 // answer.
-func (v *view) free(number int) []string {
+func (v *view) freeNodes(number int) []string {
 	if v.Cluster.Spec.Storage.HostPath == nil {
 		return nil
 	}
@@ -176,20 +176,20 @@ func (v *view) free(number int) []string {
 }
 
 // crowded reports whether no node is free for another member.
-func (v *view) crowded() bool { return v.hostPath() && len(v.free(0)) == 0 }
+func (v *view) crowded() bool { return v.hostPath() && len(v.freeNodes(0)) == 0 }
 
-// allot gives each of these members a node of its own, the one that it has if it has one; nil when there are too few.
-func (v *view) allot(members []string) map[string]types.UID {
+// assignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are too few.
+func (v *view) assignNodes(members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
 		node, n := v.nodeOf(name), 0
 		if node == "" {
 			n, _ = objects.Ordinal(v.Cluster.Name, name)
-			i := slices.IndexFunc(v.free(n), func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
+			i := slices.IndexFunc(v.freeNodes(n), func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
 			if i < 0 {
 				return nil
 			}
-			node = v.free(n)[i]
+			node = v.freeNodes(n)[i]
 		}
 		given[name] = types.UID(node)
 	}
@@ -204,14 +204,14 @@ func (v *view) mayNotBegin() bool {
 	return v.hostPath() && s.ClusterID != "" && !before
 }
 
-// foundOnNodes says what becomes of an epoch whose members have no nodes yet.
-func (v *view) foundOnNodes() *verdict {
+// provisionOnNodes says what becomes of an epoch whose members have no nodes yet.
+func (v *view) provisionOnNodes() *verdict {
 	initial := v.epoch.initialNames()
-	if v.allot(initial) == nil {
+	if v.assignNodes(initial) == nil {
 		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first epoch was recorded with; add nodes",
-			wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial), "member")), outlook: Waits, resync: rule.Patience}
+			wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial), "member")), outlook: Waits, resync: rule.ResyncLater}
 	}
-	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: rule.Patience}
+	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: rule.ResyncLater}
 }
 
 // needsNode says that a member waits for a node; empty when it does not.
@@ -241,7 +241,7 @@ func (v *view) offNodes() string {
 		return ""
 	}
 	words := strings.Join(all, ", ") + ", which spec.storage.hostPath.nodes does not have any more"
-	if v.Etcd != nil && v.spareable() { // else it would be the data of all
+	if v.Etcd != nil && v.canLoseOne() { // else it would be the data of all
 		words += "; to have a member replaced, " + v.toHaveReplaced() + ", one after the other"
 	}
 	return words

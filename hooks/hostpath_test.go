@@ -40,7 +40,7 @@ func TestNodesAreRecordedBeforeTheirPodsAreMade(t *testing.T) {
 	on(&o, "a", "b", "c", "d")
 	o.Children.ConfigMaps["demo-epoch-1"] = newRecord(o.Cluster, 1, 0, 3)
 	d := Decide(o)
-	assert.Equal(t, "Provision", d.Because.Rule)
+	assert.Equal(t, "Provision", d.Reason.Rule)
 	assert.Empty(t, d.Children.Pods)
 	assert.Empty(t, d.Children.Claims)
 	assert.Equal(t, "demo-0:a,demo-1:b,demo-2:c", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
@@ -113,7 +113,7 @@ func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
 	clear(o.Health)
 	for _, without := range []string{"nothing", "demo-epoch-1"} {
 		if _, there := o.Children.ConfigMaps[without]; there {
-			record := newView(recordless(o)).relicRecord()
+			record := newView(recordless(o)).recreatedRecord()
 			o.Children.ConfigMaps["demo-epoch-1"] = record
 		}
 		d := Decide(o)
@@ -136,15 +136,15 @@ func recordless(o Observation) Observation {
 func TestWhichNodeIsNext(t *testing.T) {
 	o := serveOn("a", "b", "c", "d", "e")
 	v := newView(o)
-	assert.Equal(t, []string{"d", "e"}, v.free(3))
-	assert.Equal(t, []string{"e", "d"}, v.free(4), "one that came to nothing is followed by one elsewhere")
-	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, v.allot([]string{"demo-1"}), "who has a node keeps it")
-	assert.Nil(t, v.allot([]string{"demo-7", "demo-8", "demo-9"}))
+	assert.Equal(t, []string{"d", "e"}, v.freeNodes(3))
+	assert.Equal(t, []string{"e", "d"}, v.freeNodes(4), "one that came to nothing is followed by one elsewhere")
+	assert.Equal(t, map[string]types.UID{"demo-1": "b"}, v.assignNodes([]string{"demo-1"}), "who has a node keeps it")
+	assert.Nil(t, v.assignNodes([]string{"demo-7", "demo-8", "demo-9"}))
 
 	former := podIn(Decide(o), "demo-2").DeepCopy()
 	former.Name, former.Spec.Affinity = "demo-9", pinned(nil, "d")
 	o.Children.Pods["demo-9"] = former
-	assert.Equal(t, []string{"e", "d"}, newView(o).free(3), "where a former member still is, is tried last")
+	assert.Equal(t, []string{"e", "d"}, newView(o).freeNodes(3), "where a former member still is, is tried last")
 }
 
 func TestGrowthWaitsForANode(t *testing.T) {
@@ -153,7 +153,7 @@ func TestGrowthWaitsForANode(t *testing.T) {
 	assert.ErrorContains(t, validate(&o.Cluster.Spec, o.Settings), "3 nodes for 4 members")
 	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d", "e"}
 	assert.Contains(t, advice(newView(o)), "demo-1 stays on node b, which")
-	assert.Equal(t, "Grow", Decide(o).Because.Rule)
+	assert.Equal(t, "Grow", Decide(o).Reason.Rule)
 	assert.NotNil(t, Decide(o).Step)
 	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "demo-0:a,demo-1:d,demo-2:c"
 	o.Cluster.Spec.Storage.HostPath.Nodes = []string{"a", "c", "d"}

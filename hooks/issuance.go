@@ -19,7 +19,7 @@ import (
 // mode Secrets somebody puts them there. Quorate reads both as related objects and writes neither.
 //
 // Whoever renews them does not know what the running members trust, and these learn of another authority only when they start. So
-// before anything else it is looked at whether every running member takes what the Secrets hold now (estranged).
+// before anything else it is looked at whether every running member takes what the Secrets hold now (untrusted).
 
 // CertManagerCertificate is a Certificate of the group cert-manager.io, as far as Quorate sets and reads it.
 type CertManagerCertificate struct {
@@ -126,9 +126,9 @@ func (v *view) withoutCertManager() string {
 // unissued is what cert-manager says about a Certificate whose Secret is not there; empty when it has said nothing yet.
 func (v *view) unissued(secret string) string {
 	if c := v.Children.Certificates[secret]; c != nil {
-		for _, said := range c.Status.Conditions {
-			if said.Type == "Ready" && said.Status != metav1.ConditionTrue {
-				return fmt.Sprintf("; cert-manager says of the Certificate: %s", said.Message)
+		for _, condition := range c.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status != metav1.ConditionTrue {
+				return fmt.Sprintf("; cert-manager says of the Certificate: %s", condition.Message)
 			}
 		}
 	}
@@ -163,17 +163,17 @@ func begunWith(pod *corev1.Pod) (map[string]string, bool) {
 // subjects, and those of the client port; an authority that was made anew under its old subject is told by its key.
 func (v *view) takes(pod *corev1.Pod, what string, s *Secret) bool {
 	begun, known := begunWith(pod)
-	told := what != "peer" || !known && sameTrust(v.secret(serverSecret(v.Cluster)).Trust, s.Trust)
+	inHandshake := what != "peer" || !known && sameTrust(v.secret(serverSecret(v.Cluster)).Trust, s.Trust)
 	return slices.ContainsFunc(s.Anchors, func(a Certificate) bool {
-		return (!told || slices.Contains(v.Health[pod.Name].Trusts, a.Subject)) &&
+		return (!inHandshake || slices.Contains(v.Health[pod.Name].Trusts, a.Subject)) &&
 			(!known || slices.Contains(slices.Collect(maps.Values(begun)), objects.Digest(a.Key)))
 	})
 }
 
-// findEstranged says which of the Secrets holds a certificate that running members don't take, and what to do; empty for none.
+// findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty for none.
 // A member that is restarted then would be heard by nobody, and nobody by it.
-func (v *view) findEstranged() string {
-	if !provided(v.Cluster) || len(v.lacking) > 0 {
+func (v *view) findUntrusted() string {
+	if !provided(v.Cluster) || len(v.certificateProblems) > 0 {
 		return ""
 	}
 	for _, l := range v.leaves {
@@ -198,7 +198,7 @@ func (v *view) findEstranged() string {
 // these: everybody takes what it will show then, and it what everybody shows.
 func (v *view) begunOtherwise(m *member) bool {
 	server := v.secret(serverSecret(v.Cluster))
-	if v.estranged != "" || slices.ContainsFunc(v.names, func(name string) bool {
+	if v.untrusted != "" || slices.ContainsFunc(v.names, func(name string) bool {
 		shown := v.Health[name].Certificate
 		return shown != "" && shown != server.Certificate.ID // the kubelet has yet to write the newest one
 	}) {

@@ -103,7 +103,7 @@ func begin(o *Observation, name string) {
 func restarted(t *testing.T, o *Observation) []string {
 	t.Helper()
 	var all []string
-	for Decide(*o).Because.Rule == "RollingUpdate" && len(all) < 10 {
+	for Decide(*o).Reason.Rule == "RollingUpdate" && len(all) < 10 {
 		name := rolled(t, o)
 		begin(o, name)
 		all = append(all, name)
@@ -120,15 +120,15 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "quorate install --cert-manager")
-	assert.Contains(t, d.Because.Message, "manifests/components/cert-manager")
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "quorate install --cert-manager")
+	assert.Contains(t, d.Reason.Message, "manifests/components/cert-manager")
 	assert.Empty(t, d.Children.Certificates, "an answer with a kind that has no rule would be refused")
 
 	o.Children.Certificates = map[string]*CertManagerCertificate{}
 	d = Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 	assert.Empty(t, d.Children.Pods)
 	var asked []string
 	for _, c := range d.Children.Certificates {
@@ -154,14 +154,14 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 	observeIssued(&o, d)
 	o.Children.Certificates["demo-peer-tls"].Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: `Issuer "ours" not found`}}
 	d = Decide(o)
-	assert.Contains(t, d.Because.Message, `Secret demo-peer-tls: it is not there yet; cert-manager says of the Certificate: Issuer "ours" not found`)
+	assert.Contains(t, d.Reason.Message, `Secret demo-peer-tls: it is not there yet; cert-manager says of the Certificate: Issuer "ours" not found`)
 }
 
 func TestCertificatesAreKept(t *testing.T) {
 	o := issued(3)
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Converged", d.Because.Rule, d.Because.Message)
+	assert.Equal(t, "Converged", d.Reason.Rule, d.Reason.Message)
 	require.Len(t, d.Children.Certificates, 4)
 	for _, c := range d.Children.Certificates {
 		assert.Equal(t, o.Children.Certificates[c.Name], c, "at rest nothing changes")
@@ -180,7 +180,7 @@ func TestAnIssuersRenewalRestartsNobody(t *testing.T) {
 	o.Related.Secrets["demo-server-tls"].Certificate.ID = "the next one"
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "Converged", d.Because.Rule)
+	assert.Equal(t, "Converged", d.Reason.Rule)
 	assert.NotEqual(t, before, d.Children.Pods[0].Annotations[objects.AnnotationServes], "the kubelet is to write it at once")
 	assert.NotEmpty(t, d.Children.Pods[0].Annotations[objects.AnnotationTrusts])
 }
@@ -191,10 +191,10 @@ func TestAnotherAuthorityWithOverlap(t *testing.T) {
 	issue(&o, a, a, b)
 	assert.Equal(t, []string{"demo-1", "demo-2", "demo-0"}, restarted(t, &o), "one at a time, the leader last")
 	issue(&o, b, a, b)
-	assert.Equal(t, "Converged", Decide(o).Because.Rule, "everybody trusts both already")
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "everybody trusts both already")
 	issue(&o, b, b)
 	assert.Len(t, restarted(t, &o), 3)
-	assert.Equal(t, "Converged", Decide(o).Because.Rule)
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 }
 
 func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
@@ -208,8 +208,8 @@ func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
 			}
 			d := Decide(o)
 			require.NoError(t, Verify(o, d), why)
-			assert.Equal(t, "WaitForCertificates", d.Because.Rule, why)
-			assert.Contains(t, d.Because.Message, "Secret demo-server-tls: tls.crt is signed by an authority that demo-0")
+			assert.Equal(t, "WaitForCertificates", d.Reason.Rule, why)
+			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: tls.crt is signed by an authority that demo-0")
 			assert.Len(t, d.Children.Pods, 3, "all stay, and who is gone is brought back")
 			reason, _, secured := security(newView(o))
 			assert.False(t, secured)
@@ -217,7 +217,7 @@ func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
 		}
 		o.Cluster.Spec.Replicas = new(int32(0))
 		d := Decide(o)
-		assert.Equal(t, "Pause", d.Because.Rule, "the way out: stop all, start all")
+		assert.Equal(t, "Pause", d.Reason.Rule, "the way out: stop all, start all")
 		clear(o.Children.Pods)
 		clear(o.Health)
 		o.Cluster.Spec.Replicas = new(int32(3))
@@ -231,7 +231,7 @@ func TestALeafOfAnAuthorityThatNobodyKnowsYet(t *testing.T) {
 	issue(&o, b, a, b) // too early: both at once
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 
 	// A decision that restarts somebody all the same is found out.
 	d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
@@ -256,10 +256,10 @@ func TestEveryMemberShowsTheNewestBeforeAnybodyIsRestarted(t *testing.T) {
 	h := o.Health["demo-2"]
 	h.Certificate = "an older one"
 	o.Health["demo-2"] = h
-	assert.Equal(t, "Converged", Decide(o).Because.Rule)
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 	h.Certificate = newView(o).secret("demo-server-tls").Certificate.ID
 	o.Health["demo-2"] = h
-	assert.Equal(t, "RollingUpdate", Decide(o).Because.Rule)
+	assert.Equal(t, "RollingUpdate", Decide(o).Reason.Rule)
 }
 
 func TestAnEtcdThatWasStartedAgainHasReadItsFiles(t *testing.T) {
@@ -269,7 +269,7 @@ func TestAnEtcdThatWasStartedAgainHasReadItsFiles(t *testing.T) {
 	for _, pod := range o.Children.Pods {
 		pod.Status.ContainerStatuses[0].RestartCount = 1
 	}
-	assert.Equal(t, "Converged", Decide(o).Because.Rule, "what the pod was made with says nothing any more")
+	assert.Equal(t, "Converged", Decide(o).Reason.Rule, "what the pod was made with says nothing any more")
 }
 
 func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
@@ -279,7 +279,7 @@ func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 	s.Trust, s.Anchors = []Certificate{b}, []Certificate{b}
 	o.Related.Secrets["demo-operator-tls"] = &s
 	o.Etcd = nil
-	assert.Contains(t, Decide(o).Because.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that demo-0, demo-1, demo-2")
+	assert.Contains(t, Decide(o).Reason.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that demo-0, demo-1, demo-2")
 }
 
 func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {
@@ -289,8 +289,8 @@ func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {
 		issue(&o, a, a, b)
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))
-		assert.Equal(t, "Grow", d.Because.Rule, d.Because.Message)
+		assert.Equal(t, "Grow", d.Reason.Rule, d.Reason.Message)
 		issue(&o, b, b)
-		assert.Equal(t, "WaitForCertificates", Decide(o).Because.Rule, "a new member would hear nobody")
+		assert.Equal(t, "WaitForCertificates", Decide(o).Reason.Rule, "a new member would hear nobody")
 	}
 }

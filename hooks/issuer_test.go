@@ -30,11 +30,11 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 		o.Children.ConfigMaps, o.Children.Certificates = nil, map[string]*CertManagerCertificate{}
 		o.Settings.SharedIssuers = c.allowed
 		d := Decide(o)
-		assert.Equal(t, c.refused, d.Because.Rule == "Unsupported", "%+v: %s", c, d.Because)
+		assert.Equal(t, c.refused, d.Reason.Rule == "Unsupported", "%+v: %s", c, d.Reason)
 		if c.refused {
 			assert.Empty(t, d.Children.Certificates)
-			assert.Contains(t, d.Because.Message, "spec.tls.certManager.issuerRef names "+c.ref.Kind+" ours, of which other namespaces can have certificates too")
-			assert.Contains(t, d.Because.Message, "quorate install --shared-issuers")
+			assert.Contains(t, d.Reason.Message, "spec.tls.certManager.issuerRef names "+c.ref.Kind+" ours, of which other namespaces can have certificates too")
+			assert.Contains(t, d.Reason.Message, "quorate install --shared-issuers")
 		}
 	}
 
@@ -50,8 +50,8 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 	}
 	o.Settings.SharedIssuers = false
 	d = Decide(o)
-	assert.NotEqual(t, "Unsupported", d.Because.Rule)
+	assert.NotEqual(t, "Unsupported", d.Reason.Rule)
 	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Advised).Message, "ClusterIssuer ours")
 	o.Cluster.Spec.TLS.CertManager.IssuerRef.Name = "another"
-	assert.Equal(t, "Unsupported", Decide(o).Because.Rule)
+	assert.Equal(t, "Unsupported", Decide(o).Reason.Rule)
 }

@@ -32,13 +32,13 @@ var (
 			"stays.", pause)
 	certificatesRule = rule.New("WaitForCertificates",
 		"No member is begun or changed before the certificates of members and of Quorate are there and in order "+
-			"(S19); pods of members that have run are brought back all the same.", certify)
+			"(S19); pods of members that have run are brought back all the same.", waitForCertificates)
 	epochRule = rule.New("SwitchEpoch",
 		"The next epoch takes over from this one in moves that are written on its record: its members' data is "+
-			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", succeed)
+			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", switchEpoch)
 	wrongClusterRule = rule.New("WrongCluster",
 		"An answer from another cluster, by the recorded ID or because it lists none of our members that have run, "+
-			"is not ours to act on (S8).", foreign)
+			"is not ours to act on (S8).", wrongCluster)
 	joinRule = rule.New("Join",
 		"Before the members join an existing etcd, a quorum of it must answer and suit them; which cluster that "+
 			"is, is recorded first (S8).", join)
@@ -108,9 +108,9 @@ var modes = []mode{
 			epochRule,
 			rule.New("Provision",
 				"What the initial members start on (claims, or memory pods held back) is made, then recorded by "+
-					"UID, and on HostPath their nodes are; after that it is never made again (S10).", found),
+					"UID, and on HostPath their nodes are; after that it is never made again (S10).", provision),
 		},
-		record: (*view).advance, claims: foundingClaims, pods: foundingPods,
+		record: (*view).advance, claims: initialClaims, pods: initialPods,
 	},
 	{
 		name: "Starting",
@@ -158,7 +158,7 @@ var modes = []mode{
 			joinRule,
 			restoreRule,
 			rule.New("Elect", "While no leader is known nothing is changed.", elect),
-			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).", mark),
+			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).", reserveName),
 			rule.New("Corrupt",
 				"While members' data differs (alarm CORRUPT) nobody joins and nothing else is changed; a voter "+
 					"that a quorum of equal hashes proves wrong is replaced, and without that proof a person decides "+
@@ -175,7 +175,7 @@ var modes = []mode{
 					"members of the wanted version from starting (S18).", cancelDowngrade),
 			rule.New("SetVersion",
 				"Another patch release is the members' version from now on; so is the minor version that they come "+
-					"from, while the cluster has not agreed on the new one (S18).", retarget),
+					"from, while the cluster has not agreed on the new one (S18).", setVersion),
 			rule.New("LearnerYields",
 				"A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields),
 			rule.New("Fence",
@@ -187,11 +187,11 @@ var modes = []mode{
 			rule.New("RecreatePod",
 				"A pod that is down and was made from an outdated template, or in the wrong way, is made anew, one "+
 					"at a time (S2), and so is one that can't hear the others because it does not trust their "+
-					"authority; a learner's also while it serves. Which pod goes is recorded first.", remake),
+					"authority; a learner's also while it serves. Which pod goes is recorded first.", recreatePod),
 			rule.New("Learner",
-				"While a learner catches up no other member is added or removed (S3).", learnerCatchesUp),
+				"While a learner catches up no other member is added or removed (S3).", learner),
 			rule.New("WaitForRemoved",
-				"The pod of a removed member must be gone before the next change of members (S3).", depart),
+				"The pod of a removed member must be gone before the next change of members (S3).", waitForRemoved),
 			rule.New("Replace",
 				"A voter whose data is lost is removed while the rest has quorum; growth brings its successor. One "+
 					"that still serves stays until its successor votes (S6, S10).", replace),
@@ -201,7 +201,7 @@ var modes = []mode{
 			rule.New("ReplaceDead",
 				"A voter that has not served for longer than spec.memberReplacement.after is removed while the "+
 					"rest has quorum, and growth brings its successor; its claim is marked first, and kept for a "+
-					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).", giveUp),
+					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).", replaceDead),
 			rule.New("Grow",
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
 					"one that did not catch up is over (S3, S4, S9).", grow),
@@ -209,17 +209,17 @@ var modes = []mode{
 				"Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one "+
 					"by one while all others serve: not serving first, then followers, the leader last (S6).", retireForeign),
 			rule.New("ForeignMembers",
-				"While there are members that are not ours, nothing but what is above is changed.", beside),
+				"While there are members that are not ours, nothing but what is above is changed.", foreignMembers),
 			rule.New("Authorize",
 				"etcd's users and roles are made as the spec declares them, grants before revokes; their names are "+
 					"recorded first (S20).", authorize),
-			rule.New("WaitForMembers", "All members are there, but not all of them serve.", heal),
+			rule.New("WaitForMembers", "All members are there, but not all of them serve.", waitForMembers),
 			rule.New("RollingUpdate",
 				"Members that are not as the spec wants them are restarted one at a time, the leader last, and "+
-					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).", roll),
+					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).", rollingUpdate),
 			rule.New("UpdatePeerURLs",
 				"Once everybody can dial by TLS, one voter after the other is listed with its https URL, and "+
-					"restarted before the next (S4).", readdress),
+					"restarted before the next (S4).", updatePeerURLs),
 			rule.New("NoSpace",
 				"Databases that have reached their quota (alarm NOSPACE) are compacted and defragmented one at a "+
 					"time, and the alarm is disarmed once all are below 90 %; every ten minutes at most.", noSpace),
@@ -234,13 +234,13 @@ var modes = []mode{
 					"when they have.", resize),
 			rule.New("OutOfSpace",
 				"An alarm NOSPACE that no compaction and no defragmentation can clear waits for a larger quota or "+
-					"for less data.", full),
+					"for less data.", outOfSpace),
 			rule.New("VolumePending",
 				"Volumes that can't become what the spec asks for stay as they are, or, with migration Replace, "+
 					"their members are succeeded by new ones while the data fits.", volumePending),
 			rule.New("PrepareRestore",
 				"The cluster is as the rest of the spec wants it, and does not have the data that spec.restore "+
-					"asks for: the next epoch is being made ready, or can't be.", stage),
+					"asks for: the next epoch is being made ready, or can't be.", prepareRestore),
 			rule.New("WaitForWindow",
 				"All serve, and what is left to do disturbs members and can wait: it begins when a window of "+
 					"spec.maintenance.windows opens.", waitForWindow),
@@ -260,13 +260,13 @@ func modeOf(v *view, among []mode) *mode {
 func isHeldBack(v *view) bool { return v.heldBack() }
 
 func (v *view) unrecorded() bool    { return v.epoch == nil || v.epoch.record == nil }
-func (v *view) unprovisioned() bool { return !v.epoch.founded() }
-func (v *view) unstarted() bool     { return v.Etcd == nil && !v.epoch.quorate() }
+func (v *view) unprovisioned() bool { return !v.epoch.provisioned() }
+func (v *view) unstarted() bool     { return v.Etcd == nil && !v.epoch.hadQuorum() }
 func (v *view) silent() bool        { return v.Etcd == nil }
 func (v *view) quorateNow() bool    { return v.Etcd != nil }
 
 // paused reports whether members are to be stopped and kept. Beside foreign members they would be missed, so they leave.
-func (v *view) paused() bool { return v.replicas == 0 && !v.beside() }
+func (v *view) paused() bool { return v.replicas == 0 && !v.besideForeign() }
 
 // ---- what becomes of the members' children
 
@@ -278,7 +278,7 @@ func allClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim { return v.k
 
 func allPods(v *view, _ *verdict) []*corev1.Pod { return v.keptPods(v.names) }
 
-func lastPods(v *view, _ *verdict) []*corev1.Pod { return v.keptPods(v.lastHolds()) }
+func lastPods(v *view, _ *verdict) []*corev1.Pod { return v.keptPods(v.protectingPods()) }
 
 // ---- for people
 

@@ -12,9 +12,9 @@ import (
 // What certificates are needed for. Three things need them, and what one of them lacks is no reason to withhold
 // another:
 //
-//	a pod, to run its member      the Secrets that it mounts         lackedByPods
-//	Quorate, to talk with etcd    its own, and the foreign members'  lackedByQuorate
-//	a change of the members       all of these, in order, and to     lackedByChanges
+//	a pod, to run its member      the Secrets that it mounts         podCertificateProblems
+//	Quorate, to talk with etcd    its own, and the foreign members'  quorateCertificateProblems
+//	a change of the members       all of these, in order, and to     allCertificateProblems
 //	                              stay so
 //
 // A pod that begins a member is a change: it waits until nothing is lacking. A pod that resumes one waits for
@@ -25,44 +25,44 @@ import (
 // mayExist reports whether a desired pod may be in the answer: one that is there, one that resumes a member, and
 // while no certificate is lacking any other.
 func (v *view) mayExist(pod *corev1.Pod) bool {
-	return pod.UID != "" || podStart(pod) == objects.StartResume || len(v.lacking) == 0
+	return pod.UID != "" || podStart(pod) == objects.StartResume || len(v.certificateProblems) == 0
 }
 
-// lackedByPods says which of the Secrets that pods mount is not there or can't be used, and why; empty for none.
-func (v *view) lackedByPods() []string {
-	list := v.lackedOf(func(l leaf) bool { return l.server })
+// podCertificateProblems says which of the Secrets that pods mount is not there or can't be used, and why; empty for none.
+func (v *view) podCertificateProblems() []string {
+	list := v.problemsOf(func(l leaf) bool { return l.server })
 	if token := TokenSecret(v.Cluster.Name); v.secret(token) == nil {
 		list = append(list, fmt.Sprintf("Secret %s: it is not there yet", token))
 	}
 	return list
 }
 
-// lackedByQuorate says the same of the Secrets by which Quorate talks with the members, ours and foreign ones.
-func (v *view) lackedByQuorate() []string {
-	return append(v.lackedOf(func(l leaf) bool { return l.what == "operator" }), v.lackingForeign()...)
+// quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and foreign ones.
+func (v *view) quorateCertificateProblems() []string {
+	return append(v.problemsOf(func(l leaf) bool { return l.what == "operator" }), v.foreignCertificateProblems()...)
 }
 
-// lackedByChanges says all that is lacking before a member is begun or changed.
-func (v *view) lackedByChanges() []string {
+// allCertificateProblems says all that is lacking before a member is begun or changed.
+func (v *view) allCertificateProblems() []string {
 	if !objects.Encrypted(v.Cluster) {
 		return nil
 	}
 	var list []string
 	if why := v.withoutCertManager(); why != "" {
-		if list = append(list, why); !v.everQuorate() {
+		if list = append(list, why); !v.everHadQuorum() {
 			return list // nothing else can be there
 		}
 	}
-	list = append(list, v.lackedByPods()...)
-	if list = append(list, v.lackedByQuorate()...); len(list) == 0 {
+	list = append(list, v.podCertificateProblems()...)
+	if list = append(list, v.quorateCertificateProblems()...); len(list) == 0 {
 		list = v.notAdopted()
 	}
 	return list
 }
 
-// lackedOf says which of these certificates can't be used, and why. What applications use is none of them: neither
+// problemsOf says which of these certificates can't be used, and why. What applications use is none of them: neither
 // a member nor Quorate waits for it.
-func (v *view) lackedOf(these func(leaf) bool) []string {
+func (v *view) problemsOf(these func(leaf) bool) []string {
 	var list []string
 	for _, l := range v.leaves {
 		if !these(l) {
@@ -75,19 +75,19 @@ func (v *view) lackedOf(these func(leaf) bool) []string {
 	return list
 }
 
-// whileLacking says what becomes of a cluster that has run, until its certificates are in order; empty for a new one.
-func (v *view) whileLacking() string {
+// whileCertificatesWait says what becomes of a cluster that has run, until its certificates are in order; empty for a new one.
+func (v *view) whileCertificatesWait() string {
 	switch {
-	case !v.everQuorate():
+	case !v.everHadQuorum():
 		return ""
-	case v.Etcd == nil && len(v.lackedByQuorate()) > 0:
+	case v.Etcd == nil && len(v.quorateCertificateProblems()) > 0:
 		return ", without which Quorate can't reach the members; nothing is changed, pods are kept or brought back"
 	}
 	return "; nothing is changed, pods are kept or brought back"
 }
 
-// everQuorate reports whether the epoch has had a quorum, so that its members may have data to serve.
-func (v *view) everQuorate() bool { return v.epoch != nil && v.epoch.quorate() }
+// everHadQuorum reports whether the epoch has had a quorum, so that its members may have data to serve.
+func (v *view) everHadQuorum() bool { return v.epoch != nil && v.epoch.hadQuorum() }
 
 // seesMounted reports whether all authorities are known that a pod made now would trust: not while Quorate can't
 // see a Secret that the kubelet may, or one has no authorities yet.

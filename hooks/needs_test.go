@@ -61,9 +61,9 @@ func TestWhatPodsNeed(t *testing.T) {
 					}
 					d := Decide(o)
 					require.NoError(t, Verify(o, d))
-					assert.Equal(t, "WaitForCertificates", d.Because.Rule)
-					assert.Contains(t, d.Because.Message, "waiting for certificates")
-					assert.Contains(t, d.Because.Message, "pods are kept or brought back: ")
+					assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
+					assert.Contains(t, d.Reason.Message, "waiting for certificates")
+					assert.Contains(t, d.Reason.Message, "pods are kept or brought back: ")
 					assert.Nil(t, d.Step)
 					require.NotNil(t, podIn(d, "demo-1"))
 					assert.Equal(t, objects.StartResume, podStart(podIn(d, "demo-1")))
@@ -95,7 +95,7 @@ func TestBeginningsNeedCertificates(t *testing.T) {
 			lack(&o)
 			d := Decide(o)
 			require.NoError(t, Verify(o, d))
-			assert.Equal(t, "WaitForCertificates", d.Because.Rule)
+			assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 			assert.Nil(t, podIn(d, "demo-3"))
 		})
 	}
@@ -129,7 +129,7 @@ func TestForeignSecretsWithholdNoPod(t *testing.T) {
 	silence(&o, "demo-1")
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "WaitForCertificates", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "Secret theirs: it does not exist")
+	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "Secret theirs: it does not exist")
 	assert.NotNil(t, podIn(d, "demo-1"))
 }

@@ -183,11 +183,11 @@ type Hash struct {
 func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
 
 // A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
-// Readdress, MoveLeader, Authorize, EnableDowngrade, CancelDowngrade, Compact, Defragment, Disarm. Each is idempotent: done twice,
+// UpdatePeerURL, MoveLeader, Authorize, EnableDowngrade, CancelDowngrade, Compact, Defragment, Disarm. Each is idempotent: done twice,
 // the second is refused by etcd or changes nothing.
 type Step interface {
 	fmt.Stringer
-	// Verb names the kind of step for metrics: add-learner, promote, remove, readdress, move-leader, authorize,
+	// Verb names the kind of step for metrics: add-learner, promote, remove, update-peer-url, move-leader, authorize,
 	// enable-downgrade, cancel-downgrade, compact, defragment, disarm.
 	Verb() string
 	step()
@@ -206,8 +206,8 @@ type (
 		ID   uint64
 		Name string
 	}
-	// Readdress lists a voter with another URL of itself: that by which its peers reach it by TLS.
-	Readdress struct {
+	// UpdatePeerURL lists a voter with another URL of itself: that by which its peers reach it by TLS.
+	UpdatePeerURL struct {
 		ID            uint64
 		Name, PeerURL string
 	}
@@ -237,11 +237,11 @@ type (
 	}
 )
 
-func (s AddLearner) String() string { return "add learner " + s.Name }
-func (s Promote) String() string    { return "promote " + s.Name }
-func (s Remove) String() string     { return "remove " + s.Name }
-func (s Readdress) String() string  { return "readdress " + s.Name }
-func (s MoveLeader) String() string { return "move leader to " + s.Name }
+func (s AddLearner) String() string    { return "add learner " + s.Name }
+func (s Promote) String() string       { return "promote " + s.Name }
+func (s Remove) String() string        { return "remove " + s.Name }
+func (s UpdatePeerURL) String() string { return "update the peer URL of " + s.Name }
+func (s MoveLeader) String() string    { return "move leader to " + s.Name }
 
 func (s EnableDowngrade) String() string { return "enable the downgrade to " + s.Version }
 func (s CancelDowngrade) String() string { return "cancel the downgrade" }
@@ -259,7 +259,7 @@ func (Promote) Verb() string { return "promote" }
 func (Remove) Verb() string { return "remove" }
 
 // Verb implements Step.
-func (Readdress) Verb() string { return "readdress" }
+func (UpdatePeerURL) Verb() string { return "update-peer-url" }
 
 // Verb implements Step.
 func (MoveLeader) Verb() string { return "move-leader" }
@@ -279,11 +279,11 @@ func (Defragment) Verb() string { return "defragment" }
 // Verb implements Step.
 func (Disarm) Verb() string { return "disarm" }
 
-func (AddLearner) step() {}
-func (Promote) step()    {}
-func (Remove) step()     {}
-func (Readdress) step()  {}
-func (MoveLeader) step() {}
+func (AddLearner) step()    {}
+func (Promote) step()       {}
+func (Remove) step()        {}
+func (UpdatePeerURL) step() {}
+func (MoveLeader) step()    {}
 
 func (EnableDowngrade) step() {}
 func (CancelDowngrade) step() {}
@@ -294,8 +294,8 @@ func (Disarm) step()          {}
 // Outcome is what became of a step.
 type Outcome struct {
 	Step Step
-	// Because is the name of the rule that asked for it.
-	Because string
+	// Rule is the name of the rule that asked for it.
+	Rule string
 	// Err is empty when etcd carried the step out, else why it did not.
 	Err string
 	// Passwords are the versions of those that users were given by an Authorize that did not come to its end, by user.

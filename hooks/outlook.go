@@ -94,9 +94,9 @@ type prospect struct {
 }
 
 // prospectOf is that of the rule at this place of the mode, and its verdict.
-func (v *view) prospectOf(at int, said *verdict) prospect {
+func (v *view) prospectOf(at int, decision *verdict) prospect {
 	name := v.mode.rules[at].Name
-	p := prospect{cmp.Or(said.outlook, outlooks[name][0]), name, said.message}
+	p := prospect{cmp.Or(decision.outlook, outlooks[name][0]), name, decision.message}
 	switch {
 	case p.Outlook == Aside && v.Cluster.Spec.Suspend:
 		next, then := v.resumed().prospectFrom(0)
@@ -110,7 +110,7 @@ func (v *view) prospectOf(at int, said *verdict) prospect {
 		p.Outlook = then.Outlook
 		return p
 	}
-	if p.Outlook == Rests && v.Etcd != nil && !v.beside() {
+	if p.Outlook == Rests && v.Etcd != nil && !v.besideForeign() {
 		p = cmp.Or(v.unauthorized(), cmp.Or(v.unreachable(), p))
 	}
 	return v.withUnmade(p)
@@ -138,10 +138,10 @@ func (v *view) resumed() *view {
 // that are only looked at are no change.
 func (v *view) prospectFrom(at int) (string, prospect) {
 	for {
-		next, said := v.mode.rules[at:].First(v)
+		next, decision := v.mode.rules[at:].First(v)
 		at += next
-		if _, looks := said.step.(Authorize); !looks || v.unauthorized() != (prospect{}) {
-			return v.mode.rules[at].Name, v.prospectOf(at, said)
+		if _, looks := decision.step.(Authorize); !looks || v.unauthorized() != (prospect{}) {
+			return v.mode.rules[at].Name, v.prospectOf(at, decision)
 		}
 		at++
 	}
@@ -168,7 +168,7 @@ func (v *view) unauthorized() prospect {
 // byPerson reports whether one of these members that do not serve comes back only when a person does something.
 func (v *view) byPerson(silent []*member) Outlook {
 	if slices.ContainsFunc(silent, func(m *member) bool {
-		return m.called() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.reprieve(m) != ""
+		return m.displayName() == "" || v.mismatched(m) || v.fenced(m.name) || v.overdue(m) && v.whyNotReplaced(m) != ""
 	}) {
 		return Waits
 	}
@@ -189,10 +189,10 @@ func (v *view) uncertified() Outlook {
 	return Works
 }
 
-// deafened is whether those who need not be restarted could be a quorum.
-func (v *view) deafened() Outlook {
+// outlookWhileBlind is whether those who need not be restarted could be a quorum.
+func (v *view) outlookWhileBlind() Outlook {
 	known := v.knownVoters()
-	if able := filter(known, func(name string) bool { return !v.deaf(v.Health[name]) }); len(able) < quorum(len(known)) {
+	if able := filter(known, func(name string) bool { return !v.distrustsPeers(v.Health[name]) }); len(able) < quorum(len(known)) {
 		return Waits
 	}
 	return Works
@@ -217,15 +217,15 @@ func (v *view) filling() Outlook {
 	return Works
 }
 
-// heirComes is whether the next epoch is made ready by itself.
-func (v *view) heirComes() Outlook {
+// nextComes is whether the next epoch is made ready by itself.
+func (v *view) nextComes() Outlook {
 	switch {
-	case v.heir == nil:
+	case v.next == nil:
 		return Waits
 	case v.choosing():
 		return cmp.Or(v.chooseSurvivor().outlook, Works)
 	}
-	return v.heir.filling()
+	return v.next.filling()
 }
 
 // starts is whether the initial members may still come to a quorum by themselves.
@@ -258,8 +258,8 @@ func (v *view) arrives(s *v1alpha1.SnapshotSource) Outlook {
 
 // followed is whether everything of the spec is done although there are members that are not ours.
 func (v *view) followed() Outlook {
-	differs := func(m *member) bool { return m.name != "" && v.renewal(m) != nil }
-	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) || v.stagesNothing() {
+	differs := func(m *member) bool { return m.name != "" && v.updateOf(m) != nil }
+	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) || v.restorePending() {
 		return Waits
 	}
 	switch {
@@ -271,8 +271,8 @@ func (v *view) followed() Outlook {
 	return Rests
 }
 
-// stagesNothing reports whether the spec asks for data that the cluster does not have.
-func (v *view) stagesNothing() bool {
+// restorePending reports whether the spec asks for data that the cluster does not have.
+func (v *view) restorePending() bool {
 	_, _, is, shown := restored(v)
 	return shown && !is
 }

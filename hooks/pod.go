@@ -18,7 +18,7 @@ import (
 
 const (
 	gracePeriod        = 30 // seconds; etcd hands its leadership on within one of them
-	foundingGate       = objects.Domain + "founding"
+	provisionGate      = objects.Domain + "provision"
 	volumeData         = "data"
 	volumeState        = "state"
 	stateMount         = "/var/run/quorate"
@@ -181,7 +181,7 @@ func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 
 // labels of an object of the cluster: the user's, then ours.
 func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := theirs(c.Spec.AdditionalMetadata.Labels)
+	all := foreignKeys(c.Spec.AdditionalMetadata.Labels)
 	maps.Copy(all, own)
 	all[objects.LabelCluster] = c.Name
 	all["app.kubernetes.io/name"] = "etcd"
@@ -191,7 +191,7 @@ func labels(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
 }
 
 func annotations(c *v1alpha1.EtcdCluster, own map[string]string) map[string]string {
-	all := theirs(c.Spec.AdditionalMetadata.Annotations)
+	all := foreignKeys(c.Spec.AdditionalMetadata.Annotations)
 	maps.Copy(all, own)
 	return all
 }
@@ -220,10 +220,10 @@ func bootstrapEnv(record string) []corev1.EnvVar {
 // joinEnv tells a new member whom it joins, by an annotation that is read whenever the container starts, and is taken away once the member has
 // begun: if its directory is emptied under it, in a pod that stays and so is not prepared again, it knows nobody to join a second time (S10).
 func joinEnv() []corev1.EnvVar {
-	told := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"}}
+	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"}}
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"},
-		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: told},
+		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: source},
 	}
 }
 

@@ -124,7 +124,7 @@ func TestAllowedRepositories(t *testing.T) {
 		delete(o.Children.Pods, "demo-1")
 		d := Decide(o)
 		assert.NoError(t, Verify(o, d))
-		assert.Equal(t, !c.fine, d.Because.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Because)
+		assert.Equal(t, !c.fine, d.Reason.Rule == "Unsupported", "%v %s: %s", c.allowed, c.repository, d.Reason)
 		assert.Equal(t, c.fine, podIn(d, "demo-1") != nil, "%v %s", c.allowed, c.repository)
 		assert.NotNil(t, podIn(d, "demo-0"), "what runs runs on")
 
@@ -138,7 +138,7 @@ func TestAllowedRepositories(t *testing.T) {
 		o.Cluster.Status = d.Status
 		taken := snapshot.Decide(s)
 		assert.NoError(t, snapshot.Verify(s, taken))
-		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Because)
+		assert.Equal(t, c.fine, len(taken.Jobs) == 1, "%v %s: %s", c.allowed, c.repository, taken.Reason)
 		if !c.fine {
 			assert.Equal(t, v1alpha1.SnapshotPending, taken.Status.Phase, "it may be allowed later")
 			assert.Contains(t, taken.Status.Message, "spec.image.repository")
@@ -147,8 +147,8 @@ func TestAllowedRepositories(t *testing.T) {
 	o := serve(3)
 	o.Settings.AllowedRepositories, o.Settings.EtcdRepository = []string{"r.example/etcd"}, "mirror.example/etcd"
 	o.Cluster.Spec.Image.Repository = objects.DefaultEtcdRepository
-	assert.Equal(t, "Unsupported", Decide(o).Because.Rule, "that of the installation is another one")
-	assert.Contains(t, Decide(o).Because.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
+	assert.Equal(t, "Unsupported", Decide(o).Reason.Rule, "that of the installation is another one")
+	assert.Contains(t, Decide(o).Reason.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
 }
 
 // TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told whom to
@@ -165,8 +165,8 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 		for state, o := range map[string]Observation{"fresh": fresh(3), "serving": serve(3)} {
 			o.Cluster.Spec.AdditionalMetadata = metadata
 			d := Decide(o)
-			assert.Equal(t, "Unsupported", d.Because.Rule, "%s: %s", state, key)
-			assert.Contains(t, d.Because.Message, key)
+			assert.Equal(t, "Unsupported", d.Reason.Rule, "%s: %s", state, key)
+			assert.Contains(t, d.Reason.Message, key)
 			for _, pod := range d.Children.Pods {
 				old := o.Children.Pods[pod.Name]
 				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)

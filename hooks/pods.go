@@ -14,16 +14,16 @@ import (
 
 // ---- before there is a cluster
 
-// foundingPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
+// initialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
 // Until then they have not run, so making one twice does no harm; afterwards none is made again.
-func foundingPods(v *view, _ *verdict) []*corev1.Pod {
+func initialPods(v *view, _ *verdict) []*corev1.Pod {
 	pods := v.keptPods(v.names)
 	if !v.memory() || v.Etcd != nil {
 		return pods
 	}
 	for _, name := range v.epoch.initialNames() {
 		if v.Children.Pods[name] == nil {
-			pods = append(pods, heldBack(v.bootstrapPod(name)))
+			pods = append(pods, withGate(v.bootstrapPod(name)))
 		}
 	}
 	return sortPods(pods)
@@ -44,14 +44,14 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 
 // blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded (S11). Whether the member has ever run is not known now, so
 // a new pod insists on finding data, except where the record still allows the member to begin.
-func (v *view) blindPods(said *verdict) []*corev1.Pod {
-	roll := said.roll
+func (v *view) blindPods(decision *verdict) []*corev1.Pod {
+	roll := decision.deletePod
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
 	for _, name := range v.names {
 		switch {
 		case !v.mayFill(name):
-		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.grounded(name) || v.fenced(name):
-		case !v.epoch.quorate() && v.mayBegin(name) && !v.mayNotBegin():
+		case name == roll || v.memory() || v.Children.Pods[name] != nil || !v.storageUsable(name) || v.fenced(name):
+		case !v.epoch.hadQuorum() && v.mayBegin(name) && !v.mayNotBegin():
 			pods = append(pods, v.bootstrapPod(name))
 		case !v.epoch.began(): // nobody resumes in an epoch that is to come
 		default:
@@ -70,29 +70,29 @@ func (v *view) blindPods(said *verdict) []*corev1.Pod {
 
 // listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
 // as ours.
-func (v *view) listedPods(said *verdict) []*corev1.Pod {
+func (v *view) listedPods(decision *verdict) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, m := range v.members {
 		switch {
-		case m.name == "" || m.name == said.roll:
+		case m.name == "" || m.name == decision.deletePod:
 		case m.pod == nil && v.fenced(m.name) && !m.Learner:
 		case m.pod != nil:
-			pods = append(pods, v.keptListed(m, said)...)
+			pods = append(pods, v.keptListed(m, decision)...)
 		case v.memory() && v.mayBeMade(m):
-			pods = append(pods, heldBack(v.podOf(m)))
-		case !v.memory() && v.grounded(m.name) && !v.mayBeMade(m) && !v.joinsElsewhere(m):
+			pods = append(pods, withGate(v.podOf(m)))
+		case !v.memory() && v.storageUsable(m.name) && !v.mayBeMade(m) && !v.joinsOnAnotherClaim(m):
 			pods = append(pods, v.podOf(m))
 		}
 	}
 	return sortPods(pods)
 }
 
-// joinsElsewhere reports whether a learner that has not started yet was recorded to start on another claim than this one.
-func (v *view) joinsElsewhere(m *member) bool {
+// joinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than this one.
+func (v *view) joinsOnAnotherClaim(m *member) bool {
 	return v.onClaims() && v.startOf(m) == objects.StartJoin && v.claimGone(m)
 }
 
-func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
+func (v *view) keptListed(m *member, decision *verdict) []*corev1.Pod {
 	pods := v.keptPods([]string{m.name})
 	for _, pod := range pods {
 		if m.Started() {
@@ -101,10 +101,10 @@ func (v *view) keptListed(m *member, said *verdict) []*corev1.Pod {
 		if role := v.roleOf(m); role != "" {
 			pod.Labels[objects.LabelRole] = role
 		}
-		if m.name == said.spare && pod.Annotations[objects.AnnotationSpared] == "" {
-			pod.Annotations[objects.AnnotationSpared] = v.Now.UTC().Format(time.RFC3339)
+		if m.name == decision.withdraw && pod.Annotations[objects.AnnotationWithdrawn] == "" {
+			pod.Annotations[objects.AnnotationWithdrawn] = v.Now.UTC().Format(time.RFC3339)
 		}
-		if m.name == said.patch {
+		if m.name == decision.patchImage {
 			v.exchange(pod)
 		}
 	}
@@ -132,9 +132,9 @@ func (v *view) podOf(m *member) *corev1.Pod {
 	return pod
 }
 
-// heldBack keeps a memory pod from running until the record holds its UID.
-func heldBack(pod *corev1.Pod) *corev1.Pod {
-	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: foundingGate}}
+// withGate keeps a memory pod from running until the record holds its UID.
+func withGate(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: provisionGate}}
 	return pod
 }
 
@@ -174,8 +174,8 @@ func (v *view) pod(name, start string, env []corev1.EnvVar) *corev1.Pod {
 	}
 	prepare := prepareOf(pod)
 	prepare.Env = append(prepare.Env, ofEpoch(objects.EpochName(v.Cluster.Name, v.epoch.n)))
-	if v.beside() {
-		openWide(pod)
+	if v.besideForeign() {
+		allowAnyPeer(pod)
 	}
 	v.noteTemplate(pod, v.versionNow())
 	pod.Annotations[objects.AnnotationImage] = v.Settings.Etcd(&v.Cluster.Spec, v.versionNow())
@@ -218,15 +218,15 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts, objects.AnnotationFlagsFor, objects.AnnotationExchanged,
 		objects.AnnotationRestarted, objects.AnnotationSHA256))
 	v.noteServed(&pod)
-	if !v.aged(old) {
+	if !v.templateOutdated(old) {
 		v.noteTemplate(&pod, madeForVersion(old))
 	}
 	if v.epoch == nil {
 		return &pod
 	}
 	v.noteSuccession(&pod, old)
-	if since := old.Annotations[objects.AnnotationSpared]; since != "" && !v.epoch.renewing.removes && v.epoch.renewing.name == old.Name {
-		pod.Annotations[objects.AnnotationSpared] = since
+	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !v.epoch.choice.removes && v.epoch.choice.name == old.Name {
+		pod.Annotations[objects.AnnotationWithdrawn] = since
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
 		pod.Spec.SchedulingGates = nil
@@ -239,9 +239,9 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 
 // takesImage reports whether another image is put into a pod in which no etcd runs, as one that can't be pulled.
 func (v *view) takesImage(pod *corev1.Pod) bool {
-	wanted, idle := v.versionNow(), neverRan(pod) || v.Etcd == nil && v.epoch.quorate() && !running(pod)
+	wanted, idle := v.versionNow(), neverRan(pod) || v.Etcd == nil && v.epoch.hadQuorum() && !running(pod)
 	return idle && pod.Annotations[objects.AnnotationImage] != v.Settings.Etcd(&v.Cluster.Spec, wanted) &&
-		(!v.epoch.quorate() || sameFlags(madeForVersion(pod), wanted))
+		(!v.epoch.hadQuorum() || sameFlags(madeForVersion(pod), wanted))
 }
 
 // noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin; and on one that is to be
@@ -253,8 +253,8 @@ func (v *view) noteSuccession(pod, old *corev1.Pod) {
 	if awaits(old) && v.epoch.began() && namesRecord(old) == objects.EpochName(v.Cluster.Name, v.epoch.n) {
 		pod.Annotations[objects.AnnotationBegins] = "yes"
 	}
-	if old.Annotations[objects.AnnotationSucceeds] != "" {
-		pod.Annotations[objects.AnnotationSucceeds] = "yes"
+	if old.Annotations[objects.AnnotationPredecessorGone] != "" {
+		pod.Annotations[objects.AnnotationPredecessorGone] = "yes"
 	}
 }
 
@@ -262,15 +262,15 @@ func (v *view) noteSuccession(pod, old *corev1.Pod) {
 func (v *view) strangePods() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
-		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !v.surveys(name) {
+		if _, ours := objects.Ordinal(v.Cluster.Name, name); !ours && !v.isSurveyPod(name) {
 			pods = append(pods, kept(v.Cluster, v.Children.Pods[name]))
 		}
 	}
 	return pods
 }
 
-// surveys reports whether the pod of this name looks at a member's volumes.
-func (v *view) surveys(name string) bool {
+// isSurveyPod reports whether the pod of this name looks at a member's volumes.
+func (v *view) isSurveyPod(name string) bool {
 	of, is := strings.CutSuffix(name, surveySuffix)
 	_, ours := objects.Ordinal(v.Cluster.Name, of)
 	return is && ours

@@ -22,7 +22,7 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 	own := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}
 	var clients []networkingv1.NetworkPolicyPeer // nobody named is everybody
 	if chosen := c.Spec.NetworkPolicy.Clients; chosen != nil {
-		clients = []networkingv1.NetworkPolicyPeer{own, v.quorate(), {NamespaceSelector: chosen}}
+		clients = []networkingv1.NetworkPolicyPeer{own, v.quoratePods(), {NamespaceSelector: chosen}}
 	}
 	scrapers := &metav1.LabelSelector{MatchLabels: map[string]string{scrapeLabel: "true"}}
 	metrics := []networkingv1.NetworkPolicyPeer{own, {NamespaceSelector: scrapers, PodSelector: scrapers}}
@@ -30,7 +30,7 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 		metrics = []networkingv1.NetworkPolicyPeer{{NamespaceSelector: chosen}}
 	}
 	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: selector(c)}}}
-	if v.beside() || v.epoch == nil && joins(c) { // where foreign members are is not known
+	if v.besideForeign() || v.epoch == nil && joins(c) { // where foreign members are is not known
 		peers = nil
 	}
 	return []*networkingv1.NetworkPolicy{{
@@ -43,8 +43,8 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 	}}
 }
 
-// quorate are the pods of Quorate itself.
-func (v *view) quorate() networkingv1.NetworkPolicyPeer {
+// quoratePods are the pods of Quorate itself.
+func (v *view) quoratePods() networkingv1.NetworkPolicyPeer {
 	from := networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: &metav1.LabelSelector{},
 		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "quorate"}},

@@ -14,17 +14,17 @@ import (
 )
 
 // records are the epoch's record, with annotations that only ever move forward, and whatever other ConfigMaps are ours.
-func records(v *view, said *verdict) []*corev1.ConfigMap {
-	current := v.mode.record(v, said)
-	heir := v.heirRecord(said)
+func records(v *view, decision *verdict) []*corev1.ConfigMap {
+	current := v.mode.record(v, decision)
+	next := v.nextRecord(decision)
 	var list []*corev1.ConfigMap
 	for _, name := range slices.Sorted(maps.Keys(v.Children.ConfigMaps)) {
 		cm := v.Children.ConfigMaps[name]
-		if (current == nil || current.Name != name) && (heir == nil || heir.Name != name) && !v.leftover(cm) {
+		if (current == nil || current.Name != name) && (next == nil || next.Name != name) && !v.leftover(cm) {
 			list = append(list, kept(v.Cluster, cm))
 		}
 	}
-	for _, record := range []*corev1.ConfigMap{current, heir, said.heir} {
+	for _, record := range []*corev1.ConfigMap{current, next, decision.nextRecord} {
 		if record != nil {
 			record.Labels = labels(v.Cluster, nil)
 			record.Annotations = annotations(v.Cluster, record.Annotations)
@@ -37,8 +37,8 @@ func records(v *view, said *verdict) []*corev1.ConfigMap {
 // newRecord is the record where there is none.
 func (v *view) newRecord(*verdict) *corev1.ConfigMap {
 	switch {
-	case v.epoch != nil || v.relics():
-		return v.relicRecord()
+	case v.epoch != nil || v.ranBefore():
+		return v.recreatedRecord()
 	case v.replicas > 0:
 		return v.firstRecord()
 	}
@@ -60,7 +60,7 @@ func (v *view) firstRecord() *corev1.ConfigMap {
 }
 
 // advance is the observed record with what has become known since.
-func (v *view) advance(said *verdict) *corev1.ConfigMap {
+func (v *view) advance(decision *verdict) *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
 	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember, objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor} {
@@ -68,7 +68,7 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 			ann[key] = value
 		}
 	}
-	ann[objects.AnnotationNextMember] = strconv.Itoa(v.next())
+	ann[objects.AnnotationNextMember] = strconv.Itoa(v.nextOrdinal())
 	if uids := v.startsOn(); uids != nil {
 		ann[objects.AnnotationStartsOn] = cmp.Or(formatPairs(uids, ":"), startsOnNothing)
 	}
@@ -78,17 +78,17 @@ func (v *view) advance(said *verdict) *corev1.ConfigMap {
 	if foreign := v.noteForeign(); foreign != "" {
 		ann[objects.AnnotationForeign], ann[objects.AnnotationForeignSince] = foreign, v.foreignSince(foreign)
 	}
-	if !v.epoch.quorate() && v.Etcd == nil {
+	if !v.epoch.hadQuorum() && v.Etcd == nil {
 		ann[objects.AnnotationVersion] = v.Cluster.Spec.Version // nothing has run yet that the version could harm
 	}
 	for key, value := range map[string]string{
 		objects.AnnotationHighestRevision: v.noteRevision(),
 		objects.AnnotationSHA256:          v.firstSum(),
-		objects.AnnotationReaddressed:     strings.Join(v.readdressed(), ","),
+		objects.AnnotationHTTPSPeers:      strings.Join(v.httpsPeers(), ","),
 		objects.AnnotationMismatched:      strings.Join(v.mismatches(), ","),
-		objects.AnnotationVersion:         said.version,
-		objects.AnnotationRenewing:        v.renewing(said),
-		objects.AnnotationOldLog:          v.nextOldLog(said).String(),
+		objects.AnnotationVersion:         decision.version,
+		objects.AnnotationChosen:          v.nextChoice(decision),
+		objects.AnnotationOldLog:          v.nextOldLog(decision).String(),
 	} {
 		if value != "" {
 			ann[key] = value
@@ -126,11 +126,11 @@ func (v *view) notedEpoch() int {
 	return 0
 }
 
-// relicRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
-func (v *view) relicRecord() *corev1.ConfigMap {
+// recreatedRecord takes the place of a record that somebody deleted. Nobody may bootstrap in it any more.
+func (v *view) recreatedRecord() *corev1.ConfigMap {
 	record := v.lostRecord()
 	record.Annotations[objects.AnnotationStartsOn] = startsOnNothing
-	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.next())
+	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.nextOrdinal())
 	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	record.Annotations[objects.AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
 	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
@@ -139,7 +139,7 @@ func (v *view) relicRecord() *corev1.ConfigMap {
 	if highest := v.noteRevision(); highest != "" {
 		record.Annotations[objects.AnnotationHighestRevision] = highest
 	}
-	if foreign := v.relicForeign(); foreign != "" {
+	if foreign := v.foreignWithoutRecord(); foreign != "" {
 		record.Annotations[objects.AnnotationForeign] = foreign
 	}
 	return record
@@ -153,7 +153,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	if v.epoch != nil {
 		n, first, from.restore = v.epoch.n, v.epoch.first, v.epoch.restore
 	}
-	if n == 1 && (joins(v.Cluster) || v.relicForeign() != "") {
+	if n == 1 && (joins(v.Cluster) || v.foreignWithoutRecord() != "") {
 		return joiningRecord(v.Cluster)
 	}
 	if r := v.Cluster.Spec.Restore; v.epoch == nil && r != nil {
@@ -163,7 +163,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	}
 	record := newRecord(v.Cluster, n, first, v.replicas)
 	originate(record, from)
-	v.rememberAnswers(record, from)
+	v.recordAnswers(record, from)
 	if first > 0 {
 		record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
 	}
@@ -174,7 +174,7 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 func (v *view) lostEpoch() (n, first int) {
 	lowest, behind := 0, map[int]int{}
 	for name, claim := range v.all.Claims {
-		member, _ := standsOn(v.Cluster.Name, name)
+		member, _ := memberOfClaim(v.Cluster.Name, name)
 		i, ours := objects.Ordinal(v.Cluster.Name, member)
 		of := max(1, objects.ReadMark(claim.Annotations[objects.AnnotationEpoch]))
 		switch {
@@ -199,22 +199,22 @@ func (v *view) lostEpoch() (n, first int) {
 func (v *view) startsOn() map[string]types.UID {
 	uids := map[string]types.UID{}
 	switch {
-	case !v.epoch.founded() && v.hostPath():
-		return v.allot(v.epoch.initialNames())
-	case !v.epoch.founded():
+	case !v.epoch.provisioned() && v.hostPath():
+		return v.assignNodes(v.epoch.initialNames())
+	case !v.epoch.provisioned():
 		for _, name := range v.epoch.initialNames() {
-			grounds := v.groundsOf(name)
-			if grounds == nil {
+			own := v.startUIDs(name)
+			if own == nil {
 				return nil
 			}
-			maps.Copy(uids, grounds)
+			maps.Copy(uids, own)
 		}
 	case v.Etcd == nil:
 		return v.epoch.startsOn
 	default:
 		for _, m := range v.members {
 			if v.mayBeMade(m) {
-				maps.Copy(uids, v.groundsOf(m.name))
+				maps.Copy(uids, v.startUIDs(m.name))
 			}
 			maps.Copy(uids, objects.Only(v.epoch.startsOn, m.name, WALClaim(m.name)))
 		}

@@ -61,23 +61,23 @@ func (v *view) beginsWith() *v1alpha1.SnapshotSource {
 
 func restore(v *view) *verdict {
 	r := v.Cluster.Spec.Restore
-	if r == nil || v.heir != nil || v.answered()[r.ID] != 0 {
+	if r == nil || v.next != nil || v.answered()[r.ID] != 0 {
 		return nil
 	}
-	from, why := v.wished(r)
-	if why != "" || v.growing() && !v.mayStopFirst(r) {
+	from, why := v.restoreSource(r)
+	if why != "" || v.membersMissing() && !v.mayStopFirst(r) {
 		return nil // the condition Restored says it; the cluster runs on
 	}
-	return v.succeed(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.nextEpoch(), v.wordsFor(from), v.epoch.n))
+	return v.recordNextEpoch(from, fmt.Sprintf("spec.restore.id is %q: recording epoch %d, which begins with %s; epoch %d runs on until that is ready", r.ID, v.nextEpochNumber(), v.wordsFor(from), v.epoch.n))
 }
 
-// wished is what spec.restore asks for, or what stands in its way.
-func (v *view) wished(r *v1alpha1.Restore) (origin, string) {
+// restoreSource is what spec.restore asks for, or what stands in its way.
+func (v *view) restoreSource(r *v1alpha1.Restore) (origin, string) {
 	from := origin{restore: r.ID}
 	if n := v.answered()[r.ID]; n != 0 {
 		return from, fmt.Sprintf("epoch %d has answered that id, and none is answered twice: give spec.restore a new id to restore again, or take it out", n)
 	}
-	if v.beside() {
+	if v.besideForeign() {
 		return from, "nothing is restored beside members that are not ours, which would go on with their data"
 	}
 	if r.Snapshot != nil {
@@ -113,7 +113,7 @@ func (v *view) wordsFor(from origin) string {
 
 // ofAnotherLife says that a snapshot was not taken of the epoch that runs; empty when it was, or nobody knows.
 func (v *view) ofAnotherLife(s *resolved) string {
-	if v.epoch == nil || !v.epoch.quorate() || s.ClusterID == "" || s.ClusterID == hex(v.epoch.clusterID) {
+	if v.epoch == nil || !v.epoch.hadQuorum() || s.ClusterID == "" || s.ClusterID == hex(v.epoch.clusterID) {
 		return ""
 	}
 	return fmt.Sprintf(" (of another life: of etcd cluster %s, and that of epoch %d is %s)", s.ClusterID, v.epoch.n, hex(v.epoch.clusterID))
@@ -122,12 +122,12 @@ func (v *view) ofAnotherLife(s *resolved) string {
 // ---- the quorum is lost
 
 func recoverQuorum(v *view) *verdict {
-	if v.heir != nil {
+	if v.next != nil {
 		return nil
 	}
 	policy, asked := v.recoverBy()
 	lost := v.quorumIsLost()
-	if !asked && (v.beside() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.quorate() || v.mayHaveQuorum()) {
+	if !asked && (v.besideForeign() || policy == v1alpha1.RecoverManual || len(lost) == 0 || !v.epoch.hadQuorum() || v.mayHaveQuorum()) {
 		return nil
 	}
 	if !asked || len(lost) == 0 {
@@ -137,9 +137,9 @@ func recoverQuorum(v *view) *verdict {
 	}
 	from, why := v.wayBack(policy, asked)
 	if why != "" {
-		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("the quorum is lost, and %s is not possible: %s; what is left is kept as it is", policy, why), outlook: Waits, resync: rule.ResyncLater}
 	}
-	return v.succeed(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.nextEpoch(), v.wordsFor(from)))
+	return v.recordNextEpoch(from, fmt.Sprintf("the quorum of epoch %d is lost: recording epoch %d, which begins with %s", v.epoch.n, v.nextEpochNumber(), v.wordsFor(from)))
 }
 
 // recoveryDue reports whether a recovery that a person asks for is due: at once when the quorum's data is lost, else after the wait.
@@ -153,7 +153,7 @@ func (v *view) mayComeBack(policy v1alpha1.QuorumLoss, lost []string) *verdict {
 	if len(lost) == 0 {
 		why = "no quorum answers, although its data is there; by the annotation " + objects.AnnotationRecover
 	}
-	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: rule.Patience}
+	return &verdict{message: fmt.Sprintf("%s, %s begins at %s unless a quorum comes back", why, policy, at), resync: rule.ResyncLater}
 }
 
 // recoverBy is the policy for a lost quorum, and whether a person has asked for it now, by the annotation, for this very epoch.
@@ -167,8 +167,8 @@ func (v *view) recoverBy() (policy v1alpha1.QuorumLoss, asked bool) {
 	return cmp.Or(v.Cluster.Spec.Recovery.QuorumLoss, v1alpha1.RecoverManual), false
 }
 
-// byHand is the command that starts the way back.
-func (v *view) byHand(policy v1alpha1.QuorumLoss) string {
+// recoverCommand is the command that starts the way back.
+func (v *view) recoverCommand(policy v1alpha1.QuorumLoss) string {
 	return fmt.Sprintf("kubectl annotate --overwrite -n %s etcdcluster/%s %s=%s:%d", v.Cluster.Namespace, v.Cluster.Name, objects.AnnotationRecover, policy, v.epoch.n)
 }
 
@@ -176,7 +176,7 @@ func (v *view) byHand(policy v1alpha1.QuorumLoss) string {
 func (v *view) suggested() string {
 	for _, policy := range []v1alpha1.QuorumLoss{v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot} {
 		if from, why := v.wayBack(policy, true); why == "" {
-			return fmt.Sprintf("%s is possible, with %s: %s", policy, v.wordsFor(from), v.byHand(policy))
+			return fmt.Sprintf("%s is possible, with %s: %s", policy, v.wordsFor(from), v.recoverCommand(policy))
 		}
 	}
 	return ""
@@ -245,7 +245,7 @@ const besideOthers = "the etcd that the members have joined has members of other
 // wayBack is where the next epoch's data comes from by this policy, or why there is none. A person may ask for more than is done unasked.
 func (v *view) wayBack(policy v1alpha1.QuorumLoss, asked bool) (origin, string) {
 	from := origin{restore: v.epoch.restore, bump: v.Cluster.Spec.Recovery.BumpRevision}
-	if v.beside() {
+	if v.besideForeign() {
 		return from, besideOthers
 	}
 	switch policy {
@@ -254,7 +254,7 @@ func (v *view) wayBack(policy v1alpha1.QuorumLoss, asked bool) (origin, string) 
 			return v.fromMember(from)
 		}
 		if len(v.survivors(v.epoch.n)) == 0 {
-			return from, "no member's volume has survived" + v.withoutGivenUp(v.epoch.n) + "; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.byHand(v1alpha1.RecoverFromSnapshot)
+			return from, "no member's volume has survived" + v.withoutGivenUp(v.epoch.n) + "; " + string(v1alpha1.RecoverFromSnapshot) + " restores the newest verified snapshot: " + v.recoverCommand(v1alpha1.RecoverFromSnapshot)
 		}
 		from.source, from.survivorsOf = objects.SourceSurvivor, v.epoch.n
 		return from, ""
@@ -289,7 +289,7 @@ func (v *view) fromNewest(from origin, asked bool) (origin, string) {
 		return from, ""
 	case whosever != nil:
 		return from, fmt.Sprintf("no verified EtcdSnapshot was taken of it (etcd cluster %s); the newest one, %s, is of another life, of etcd cluster %s: if that is what you want, %s",
-			hex(v.epoch.clusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"), v.byHand(v1alpha1.RecoverFromSnapshot))
+			hex(v.epoch.clusterID), whosever.Name, cmp.Or(whosever.Status.ClusterID, "unknown"), v.recoverCommand(v1alpha1.RecoverFromSnapshot))
 	}
 	return from, fmt.Sprintf("no verified EtcdSnapshot of it is there (with the label %s=%s)", objects.LabelCluster, v.Cluster.Name)
 }
@@ -299,18 +299,18 @@ func (v *view) fromMember(from origin) (origin, string) {
 	switch {
 	case !v.memory():
 		return from, fmt.Sprintf("a survivor's data can't be copied on the medium %s; FromSnapshot and Recreate can be done", v.Cluster.Spec.Storage.Medium)
-	case v.running() == "":
+	case v.answering() == "":
 		return from, "no member that runs answers"
 	case v.mayHaveQuorum():
 		return from, "so many members run that they may have a quorum, although none answers"
 	}
 	from.source, from.survivorsOf = objects.SourceSurvivor, v.epoch.n
-	from.member, _, _ = strings.Cut(v.running(), ":")
+	from.member, _, _ = strings.Cut(v.answering(), ":")
 	return from, ""
 }
 
-// running are the members that answer although there is no quorum, the one that is ahead first, with the evidence; empty for none.
-func (v *view) running() string {
+// answering are the members that answer although there is no quorum, the one that is ahead first, with the evidence; empty for none.
+func (v *view) answering() string {
 	able := filter(v.names, func(name string) bool {
 		h, asked := v.Health[name]
 		own := v.epoch.clusterID == 0 || h.ClusterID == v.epoch.clusterID
@@ -351,10 +351,10 @@ func (v *view) newestSnapshot(clusterID string) *v1alpha1.EtcdSnapshot {
 // ---- whose data
 
 // survivors are the members of an epoch whose volumes are all there. One that was given up does not count: it was silent for
-// long, or proven wrong. A person who knows better takes the annotation condemned off its claim; or puts it on one that is
+// long, or proven wrong. A person who knows better takes the annotation failed-member off its claim; or puts it on one that is
 // not to count.
 func (v *view) survivors(epoch int) []string {
-	return filter(v.left(epoch), func(name string) bool { return !v.givenUp(name) })
+	return filter(v.membersWithVolumes(epoch), func(name string) bool { return !v.givenUp(name) })
 }
 
 // givenUp reports whether a member was given up, or is proven wrong. One that was about to be removed for its silence when
@@ -362,20 +362,20 @@ func (v *view) survivors(epoch int) []string {
 func (v *view) givenUp(member string) bool {
 	return slices.ContainsFunc([]string{member, WALClaim(member)}, func(name string) bool {
 		claim := v.all.Claims[name]
-		return condemned(claim) && (quarantined(claim) || claim.Annotations[objects.AnnotationCondemned] != objects.CondemnedSilent)
+		return ofFailedMember(claim) && (quarantined(claim) || claim.Annotations[objects.AnnotationFailedMember] != objects.FailedSilent)
 	})
 }
 
 // withoutGivenUp names the members of an epoch whose volumes are there and do not count; empty for none.
 func (v *view) withoutGivenUp(epoch int) string {
-	if all := filter(v.left(epoch), v.givenUp); len(all) > 0 {
-		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)", strings.Join(all, ", "), objects.AnnotationCondemned)
+	if all := filter(v.membersWithVolumes(epoch), v.givenUp); len(all) > 0 {
+		return fmt.Sprintf(" (%s was given up before: its volume counts only without the annotation %s)", strings.Join(all, ", "), objects.AnnotationFailedMember)
 	}
 	return ""
 }
 
-// left are the members of an epoch whose volumes are all there. One whose volume was never bound has none.
-func (v *view) left(epoch int) []string {
+// membersWithVolumes are the members of an epoch whose volumes are all there. One whose volume was never bound has none.
+func (v *view) membersWithVolumes(epoch int) []string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		n, member := objects.Ordinal(v.Cluster.Name, name)
@@ -385,7 +385,7 @@ func (v *view) left(epoch int) []string {
 			continue
 		}
 		of := objects.ReadMark(claim.Annotations[objects.AnnotationEpoch])
-		if of == 0 && n >= v.epoch.first && (v.heir == nil || n < v.heir.epoch.first) {
+		if of == 0 && n >= v.epoch.first && (v.next == nil || n < v.next.epoch.first) {
 			of = v.epoch.n
 		}
 		if of == epoch {
@@ -411,26 +411,26 @@ const surveySuffix = "-survey"
 // One that can't be reached may be ahead of all others. So it is waited for, longer than Kubernetes takes to detach a volume from a dead node; then for a
 // person, unless those that were reached are a majority of the voters: whatever was acknowledged is on one of these.
 func (v *view) chooseSurvivor() *verdict {
-	of := v.survivors(v.heir.epoch.survivorsOf)
+	of := v.survivors(v.next.epoch.survivorsOf)
 	if len(of) == 0 {
-		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.heir.epoch.survivorsOf, v.heir.epoch.n, v.withoutGivenUp(v.heir.epoch.survivorsOf)), outlook: Waits, resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("no volume of epoch %d is left to seed epoch %d%s", v.next.epoch.survivorsOf, v.next.epoch.n, v.withoutGivenUp(v.next.epoch.survivorsOf)), outlook: Waits, resync: rule.ResyncLater}
 	}
 	s := v.survey(of)
 	switch evidence := strings.Join(s.evidence, "; "); {
 	case len(s.waits) > 0:
-		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("looking at the volumes of %s", strings.Join(s.waits, ", ")), resync: rule.ResyncLater}
 	case s.best == "":
-		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: rule.Patience}
+		return &verdict{message: "no volume can be used: " + evidence, outlook: Waits, resync: rule.ResyncLater}
 	case s.mixed:
-		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.heir.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("the volumes are of different etcd clusters, and which one epoch %d was is not recorded: %s; %s", v.next.epoch.survivorsOf, evidence, v.discount("those that are not to count", "<name>")), outlook: Waits, resync: rule.ResyncLater}
 	case len(s.unreached) > 0 && !v.goesOnWithout(&s):
 		return &verdict{message: fmt.Sprintf("%s may have more than the others, and could not be reached within %s: bring its node or its volume back; %s; %s",
-			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: rule.Patience}
+			strings.Join(s.unreached, ", "), brief(v.surveyFor()), v.discount("it", strings.Join(s.unreached, " pvc/")), evidence), outlook: Waits, resync: rule.ResyncLater}
 	}
 	i := slices.IndexFunc(s.evidence, func(e string) bool { return strings.HasPrefix(e, s.best+":") })
 	s.evidence[0], s.evidence[i] = s.evidence[i], s.evidence[0]
 	evidence := strings.Join(s.evidence, "; ")
-	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("%s has the most (%s)", s.best, evidence), survivor: evidence, resync: rule.ResyncSoon}
 }
 
 // survey is what is known of the volumes of survivors.
@@ -438,16 +438,16 @@ type survey struct {
 	// best has the most of those that can be used, most is what it has; empty for none.
 	best string
 	most reports.Survey
-	// told have told what they hold, waits may still do so, and unreached were waited for long enough.
-	told, waits, unreached []string
-	evidence               []string
+	// reported have told what they hold, waits may still do so, and unreached were waited for long enough.
+	reported, waits, unreached []string
+	evidence                   []string
 	// mixed: they are of several clusters, and nobody knows which one it was.
 	mixed bool
 }
 
 func (v *view) survey(of []string) survey {
 	var s survey
-	known, clusters := v.clusterIDOf(v.heir.epoch.survivorsOf), map[string]bool{}
+	known, clusters := v.clusterIDOf(v.next.epoch.survivorsOf), map[string]bool{}
 	for _, name := range of {
 		report, late := v.surveyed(name)
 		switch {
@@ -455,13 +455,13 @@ func (v *view) survey(of []string) survey {
 			s.waits = append(s.waits, name)
 		case report == nil:
 			s.unreached = append(s.unreached, name)
-			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), v.unheard(v.all.Pods[name+surveySuffix])))
+			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume could not be reached within %s%s", name, brief(v.surveyFor()), v.whyNotReported(v.all.Pods[name+surveySuffix])))
 		case report.Error != "":
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: %s", name, report.Error))
 		case known != 0 && report.ClusterID != hex(known):
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: its volume is that of another etcd cluster, %s instead of %s, and does not count", name, report.ClusterID, hex(known)))
 		default:
-			s.told = append(s.told, name)
+			s.reported = append(s.reported, name)
 			clusters[report.ClusterID] = true
 			s.evidence = append(s.evidence, fmt.Sprintf("%s: term %d, index %d", name, report.LastTerm, report.LastIndex))
 			if s.best == "" || ahead(report, &s.most) {
@@ -472,7 +472,7 @@ func (v *view) survey(of []string) survey {
 	if s.mixed = len(clusters) > 1; s.mixed && len(s.waits) == 0 {
 		v.nameClusters(&s, of)
 	}
-	for _, name := range filter(v.left(v.heir.epoch.survivorsOf), v.givenUp) {
+	for _, name := range filter(v.membersWithVolumes(v.next.epoch.survivorsOf), v.givenUp) {
 		s.evidence = append(s.evidence, name+": was given up before, and does not count")
 	}
 	return s
@@ -490,14 +490,14 @@ func (v *view) nameClusters(s *survey, of []string) {
 // goesOnWithout reports whether the next epoch begins although a volume was not reached: a majority of the voters has told
 // what it has. Else a person says so, on the claim: who asked for a survivor did not know yet which one can't be reached.
 func (v *view) goesOnWithout(s *survey) bool {
-	voters := strings.Split(v.pastOf(v.heir.epoch.survivorsOf).voters, ".")
-	told := filter(voters, func(number string) bool { return slices.Contains(s.told, v.Cluster.Name+"-"+number) })
-	return len(told) >= quorum(len(voters))
+	voters := strings.Split(v.pastOf(v.next.epoch.survivorsOf).voters, ".")
+	reported := filter(voters, func(number string) bool { return slices.Contains(s.reported, v.Cluster.Name+"-"+number) })
+	return len(reported) >= quorum(len(voters))
 }
 
 // discount is what a person does so that volumes do not count.
 func (v *view) discount(which, claims string) string {
-	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims, objects.AnnotationCondemned)
+	return fmt.Sprintf("to go on without %s, kubectl annotate -n %s pvc/%s %s=true", which, v.Cluster.Namespace, claims, objects.AnnotationFailedMember)
 }
 
 // ahead compares logs as raft does in elections: whoever is not behind has everything that a quorum has acknowledged, if anybody here has.
@@ -546,9 +546,9 @@ func surveyEnd(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 // surveyedSince is since when the volumes could be looked at: since the next epoch was recorded, and the volumes of the
 // one before were put in quarantine. A pod that is made again does not begin the wait again.
 func (v *view) surveyedSince() time.Time {
-	since := v.heir.epoch.record.CreationTimestamp.Time
+	since := v.next.epoch.record.CreationTimestamp.Time
 	for name, claim := range v.all.Claims {
-		if _, ours := standsOn(v.Cluster.Name, name); !ours || !v.ours(claim) {
+		if _, ours := memberOfClaim(v.Cluster.Name, name); !ours || !v.ours(claim) {
 			continue
 		}
 		if at, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined]); err == nil && at.After(since) {
@@ -558,10 +558,10 @@ func (v *view) surveyedSince() time.Time {
 	return since
 }
 
-// unheard is why a pod has not told anything of its volume, in brackets; empty for nothing known.
-func (v *view) unheard(pod *corev1.Pod) string {
+// whyNotReported is why a pod has not told anything of its volume, in brackets; empty for nothing known.
+func (v *view) whyNotReported(pod *corev1.Pod) string {
 	if pod == nil || !finished(pod) {
-		return v.heldUp(pod)
+		return v.whyNotStarted(pod)
 	}
 	why := pod.Status.Reason
 	if t := surveyEnd(pod); t != nil {
@@ -573,9 +573,9 @@ func (v *view) unheard(pod *corev1.Pod) string {
 	return " (its pod has ended: " + cmp.Or(why, "Failed") + ")"
 }
 
-// toldNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
+// reportedNothing reports whether a pod has ended without a word of its volume, and is to be made again: soon, and rarely once all
 // were waited for long enough.
-func (v *view) toldNothing(pod *corev1.Pod) bool {
+func (v *view) reportedNothing(pod *corev1.Pod) bool {
 	if !finished(pod) || surveyReport(pod) != nil {
 		return false
 	}
@@ -587,19 +587,19 @@ func (v *view) toldNothing(pod *corev1.Pod) bool {
 }
 
 // surveyPods look at the survivors' volumes, while nobody is chosen.
-func (v *view) surveyPods(said *verdict) []*corev1.Pod {
-	if v.heir == nil || v.forsakes() || v.heir.epoch.source != objects.SourceSurvivor || v.heir.epoch.survivor != "" || said.survivor != "" {
+func (v *view) surveyPods(decision *verdict) []*corev1.Pod {
+	if v.next == nil || v.cancelled() || v.next.epoch.source != objects.SourceSurvivor || v.next.epoch.survivor != "" || decision.survivor != "" {
 		return nil
 	}
 	if v.ending() && v.lingering() != "" {
 		return nil
 	}
 	var pods []*corev1.Pod
-	for _, name := range v.survivors(v.heir.epoch.survivorsOf) {
+	for _, name := range v.survivors(v.next.epoch.survivorsOf) {
 		switch old := v.all.Pods[name+surveySuffix]; {
 		case old == nil:
 			pods = append(pods, v.surveyPod(name))
-		case !v.toldNothing(old):
+		case !v.reportedNothing(old):
 			pods = append(pods, kept(v.Cluster, old))
 		}
 	}
@@ -667,7 +667,7 @@ func (e *epoch) originStatus() *v1alpha1.OriginStatus {
 func restored(v *view) (reason, message string, is, shown bool) {
 	r := v.Cluster.Spec.Restore
 	switch {
-	case v.heir != nil:
+	case v.next != nil:
 		reason, message = v.staged()
 		return reason, message, false, true
 	case r == nil:
@@ -679,11 +679,11 @@ func restored(v *view) (reason, message string, is, shown bool) {
 		reason, message, is = v.answers()
 		return reason, message, is, true
 	}
-	_, why := v.wished(r)
+	_, why := v.restoreSource(r)
 	switch {
 	case v.answered()[r.ID] != 0:
 		return v1alpha1.AnsweredBefore, fmt.Sprintf("spec.restore %q: %s", r.ID, why), false, true
-	case why == "" && v.growing() && !v.mayStopFirst(r):
+	case why == "" && v.membersMissing() && !v.mayStopFirst(r):
 		return "Waiting", fmt.Sprintf("spec.restore %q waits until epoch %d has all its members; with stopFirst it would not", r.ID, v.epoch.n), false, true
 	}
 	return "Impossible", fmt.Sprintf("spec.restore %q: %s; the data is untouched", r.ID, cmp.Or(why, "about to begin")), false, true
@@ -692,17 +692,17 @@ func restored(v *view) (reason, message string, is, shown bool) {
 // staged is how far the next epoch has come.
 func (v *view) staged() (reason, message string) {
 	if v.ending() {
-		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.epoch.n, v.heir.epoch.n)
+		return "Stopping", fmt.Sprintf("epoch %d is being stopped or is over; epoch %d is about to begin", v.epoch.n, v.next.epoch.n)
 	}
 	waits := v.staging()
 	if waits == "" {
-		return "Staging", fmt.Sprintf("epoch %d is ready", v.heir.epoch.n)
+		return "Staging", fmt.Sprintf("epoch %d is ready", v.next.epoch.n)
 	}
 	beside := ""
 	if v.Etcd != nil {
 		beside = fmt.Sprintf(", and epoch %d runs on", v.epoch.n)
 	}
-	return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.heir.epoch.n, beside, waits)
+	return "Staging", fmt.Sprintf("epoch %d is being made ready%s: %s", v.next.epoch.n, beside, waits)
 }
 
 // answers is whether the epoch that runs has what spec.restore asks for, as its record says.
@@ -711,7 +711,7 @@ func (v *view) answers() (reason, message string, is bool) {
 	if why := v.differing(); why != "" {
 		return "Differing", why, false
 	}
-	if v.epoch.filled() && !v.epoch.quorate() && v.Etcd == nil {
+	if v.epoch.filled() && !v.epoch.hadQuorum() && v.Etcd == nil {
 		return "Starting", fmt.Sprintf("epoch %d has begun with what spec.restore %q asks for, and has not come to its first quorum yet", v.epoch.n, id), false
 	}
 	return "Restored", fmt.Sprintf("epoch %d began with what spec.restore %q asks for", v.epoch.n, id), true

@@ -27,7 +27,7 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 		watch(&o, 24*time.Hour)
 		o.Cluster.Status.Members = []v1alpha1.MemberStatus{{Name: "demo-7", Role: v1alpha1.Voter}, {Name: "demo-8", Role: v1alpha1.Voter}, {Name: "demo-9", Role: v1alpha1.Voter}}
 		d := Decide(o)
-		assert.Equal(t, "QuorumLost", d.Because.Rule, policy)
+		assert.Equal(t, "QuorumLost", d.Reason.Rule, policy)
 		assert.Len(t, d.Children.ConfigMaps, 1, policy)
 		assert.Len(t, d.Children.Pods, 3, policy)
 		assert.NoError(t, Verify(o, d))
@@ -39,7 +39,7 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 			}
 		}
 		d = Decide(o)
-		assert.Equal(t, "Recover", d.Because.Rule, "%s: the data of two of three is gone indeed", policy)
+		assert.Equal(t, "Recover", d.Reason.Rule, "%s: the data of two of three is gone indeed", policy)
 		assert.NoError(t, Verify(o, d))
 
 		// A learner was about to join when the second of them was lost.
@@ -67,7 +67,7 @@ func TestAStatusOfLongAgoLosesNoQuorum(t *testing.T) {
 			o.Children.Claims["demo-3"] = o.Children.Claims["demo-0"].DeepCopy()
 			o.Children.Claims["demo-3"].Name = "demo-3"
 			d = Decide(o)
-			assert.Equal(t, joins.begins, d.Because.Rule == "Recover", "%s: %s: %s", policy, reason, d.Because)
+			assert.Equal(t, joins.begins, d.Reason.Rule == "Recover", "%s: %s: %s", policy, reason, d.Reason)
 			assert.NoError(t, Verify(o, d), reason)
 		}
 	}
@@ -82,7 +82,7 @@ func TestALearnerThatRunsMayMakeAQuorum(t *testing.T) {
 	o.Cluster.Spec.Recovery.QuorumLoss = v1alpha1.RecoverFromSurvivor
 	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))})
 	watch(&o, 24*time.Hour)
-	assert.Equal(t, "Recover", Decide(o).Because.Rule)
+	assert.Equal(t, "Recover", Decide(o).Reason.Rule)
 
 	pod := o.Children.Pods["demo-0"].DeepCopy()
 	pod.Name, pod.UID = "demo-2", "learner"
@@ -92,6 +92,6 @@ func TestALearnerThatRunsMayMakeAQuorum(t *testing.T) {
 	o.Children.Claims["demo-2"] = o.Children.Claims["demo-0"].DeepCopy()
 	o.Children.Claims["demo-2"].Name = "demo-2"
 	d := Decide(o)
-	assert.NotEqual(t, "Recover", d.Because.Rule)
+	assert.NotEqual(t, "Recover", d.Reason.Rule)
 	assert.NoError(t, Verify(o, d))
 }

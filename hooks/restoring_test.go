@@ -42,10 +42,10 @@ func TestWhatIsRestoring(t *testing.T) {
 	assert.Equal(t, []string{"s3://a"}, v.restoring())
 	v.epoch.clusterID = 1
 	assert.Empty(t, v.restoring())
-	v.heir = newView(Observation{Cluster: v.Cluster})
-	v.heir.epoch = from("s3://b")
+	v.next = newView(Observation{Cluster: v.Cluster})
+	v.next.epoch = from("s3://b")
 	assert.Equal(t, []string{"s3://b"}, v.restoring())
-	v.heir.epoch.phase = phaseForsaken
+	v.next.epoch.phase = phaseCancelled
 	assert.Empty(t, v.restoring())
 }
 
@@ -62,9 +62,9 @@ func TestWhatTheAPIServerLetThrough(t *testing.T) {
 			for _, o := range []Observation{fresh(3), serve(3)} {
 				change(&o.Cluster.Spec)
 				d := Decide(o)
-				assert.Equal(t, "Unsupported", d.Because.Rule)
-				assert.Contains(t, d.Because.Message, field)
-				assert.NotContains(t, d.Because.Message, "tls.key")
+				assert.Equal(t, "Unsupported", d.Reason.Rule)
+				assert.Contains(t, d.Reason.Message, field)
+				assert.NotContains(t, d.Reason.Message, "tls.key")
 				assert.Len(t, d.Children.Pods, len(o.Children.Pods))
 				require.NoError(t, Verify(o, d))
 			}

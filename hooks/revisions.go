@@ -105,14 +105,14 @@ func (e *epoch) beginArgs() []string {
 
 // outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must begin higher.
 func (v *view) outgrown() bool {
-	next := v.heir.epoch
+	next := v.next.epoch
 	return next.bump == nil && v.observedRevision() > next.floor+revisionGap/2
 }
 
 // passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not where
 // the next one's data is fetched from a member.
 func (v *view) passed() bool {
-	next := v.heir.epoch
+	next := v.next.epoch
 	return next.bump == nil && next.member == "" && v.highestRevision() > next.floor+revisionGap/2
 }
 

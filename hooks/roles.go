@@ -20,18 +20,18 @@ import (
 func (v *view) roleWhileBlind(pod *corev1.Pod) string {
 	was, other := pod.Labels[objects.LabelRole], slices.Contains(v.epoch.mismatched, pod.Name)
 	switch {
-	case !v.epoch.quorate():
+	case !v.epoch.hadQuorum():
 		return was
 	case v.otherAnswers(pod.Name), was == roleVoter && other:
 		return roleFenced
-	case (was == "" || was == roleLearner) && readyPod(pod) && !other && v.standsAsRecorded(pod):
+	case (was == "" || was == roleLearner) && readyPod(pod) && !other && v.onRecordedStorage(pod):
 		return roleVoter
 	}
 	return was
 }
 
-// standsAsRecorded reports whether the pod is on all that the record names for its member, and on nothing else.
-func (v *view) standsAsRecorded(pod *corev1.Pod) bool {
+// onRecordedStorage reports whether the pod is on all that the record names for its member, and on nothing else.
+func (v *view) onRecordedStorage(pod *corev1.Pod) bool {
 	switch {
 	case v.memory():
 		return v.epoch.mayStartEmpty(pod.Name, pod.UID)
@@ -39,7 +39,7 @@ func (v *view) standsAsRecorded(pod *corev1.Pod) bool {
 		node := string(v.epoch.recorded(pod.Name))
 		return node != "" && pinnedTo(pod) == node && directoryIn(pod) == directory(v.Cluster, pod.Name)
 	}
-	return v.grounded(pod.Name) && v.mayBegin(pod.Name)
+	return v.storageUsable(pod.Name) && v.mayBegin(pod.Name)
 }
 
 // otherAnswers reports whether a member of another cluster, or one that is not the member, answers at a member's
@@ -53,7 +53,7 @@ func (v *view) otherAnswers(name string) bool {
 // record names, with those where one has now. While blind none is taken off.
 func (v *view) mismatches() []string {
 	if v.Etcd == nil {
-		others := filter(v.names, func(name string) bool { return v.epoch.quorate() && v.otherAnswers(name) })
+		others := filter(v.names, func(name string) bool { return v.epoch.hadQuorum() && v.otherAnswers(name) })
 		return union(v.epoch.mismatched, others)
 	}
 	var list []string

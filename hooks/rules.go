@@ -16,25 +16,25 @@ import (
 type verdict struct {
 	message string
 	step    Step
-	// roll names the pod that is to be deleted now so that it is made anew; empty for none.
-	roll string
-	// patch names the pod whose image is to be exchanged now; empty for none.
-	patch string
-	// renew is the restart that the record is to name; empty leaves it.
-	renew string
-	// spare names the chosen voter for which others wait, and which is not to be restarted any more; empty for none.
-	spare string
-	// condemn names the member whose claim gets this mark, because it is given up; empty for none.
-	condemn, mark string
+	// deletePod names the pod that is to be deleted now so that it is made anew; empty for none.
+	deletePod string
+	// patchImage names the pod whose image is to be exchanged now; empty for none.
+	patchImage string
+	// choose is the restart or removal that the record is to name; empty leaves it.
+	choose string
+	// withdraw names the chosen voter for which others wait, and whose restart is withdrawn; empty for none.
+	withdraw string
+	// failed names the member that is given up, whose claim gets this failure as its mark; empty for none.
+	failed, failure string
 	// version that the record is to say from now on; empty leaves it.
 	version string
 	// snapshotted: the log that etcd 3.5 wrote lies before a snapshot on every member's disk.
 	snapshotted bool
-	// run is what the status is to say of a run of defragmentation; nil leaves it.
-	run *v1alpha1.DefragmentationStatus
-	// heir is the record of the next epoch, to be made; phase and survivor are what the record that there is is to say from now on. See
+	// defragRun is what the status is to say of a run of defragmentation; nil leaves it.
+	defragRun *v1alpha1.DefragmentationStatus
+	// nextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is to say from now on. See
 	// succession.go.
-	heir            *corev1.ConfigMap
+	nextRecord      *corev1.ConfigMap
 	phase, survivor string
 	// outlook is what to expect of it, where the rule may have several: see outlook.go.
 	outlook Outlook
@@ -47,11 +47,11 @@ type verdict struct {
 func (v *view) change(s Step, message string) *verdict {
 	switch {
 	case v.Taken == nil:
-		return &verdict{step: s, message: message, resync: rule.Soon}
+		return &verdict{step: s, message: message, resync: rule.ResyncSoon}
 	case v.Taken.Err != "":
-		return &verdict{message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err), resync: rule.ResyncLater}
 	}
-	return &verdict{message: message, resync: rule.Soon}
+	return &verdict{message: message, resync: rule.ResyncSoon}
 }
 
 func serving(list []*member) int { return len(filter(list, (*member).serving)) }
@@ -59,7 +59,7 @@ func serving(list []*member) int { return len(filter(list, (*member).serving)) }
 func names(list []*member) []string {
 	var all []string
 	for _, m := range list {
-		all = append(all, cmp.Or(m.called(), "stranger "+hex(m.ID)))
+		all = append(all, cmp.Or(m.displayName(), "stranger "+hex(m.ID)))
 	}
 	return all
 }
@@ -67,7 +67,7 @@ func names(list []*member) []string {
 // nameOf is what the member with this ID is called; empty for none and for a stranger.
 func (v *view) nameOf(id uint64) string {
 	if m := v.byID(id); m != nil {
-		return m.called()
+		return m.displayName()
 	}
 	return ""
 }

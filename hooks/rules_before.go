@@ -41,7 +41,7 @@ func applyStrategy(v *view) *verdict {
 	if v.Cluster.Status.Phase == "ApplyStrategy" {
 		outlook = Waits
 	}
-	return &verdict{outlook: outlook, resync: rule.Patience, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+	return &verdict{outlook: outlook, resync: rule.ResyncLater, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
 		"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set dynamic-apply",
 		strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
 }
@@ -49,32 +49,32 @@ func applyStrategy(v *view) *verdict {
 // ---- before there is a cluster
 
 func empty(v *view) *verdict {
-	if v.epoch == nil && v.replicas == 0 && !v.relics() {
+	if v.epoch == nil && v.replicas == 0 && !v.ranBefore() {
 		return &verdict{message: "replicas is 0 and there is no data yet; set it to 1 or more to create the cluster"}
 	}
 	return nil
 }
 
 func record(v *view) *verdict {
-	if v.epoch != nil || v.relics() {
-		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: rule.Patience}
+	if v.epoch != nil || v.ranBefore() {
+		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: rule.ResyncLater}
 	}
 	if joins(v.Cluster) {
-		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: rule.Patience}
+		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: rule.ResyncLater}
 	}
 	from, waits := v.beginning()
 	if waits != "" {
-		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: rule.Patience}
+		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: rule.ResyncLater}
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(v.replicas, "member"))
 	if from.source != objects.SourceEmpty {
 		message += ", which begins with " + v.wordsFor(from)
 	}
-	return &verdict{message: message, resync: rule.Patience}
+	return &verdict{message: message, resync: rule.ResyncLater}
 }
 
-// relics reports whether the cluster has run before, by anything that we can see.
-func (v *view) relics() bool {
+// ranBefore reports whether the cluster has run before, by anything that we can see.
+func (v *view) ranBefore() bool {
 	return len(v.names) > 0 || v.Etcd != nil || v.Cluster.Status.ClusterID != ""
 }
 
@@ -86,50 +86,50 @@ func pause(v *view) *verdict {
 	if left == 0 {
 		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", outlook: Rests}
 	}
-	if held := v.lastHolds(); len(held) > 0 {
+	if protecting := v.protectingPods(); len(protecting) > 0 {
 		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
-			strings.Join(held, ", ")), outlook: Waits, resync: rule.Patience}
+			strings.Join(protecting, ", ")), outlook: Waits, resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")), resync: rule.Patience}
+	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")), resync: rule.ResyncLater}
 }
 
-// lastHolds are the pods that alone keep a claim that is being deleted, and the data on it.
-func (v *view) lastHolds() []string {
+// protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
+func (v *view) protectingPods() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return v.groundGoes(name) && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
+		return v.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
 	})
 }
 
-func certify(v *view) *verdict {
+func waitForCertificates(v *view) *verdict {
 	switch {
-	case v.estranged != "":
-		return &verdict{message: v.estranged, outlook: Waits, resync: rule.Patience}
-	case len(v.lacking) == 0:
+	case v.untrusted != "":
+		return &verdict{message: v.untrusted, outlook: Waits, resync: rule.ResyncLater}
+	case len(v.certificateProblems) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates" + v.whileLacking() + ": " + strings.Join(v.lacking, "; "), outlook: v.uncertified(), resync: rule.Patience}
+	return &verdict{message: "waiting for certificates" + v.whileCertificatesWait() + ": " + strings.Join(v.certificateProblems, "; "), outlook: v.uncertified(), resync: rule.ResyncLater}
 }
 
-func found(v *view) *verdict {
+func provision(v *view) *verdict {
 	if v.hostPath() {
-		return v.foundOnNodes()
+		return v.provisionOnNodes()
 	}
-	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: rule.Patience}
+	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: rule.ResyncLater}
 }
 
 // ---- without a quorum's answer
 
-func foreign(v *view) *verdict {
+func wrongCluster(v *view) *verdict {
 	if v.foreign == 0 {
 		return nil
 	}
-	if !v.epoch.quorate() {
+	if !v.epoch.hadQuorum() {
 		return &verdict{message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in another that "+
 			"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete their pods and claims",
-			hex(v.foreign), strings.Join(v.remains(), ", ")), resync: rule.Patience}
+			hex(v.foreign), strings.Join(v.remains(), ", ")), resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: rule.Patience}
+	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: rule.ResyncLater}
 }
 
 func reschedule(v *view) *verdict {
@@ -138,8 +138,8 @@ func reschedule(v *view) *verdict {
 	}
 	for _, name := range v.names {
 		pod := v.Children.Pods[name]
-		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && v.aged(pod) {
-			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), roll: name, resync: rule.Soon}
+		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && v.templateOutdated(pod) {
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), deletePod: name, resync: rule.ResyncSoon}
 		}
 	}
 	return nil
@@ -147,30 +147,30 @@ func reschedule(v *view) *verdict {
 
 func start(v *view) *verdict {
 	if why := v.stalled(); why != "" {
-		return &verdict{message: why, outlook: v.starts(), resync: rule.Patience}
+		return &verdict{message: why, outlook: v.starts(), resync: rule.ResyncLater}
 	}
 	initial := v.epoch.initialNames()
-	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.ailingPods(initial), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.whyPodsNotServing(initial), resync: rule.ResyncSoon}
 }
 
 func quorumLost(v *view) *verdict {
 	lost := v.quorumIsLost()
-	if len(lost) == 0 || v.beside() { // foreign members' data is not ours to count
+	if len(lost) == 0 || v.besideForeign() { // foreign members' data is not ours to count
 		return nil
 	}
 	message := fmt.Sprintf("the data of %s is gone, and with it the quorum; ", strings.Join(lost, ", "))
-	if v.heir == nil {
+	if v.next == nil {
 		message += "what is left is kept as it is, and nothing is created anew" + v.withoutGivenUp(v.epoch.n)
 	} else {
-		message += fmt.Sprintf("epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+		message += fmt.Sprintf("epoch %d is being made ready: %s", v.next.epoch.n, v.staging())
 	}
-	if !v.epoch.quorate() && v.heir == nil {
-		message += "; " + v.anew()
+	if !v.epoch.hadQuorum() && v.next == nil {
+		message += "; " + v.howToBeginAgain()
 	}
-	if way := v.suggested(); v.epoch.quorate() && way != "" && (v.heir == nil || v.byWish()) {
+	if way := v.suggested(); v.epoch.hadQuorum() && way != "" && (v.next == nil || v.byRestore()) {
 		message += "; " + way
 	}
-	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.heirComes(), resync: rule.Patience}
+	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.nextComes(), resync: rule.ResyncLater}
 }
 
 // knownVoters are the voters as last known, for words only: no decision follows from them.
@@ -194,24 +194,24 @@ func (v *view) hasData(name string) bool {
 	}
 	if v.memory() {
 		pod := v.Children.Pods[name]
-		return pod != nil && !finished(pod) && !v.barred(pod)
+		return pod != nil && !finished(pod) && !v.gatedForGood(pod)
 	}
-	return !slices.Contains(v.grounds(name), nil)
+	return !slices.Contains(v.memberClaims(name), nil)
 }
 
 func blind(v *view) *verdict {
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
-	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")) + v.ailingPods(silent)
-	if v.heir != nil {
-		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.heir.epoch.n, v.staging())
+	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")) + v.whyPodsNotServing(silent)
+	if v.next != nil {
+		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.next.epoch.n, v.staging())
 	}
-	if deaf := filter(v.names, func(n string) bool { return v.deaf(v.Health[n]) }); len(deaf) > 0 {
-		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md", strings.Join(deaf, ", "))
+	if distrusting := filter(v.names, func(n string) bool { return v.distrustsPeers(v.Health[n]) }); len(distrusting) > 0 {
+		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see TrustOutdated in docs/failure-modes.md", strings.Join(distrusting, ", "))
 	}
 	if left := v.leftBehind(); len(left) > 0 {
 		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and they are made from this one", strings.Join(left, ", "))
 	}
-	return &verdict{message: message, outlook: v.deafened(), resync: rule.Patience}
+	return &verdict{message: message, outlook: v.outlookWhileBlind(), resync: rule.ResyncLater}
 }
 
 // leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for what it no longer names,
@@ -219,7 +219,7 @@ func blind(v *view) *verdict {
 func (v *view) leftBehind() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return v.epoch.quorate() && pod != nil && v.aged(pod) && neverRan(pod) && !prepareRefused(pod)
+		return v.epoch.hadQuorum() && pod != nil && v.templateOutdated(pod) && neverRan(pod) && !prepareRefused(pod)
 	})
 }
 

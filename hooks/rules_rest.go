@@ -11,7 +11,7 @@ import (
 
 // The rules for when there is nothing to change.
 
-func heal(v *view) *verdict {
+func waitForMembers(v *view) *verdict {
 	silent := filter(v.members, func(m *member) bool { return !m.serving() })
 	if len(silent) == 0 {
 		return nil
@@ -20,20 +20,20 @@ func heal(v *view) *verdict {
 		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence), outlook: Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
-	return &verdict{message: message + v.complaintsOf(silent), outlook: v.byPerson(silent), resync: rule.Patience}
+	return &verdict{message: message + v.explainAll(silent), outlook: v.byPerson(silent), resync: rule.ResyncLater}
 }
 
-func readdress(v *view) *verdict {
+func updatePeerURLs(v *view) *verdict {
 	m := v.nextReaddressed()
 	if m == nil || v.windows.closed() {
 		return nil
 	}
-	return v.change(Readdress{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
+	return v.change(UpdatePeerURL{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
 }
 
 // nextReaddressed is the voter that is to be listed with its https URL next, the leader last; nil for none.
 func (v *view) nextReaddressed() *member {
-	if !objects.Encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.lacking) > 0 {
+	if !objects.Encrypted(v.Cluster) || !v.restartable() || !v.everyoneDials() || len(v.certificateProblems) > 0 {
 		return nil
 	}
 	for _, leads := range []bool{false, true} {

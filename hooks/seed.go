@@ -246,12 +246,12 @@ func (v *view) firstSum() string {
 
 // mayFill reports whether the initial member may fetch its data now.
 func (v *view) mayFill(name string) bool {
-	return !v.epoch.unknownSum() || v.epoch.sum != "" || v.epoch.quorate() || name == v.firstToFill()
+	return !v.epoch.unknownSum() || v.epoch.sum != "" || v.epoch.hadQuorum() || name == v.firstToFill()
 }
 
 // firstToFill is the initial member that is filled before the others: the first that has not lost what it starts on.
 func (v *view) firstToFill() string {
-	lost := v.groundsLost()
+	lost := v.lostBeforeStart()
 	left := filter(v.epoch.initialNames(), func(name string) bool { return !slices.Contains(lost, name) })
 	return append(left, v.epoch.firstInitial())[0]
 }
@@ -304,8 +304,8 @@ func (v *view) differing() string {
 	return ""
 }
 
-// mute are the initial members whose pods do not say what they were filled with.
-func (v *view) mute() []string {
+// withoutSeedReport are the initial members whose pods do not say what they were filled with.
+func (v *view) withoutSeedReport() []string {
 	reports := v.seeds()
 	return filter(v.epoch.initialNames(), func(name string) bool { return reports[name] == nil })
 }

@@ -22,7 +22,7 @@ import (
 //
 //	counted by it         a voter that does not serve; a learner that does not catch up; a quorum that is lost, with what
 //	                      spec.recovery or a person begins then; a survivor's volume that can't be reached; the pause of
-//	                      a silent cluster (pause.go)
+//	                      a silent cluster (resync.go)
 //	counted by the wall   promises to people: validity of certificates, schedules, deadlines of snapshots, how long
 //	                      claims are kept
 //	                      facts of others: grace periods of pods, since when a container or a condition of a volume is
@@ -49,7 +49,7 @@ const (
 func (v *view) watchedSince() time.Time {
 	w := v.Cluster.Status.Watched
 	if w == nil || w.Since.IsZero() || v.Now.Sub(w.Until.Time) > lookMissed*v.resyncPeriod() {
-		return v.second().Time
+		return v.nowInSeconds().Time
 	}
 	return w.Since.Time
 }
@@ -64,10 +64,10 @@ func (v *view) observed(since time.Time) time.Duration {
 
 // watched is what the status is to say of it; nil when nothing is counted.
 func (v *view) watched() *v1alpha1.WatchedStatus {
-	if !v.counts() {
+	if !v.clockRuns() {
 		return nil
 	}
-	w := v1alpha1.WatchedStatus{Since: metav1.NewTime(v.watchedSince()), Until: v.second()}
+	w := v1alpha1.WatchedStatus{Since: metav1.NewTime(v.watchedSince()), Until: v.nowInSeconds()}
 	old := v.Cluster.Status.Watched
 	if old != nil && old.Since.Equal(&w.Since) && v.Now.Sub(old.Until.Time) < lookWritten*v.resyncPeriod() {
 		w.Until = old.Until
@@ -75,15 +75,15 @@ func (v *view) watched() *v1alpha1.WatchedStatus {
 	return &w
 }
 
-// counts reports whether time is counted by which something is given up.
-func (v *view) counts() bool {
+// clockRuns reports whether time is counted by which something is given up.
+func (v *view) clockRuns() bool {
 	switch {
-	case v.Cluster.Spec.Suspend || v.epoch == nil || v.replicas == 0 && !v.beside():
+	case v.Cluster.Spec.Suspend || v.epoch == nil || v.replicas == 0 && !v.besideForeign():
 		return false
-	case v.heir != nil && v.choosing(), v.learner() != nil && v.learner().name != "":
+	case v.next != nil && v.choosing(), v.learner() != nil && v.learner().name != "":
 		return true
 	case v.Etcd == nil:
-		return v.epoch.founded()
+		return v.epoch.provisioned()
 	}
 	return slices.ContainsFunc(v.voters, func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
-func status(v *view, because rule.Because, next prospect) v1alpha1.EtcdClusterStatus {
+func status(v *view, because rule.Reason, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
 		ObservedGeneration: v.Cluster.Generation,
@@ -34,7 +34,7 @@ func status(v *view, because rule.Because, next prospect) v1alpha1.EtcdClusterSt
 			s.ClusterID = "" // that of an epoch before
 		}
 		s.Epoch, s.Version, s.Origin, s.Restoring = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus(), v.restoring()
-		if v.epoch.quorate() {
+		if v.epoch.hadQuorum() {
 			s.ClusterID = hex(v.epoch.clusterID)
 		}
 	}
@@ -51,8 +51,8 @@ func status(v *view, because rule.Because, next prospect) v1alpha1.EtcdClusterSt
 		}
 	}
 	s.Ready = fmt.Sprintf("%d/%d", s.ReadyReplicas, v.replicas)
-	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.run
-	if r := v.replacements(v.condemns); r != (v1alpha1.ReplacementStatus{}) {
+	s.TLS, s.Auth, s.Defragmentation = tlsStatus(v), authStatus(v), v.defragRun
+	if r := v.replacements(v.failedVoter); r != (v1alpha1.ReplacementStatus{}) {
 		s.Replacement = &r
 	}
 	s.Watched, s.Connection = v.watched(), v.connection()
@@ -67,16 +67,16 @@ func members(v *view) []v1alpha1.MemberStatus {
 	var list []v1alpha1.MemberStatus
 	if v.Etcd == nil {
 		for _, m := range v.Cluster.Status.Members {
-			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role, Foreign: m.Foreign}, v.toldLast(m), false))
+			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role, Foreign: m.Foreign}, v.lastStatusHealth(m), false))
 		}
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: cmp.Or(m.called(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "" || v.wasForeign(m), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: cmp.Or(m.displayName(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "" || v.wasForeign(m), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
-		list = append(list, v.memberStatus(s, m.told(v), m.serving()))
+		list = append(list, v.memberStatus(s, m.statusHealth(v), m.serving()))
 	}
 	return list
 }
@@ -128,7 +128,7 @@ func rounded(n int64) *resource.Quantity {
 	return resource.NewQuantity((n+step-1)/step*step, resource.BinarySI)
 }
 
-func conditions(v *view, because rule.Because, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
+func conditions(v *view, because rule.Reason, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
@@ -160,7 +160,7 @@ func conditions(v *view, because rule.Because, next prospect, auth *v1alpha1.Aut
 	} else {
 		set(v1alpha1.Degraded, false, "AllWell", "no member is in trouble")
 	}
-	if reason, message, there := foreignMembers(v, because); reason != "" {
+	if reason, message, there := foreignCondition(v, because); reason != "" {
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	if v.Cluster.Spec.Suspend {
@@ -229,10 +229,10 @@ func security(v *view) (reason, message string, secured bool) {
 		}
 		return "Disabled", message, false
 	}
-	if len(v.lacking) > 0 {
-		return "CertificatesLacking", strings.Join(v.lacking, "; "), false
+	if len(v.certificateProblems) > 0 {
+		return "CertificatesLacking", strings.Join(v.certificateProblems, "; "), false
 	}
-	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.speech.peers })); len(slow) > 0 && v.Etcd != nil {
+	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.tls.peers })); len(slow) > 0 && v.Etcd != nil {
 		return "Switching", fmt.Sprintf("%s does not speak TLS with its peers yet", strings.Join(slow, ", ")), false
 	}
 	if allowsPlaintext(v.Cluster) {
@@ -241,8 +241,8 @@ func security(v *view) (reason, message string, secured bool) {
 	if why := v.asksInPlainText(); why != "" {
 		return "ForeignPlaintext", why, false
 	}
-	if v.estranged != "" {
-		return "AuthorityChanged", v.estranged, false
+	if v.untrusted != "" {
+		return "AuthorityChanged", v.untrusted, false
 	}
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {
@@ -257,16 +257,16 @@ func security(v *view) (reason, message string, secured bool) {
 }
 
 // troubles are what is wrong with the members, in words that stay the same while nothing changes.
-func troubles(v *view, because rule.Because) []string {
+func troubles(v *view, because rule.Reason) []string {
 	var list []string
 	if v.Etcd == nil {
-		if v.replicas > 0 && v.epoch != nil && (v.epoch.quorate() || v.neverBegins()) || v.longUnmade() {
+		if v.replicas > 0 && v.epoch != nil && (v.epoch.hadQuorum() || v.neverBegins()) || v.longUnmade() {
 			list = append(list, because.Message)
 		}
 		return list
 	}
 	for _, m := range v.members {
-		who := cmp.Or(m.called(), "stranger "+hex(m.ID))
+		who := cmp.Or(m.displayName(), "stranger "+hex(m.ID))
 		if what := v.troubleOf(m, who); what != "" {
 			list = append(list, what)
 		}
@@ -284,7 +284,7 @@ func troubles(v *view, because rule.Because) []string {
 func (v *view) troubleOf(m *member, who string) string {
 	reason, lost := v.dataLost(m)
 	switch {
-	case m.alias != "" && (m.serving() || !v.epoch.quorate() && !m.heard):
+	case m.alias != "" && (m.serving() || !v.epoch.hadQuorum() && !m.asked):
 		return ""
 	case m.alias != "":
 		return who + " does not serve" + wording.Colon(m.health.Err)
@@ -294,12 +294,12 @@ func (v *view) troubleOf(m *member, who string) string {
 		return fmt.Sprintf("%s: %s", who, reason)
 	case v.mismatched(m):
 		return fmt.Sprintf("%s: %s", who, v.mismatch(m))
-	case v.deaf(m.health):
-		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: see Deaf in docs/failure-modes.md"
+	case v.distrustsPeers(m.health):
+		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: see TrustOutdated in docs/failure-modes.md"
 	case !m.serving() && v.fenced(m.name):
 		return who + " is stopped by the annotation " + objects.AnnotationFence
 	case !m.serving() && (!m.Learner || m.Started()):
-		return who + " does not serve" + wording.Colon(v.complaint(m))
+		return who + " does not serve" + wording.Colon(v.explain(m))
 	}
 	return ""
 }
@@ -308,13 +308,13 @@ func (v *view) troubleOf(m *member, who string) string {
 func (v *view) restoring() []string {
 	var list []string
 	add := func(e *epoch) {
-		if e.snapshot != nil && !e.quorate() && e.phase != phaseForsaken {
+		if e.snapshot != nil && !e.hadQuorum() && e.phase != phaseCancelled {
 			list = append(list, e.snapshot.URL)
 		}
 	}
 	add(v.epoch)
-	if v.heir != nil {
-		add(v.heir.epoch)
+	if v.next != nil {
+		add(v.next.epoch)
 	}
 	return distinct(list)
 }

@@ -90,7 +90,7 @@ func (v *view) volume(name string) *volume {
 // volumes are those that the member stands on, and of which the spec asks something.
 func (v *view) volumes(member string) []*volume {
 	var list []*volume
-	for _, claim := range v.grounds(member) {
+	for _, claim := range v.memberClaims(member) {
 		if claim == nil {
 			continue
 		}
@@ -164,7 +164,7 @@ func (v *view) grows(d *volume) bool {
 // sized is the claim as it is to be answered: as it is, or larger.
 func (v *view) sized(claim *corev1.PersistentVolumeClaim) {
 	d := v.volume(claim.Name)
-	if member, _ := standsOn(v.Cluster.Name, claim.Name); !v.grows(d) || v.Etcd != nil && v.find(member) == nil {
+	if member, _ := memberOfClaim(v.Cluster.Name, claim.Name); !v.grows(d) || v.Etcd != nil && v.find(member) == nil {
 		return
 	}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: d.size}
@@ -228,25 +228,25 @@ func classOf(claim *corev1.PersistentVolumeClaim) string {
 	return cmp.Or(*claim.Spec.StorageClassName, "none")
 }
 
-// complaints are what is said of members, in their order: who shares a reason is named together.
-type complaints []complaint
+// groupedReasons are what is said of members, in their order: who shares a reason is named together.
+type groupedReasons []groupedReason
 
-type complaint struct {
+type groupedReason struct {
 	who    []string
 	reason string
 }
 
-func (all *complaints) add(who, reason string) {
+func (all *groupedReasons) add(who, reason string) {
 	for i := range *all {
 		if (*all)[i].reason == reason {
 			(*all)[i].who = append((*all)[i].who, who)
 			return
 		}
 	}
-	*all = append(*all, complaint{[]string{who}, reason})
+	*all = append(*all, groupedReason{[]string{who}, reason})
 }
 
-func (all complaints) String() string {
+func (all groupedReasons) String() string {
 	var list []string
 	for _, c := range all {
 		list = append(list, strings.Join(c.who, ", ")+": "+c.reason)
@@ -256,7 +256,7 @@ func (all complaints) String() string {
 
 // resize tells how volumes grow. That goes on beside everything else, so there is nothing to decide any more.
 func resize(v *view) *verdict {
-	var all complaints
+	var all groupedReasons
 	for _, m := range v.members {
 		for _, d := range v.volumes(m.name) {
 			if !v.stuck(d) && (d.smaller() || d.growing()) {
@@ -267,7 +267,7 @@ func resize(v *view) *verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: rule.Patience}
+	return &verdict{message: fmt.Sprintf("serving; volumes grow: %s", all), resync: rule.ResyncLater}
 }
 
 // ---- what takes a new volume
@@ -345,7 +345,7 @@ func (v *view) tooSmall(d *volume) string {
 func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
 func volumePending(v *view) *verdict {
-	var all complaints
+	var all groupedReasons
 	for _, m := range v.members {
 		if small := v.cramped(m); small != "" && v.migrates() {
 			all.add(m.name, "not replaced, for "+small)

@@ -130,7 +130,7 @@ func TestChangedStorage(t *testing.T) {
 			o := onVolumes()
 			c.given(&o)
 			d := Decide(o)
-			assert.Equal(t, c.rule, d.Because.Rule, "%s: %s", c.reason, d.Because.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, "%s: %s", c.reason, d.Reason.Message)
 			assert.Equal(t, c.step, d.Step != nil, c.reason)
 			assert.Equal(t, c.sizes, sizes(d), c.reason)
 			assert.NoError(t, Verify(o, d))
@@ -154,7 +154,7 @@ func TestTheStatusTellsOfAVolumeUntilItIsAsWanted(t *testing.T) {
 	d = Decide(o)
 	assert.Contains(t, d.Status.Members[1].Volume.Message, "allowVolumeExpansion")
 	assert.Equal(t, now.Truncate(time.Second), d.Status.Members[1].Volume.Asked.Time)
-	assert.Contains(t, d.Because.Message, "demo-0, demo-1, demo-2: the API server does not let it grow")
+	assert.Contains(t, d.Reason.Message, "demo-0, demo-1, demo-2: the API server does not let it grow")
 
 	o.Children.Claims["demo-1"].Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
 	o.Children.Claims["demo-1"].Status.Conditions = []corev1.PersistentVolumeClaimCondition{
@@ -162,7 +162,7 @@ func TestTheStatusTellsOfAVolumeUntilItIsAsWanted(t *testing.T) {
 	}
 	d = Decide(o)
 	assert.Equal(t, "the pool is full", d.Status.Members[1].Volume.Message)
-	assert.Contains(t, d.Because.Message, "demo-1: the pool is full")
+	assert.Contains(t, d.Reason.Message, "demo-1: the pool is full")
 
 	o.Children.Claims["demo-1"].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}}
 	assert.Nil(t, Decide(o).Status.Members[1].Volume)
@@ -189,15 +189,15 @@ func TestAFileSystemThatGrowsOnlyAtTheStartGetsOneRestart(t *testing.T) {
 		}
 		o.Children.Pods[name].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	}
-	assert.Equal(t, "Resize", Decide(o).Because.Rule, "the kubelet may do it while the pod runs")
+	assert.Equal(t, "Resize", Decide(o).Reason.Rule, "the kubelet may do it while the pod runs")
 	o.Now = now.Add(time.Second)
 	d := Decide(o)
-	assert.Equal(t, "RollingUpdate", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
 	assert.NoError(t, Verify(o, d))
 	for _, pod := range o.Children.Pods {
 		pod.CreationTimestamp = metav1.NewTime(now)
 	}
-	assert.Equal(t, "Resize", Decide(o).Because.Rule, "a pod that has started since was restarted for nothing")
+	assert.Equal(t, "Resize", Decide(o).Reason.Rule, "a pod that has started since was restarted for nothing")
 }
 
 func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
@@ -244,7 +244,7 @@ func withLogs() Observation {
 func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 	o := withLogs()
 	d := Decide(o)
-	assert.Equal(t, "Converged", d.Because.Rule, d.Because.Message)
+	assert.Equal(t, "Converged", d.Reason.Rule, d.Reason.Message)
 	assert.Len(t, d.Children.Claims, 6)
 	assert.NoError(t, Verify(o, d))
 
@@ -263,7 +263,7 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 
 	delete(o.Children.Claims, "demo-1-wal")
 	d = Decide(onceChosen(t, o))
-	assert.Equal(t, "Replace", d.Because.Rule)
+	assert.Equal(t, "Replace", d.Reason.Rule)
 	assert.Equal(t, Remove{ID: 2, Name: "demo-1"}, d.Step)
 	assert.Len(t, d.Children.Pods, 2, "no pod without its log")
 	assert.NoError(t, Verify(o, d))

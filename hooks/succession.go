@@ -35,7 +35,7 @@ import (
 //
 // An epoch that begins with the volume of a member of the one before can be staged only when that is stopped, so it is stopped first.
 //
-// A wish that is taken back while it is made ready is written on the record, too: a record says either that it is forsaken or that the epoch
+// A wish that is taken back while it is made ready is written on the record, too: a record says either that it is cancelled or that the epoch
 // before is being stopped, since each is written at the version that was seen. What was made for it goes first, and the record last.
 //
 // So at no time can two epochs acknowledge writes. What the epoch before leaves are its claims.
@@ -57,7 +57,7 @@ func within(o Observation, e *epoch, below int) Children {
 		}
 	}
 	for name, claim := range o.Children.Claims {
-		if member, _ := standsOn(o.Cluster.Name, name); own(member) {
+		if member, _ := memberOfClaim(o.Cluster.Name, name); own(member) {
 			c.Claims[name] = claim
 		}
 	}
@@ -137,40 +137,40 @@ func originate(record *corev1.ConfigMap, from origin) {
 	}
 }
 
-// succeed asks for the record of the next epoch.
-func (v *view) succeed(from origin, message string) *verdict {
+// recordNextEpoch asks for the record of the next epoch.
+func (v *view) recordNextEpoch(from origin, message string) *verdict {
 	size := v.replicas
 	if from.source == objects.SourceSurvivor && from.member == "" {
 		size = 1 // a volume can be copied by one pod
 	}
-	first := v.next()
+	first := v.nextOrdinal()
 	if v.hostPath() {
 		first++ // a call from before may be about to give the next number away, and what is left in a directory stays there (S9)
 	}
-	record := newRecord(v.Cluster, v.nextEpoch(), first, size)
+	record := newRecord(v.Cluster, v.nextEpochNumber(), first, size)
 	originate(record, from)
 	record.Data[objects.EpochKeyAfter] = strconv.Itoa(v.epoch.n)
 	record.Data[objects.EpochKeyFirst] = strconv.Itoa(first)
 	record.Data[objects.EpochKeyFormerFirst] = strconv.Itoa(v.epoch.first)
-	v.remember(record, from)
+	v.recordPast(record, from)
 	if from.member != "" {
-		record.Annotations[objects.AnnotationSurvivor] = v.running()
+		record.Annotations[objects.AnnotationSurvivor] = v.answering()
 	}
 	if from.survivorsOf == v.epoch.n && from.member == "" || v.ending() {
 		record.Annotations[objects.AnnotationPhase] = phaseStopping // what is to be copied must not change
 	}
-	return &verdict{message: message, heir: record, resync: rule.Soon}
+	return &verdict{message: message, nextRecord: record, resync: rule.ResyncSoon}
 }
 
-// remember writes on the record of the next epoch what must be known of those before.
-func (v *view) remember(record *corev1.ConfigMap, from origin) {
+// recordPast writes on the record of the next epoch what must be known of those before.
+func (v *view) recordPast(record *corev1.ConfigMap, from origin) {
 	floor, before := v.highestRevision(), v.epoch.past
-	if v.heir != nil { // which takes this one's place
-		floor = max(floor, v.heir.epoch.floor)
-		before = v.heir.epoch.past
+	if v.next != nil { // which takes this one's place
+		floor = max(floor, v.next.epoch.floor)
+		before = v.next.epoch.past
 	}
 	record.Data[objects.EpochKeyRevisionFloor] = strconv.FormatInt(floor, 10)
-	highest := max(floor, int64(v.nextEpoch()-1)*revisionGap)
+	highest := max(floor, int64(v.nextEpochNumber()-1)*revisionGap)
 	if from.bump == nil {
 		highest = noted(floor + revisionGap)
 	}
@@ -184,7 +184,7 @@ func (v *view) remember(record *corev1.ConfigMap, from origin) {
 		before[v.epoch.n] = now
 	}
 	record.Data[objects.EpochKeyPast] = formatPast(before)
-	v.rememberAnswers(record, from)
+	v.recordAnswers(record, from)
 }
 
 // numbers are those of members; empty when one is not ours.
@@ -200,8 +200,8 @@ func (v *view) numbers(of []*member) string {
 	return strings.Join(all, ".")
 }
 
-// rememberAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
-func (v *view) rememberAnswers(record *corev1.ConfigMap, from origin) {
+// recordAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
+func (v *view) recordAnswers(record *corev1.ConfigMap, from origin) {
 	answered := v.answered()
 	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
 		answered[from.restore] = n
@@ -221,9 +221,9 @@ func (v *view) answered() map[string]int {
 		return all
 	}
 	known := v.epoch.answered
-	if v.epoch.record == nil && v.heir != nil { // the epoch before has no record any more
-		known = maps.Clone(v.heir.epoch.answered)
-		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= v.heir.epoch.n })
+	if v.epoch.record == nil && v.next != nil { // the epoch before has no record any more
+		known = maps.Clone(v.next.epoch.answered)
+		maps.DeleteFunc(known, func(_ string, n int) bool { return n >= v.next.epoch.n })
 	}
 	maps.Copy(all, known)
 	if id := v.epoch.restore; id != "" && all[id] == 0 {
@@ -238,8 +238,8 @@ func (v *view) clusterIDOf(epoch int) uint64 { return v.pastOf(epoch).clusterID 
 // pastOf is what is known of an epoch.
 func (v *view) pastOf(epoch int) past {
 	known := v.epoch.past[epoch]
-	if v.heir != nil && v.heir.epoch.past[epoch] != (past{}) {
-		known = v.heir.epoch.past[epoch]
+	if v.next != nil && v.next.epoch.past[epoch] != (past{}) {
+		known = v.next.epoch.past[epoch]
 	}
 	if epoch == v.epoch.n && v.epoch.clusterID != 0 {
 		known.clusterID = v.epoch.clusterID
@@ -247,9 +247,9 @@ func (v *view) pastOf(epoch int) past {
 	return known
 }
 
-// nextEpoch is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover, or whose
+// nextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover, or whose
 // volumes are.
-func (v *view) nextEpoch() int {
+func (v *view) nextEpochNumber() int {
 	n := v.epoch.n
 	for recorded := range epochRecords(v.Observation) {
 		n = max(n, recorded)
@@ -260,17 +260,17 @@ func (v *view) nextEpoch() int {
 	return n + 1
 }
 
-// heirRecord is the record of the epoch that is to take over, with what has become known. One that is forsaken stays until nothing is seen
+// nextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays until nothing is seen
 // that was made for it.
-func (v *view) heirRecord(said *verdict) *corev1.ConfigMap {
-	if v.heir == nil || v.forsakes() && v.heir.leavesNothing() {
+func (v *view) nextRecord(decision *verdict) *corev1.ConfigMap {
+	if v.next == nil || v.cancelled() && v.next.leavesNothing() {
 		return nil
 	}
-	record := v.heir.advance(&verdict{})
-	if phase := cmp.Or(said.phase, v.heir.epoch.phase); phase != "" {
+	record := v.next.advance(&verdict{})
+	if phase := cmp.Or(decision.phase, v.next.epoch.phase); phase != "" {
 		record.Annotations[objects.AnnotationPhase] = phase
 	}
-	if chosen := cmp.Or(said.survivor, v.heir.epoch.evidence); chosen != "" {
+	if chosen := cmp.Or(decision.survivor, v.next.epoch.evidence); chosen != "" {
 		record.Annotations[objects.AnnotationSurvivor] = chosen
 	}
 	return record
@@ -284,51 +284,51 @@ func (v *view) leftover(cm *corev1.ConfigMap) bool {
 // ---- the rule
 
 // ending reports whether the epoch is being stopped, or has been.
-func (v *view) ending() bool { return v.heir != nil && v.heir.epoch.phase == phaseStopping }
+func (v *view) ending() bool { return v.next != nil && v.next.epoch.phase == phaseStopping }
 
 // over reports whether the epoch's record is gone, so that no pod of it starts any more.
 func (v *view) over() bool { return v.ending() && v.epoch.record == nil }
 
-// forsakes reports whether the next epoch is written down as one that is not to come.
-func (v *view) forsakes() bool { return v.heir != nil && v.heir.epoch.phase == phaseForsaken }
+// cancelled reports whether the next epoch is written down as one that is not to come.
+func (v *view) cancelled() bool { return v.next != nil && v.next.epoch.phase == phaseCancelled }
 
-func succeed(v *view) *verdict {
-	if v.heir == nil {
+func switchEpoch(v *view) *verdict {
+	if v.next == nil {
 		return nil
 	}
-	if said := v.otherwise(); said != nil {
-		return said
+	if decision := v.otherwise(); decision != nil {
+		return decision
 	}
 	if v.ending() {
 		if left := v.lingering(); left != "" {
-			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.heir.epoch.n), resync: rule.Patience}
+			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.next.epoch.n), resync: rule.ResyncLater}
 		}
 	}
 	if v.choosing() {
-		if said := v.chooseSurvivor(); v.ending() || said.survivor != "" {
-			return said
+		if decision := v.chooseSurvivor(); v.ending() || decision.survivor != "" {
+			return decision
 		}
 		return nil // the epoch that runs is looked after meanwhile
 	}
-	if waits := v.heir.unstaged(); waits != "" {
+	if waits := v.next.unstaged(); waits != "" {
 		switch {
 		case !v.ending() && v.stopsFirst():
-			return v.stop("spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made ready", v.heir.epoch.n))
+			return v.stop("spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made ready", v.next.epoch.n))
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.heir.epoch.n, waits), outlook: v.heirComes(), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.next.epoch.n, waits), outlook: v.nextComes(), resync: rule.ResyncLater}
 	}
 	if !v.ending() {
 		if late := v.longEnding(); len(late) > 0 {
 			return nil // it runs on: once it is stopped it would be waited for
 		}
-		return v.stop(fmt.Sprintf("epoch %d is ready", v.heir.epoch.n), "")
+		return v.stop(fmt.Sprintf("epoch %d is ready", v.next.epoch.n), "")
 	}
-	if !v.heir.seesAll() {
-		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: rule.Soon}
+	if !v.next.seesAll() {
+		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.heir.epoch.n, v.heir.epoch.describe()), phase: phaseBegan, resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.next.epoch.n, v.next.epoch.describe()), phase: phaseBegan, resync: rule.ResyncSoon}
 }
 
 // stop writes down that the epoch that runs is stopped.
@@ -337,12 +337,12 @@ func (v *view) stop(why, when string) *verdict {
 	if v.onClaims() {
 		message += "; its volumes are kept"
 	}
-	return &verdict{message: message, phase: phaseStopping, resync: rule.Soon}
+	return &verdict{message: message, phase: phaseStopping, resync: rule.ResyncSoon}
 }
 
-// growing reports whether the epoch that runs lacks a member.
-func (v *view) growing() bool {
-	return v.Etcd != nil && (len(v.counted()) < v.wanted() || v.learner() != nil)
+// membersMissing reports whether the epoch that runs lacks a member.
+func (v *view) membersMissing() bool {
+	return v.Etcd != nil && (len(v.replicaVoters()) < v.wanted() || v.learner() != nil)
 }
 
 // otherwise is what is said when the next epoch can't be the one that was recorded, or must not.
@@ -350,13 +350,13 @@ func (v *view) otherwise() *verdict {
 	if v.ending() {
 		return v.instead()
 	}
-	switch lost, why := v.heir.groundsLost(), v.needless(); {
-	case v.forsakes() || v.unwished():
-		return v.forsake("spec.restore asks for something else")
+	switch lost, why := v.next.lostBeforeStart(), v.needless(); {
+	case v.cancelled() || v.restoreWithdrawn():
+		return v.cancel("spec.restore asks for something else")
 	case why != "":
-		return v.forsake(why)
+		return v.cancel(why)
 	case len(lost) > 0:
-		return v.forsake("what was made for " + strings.Join(lost, ", ") + " is lost; it is made anew")
+		return v.cancel("what was made for " + strings.Join(lost, ", ") + " is lost; it is made anew")
 	}
 	return nil
 }
@@ -365,15 +365,15 @@ func (v *view) otherwise() *verdict {
 func (v *view) needless() string {
 	from, asked := v.askedFor()
 	switch {
-	case v.Etcd == nil && asked && v.recoveryDue() && (v.byWish() || from.source != v.heir.epoch.source):
+	case v.Etcd == nil && asked && v.recoveryDue() && (v.byRestore() || from.source != v.next.epoch.source):
 		return fmt.Sprintf("epoch %d is to be recovered", v.epoch.n)
 	case v.collides():
 		return fmt.Sprintf("a member has joined epoch %d under one of its names", v.epoch.n)
-	case v.Etcd != nil && !v.byWish():
+	case v.Etcd != nil && !v.byRestore():
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n)
 	case v.outgrown():
-		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.epoch.n, v.heir.epoch.n)
-	case v.growing() && v.staging() != "" && !v.stopsFirst():
+		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.epoch.n, v.next.epoch.n)
+	case v.membersMissing() && v.staging() != "" && !v.stopsFirst():
 		return fmt.Sprintf("epoch %d needs another member first", v.epoch.n)
 	}
 	return ""
@@ -381,25 +381,25 @@ func (v *view) needless() string {
 
 // instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
 func (v *view) instead() *verdict {
-	if old := v.heir.epoch; v.passed() {
-		return v.succeed(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpoch(), v.wordsFor(old.origin)))
+	if old := v.next.epoch; v.passed() {
+		return v.recordNextEpoch(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpochNumber(), v.wordsFor(old.origin)))
 	}
-	if v.heir.unstaged() == "" {
+	if v.next.unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
 	}
 	from, asked := v.askedFor()
-	lost, old := v.heir.groundsLost(), v.heir.epoch
+	lost, old := v.next.lostBeforeStart(), v.next.epoch
 	switch {
-	case asked && !v.byWish() && from.source != old.source:
-		return v.succeed(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins with %s", old.n, v.nextEpoch(), v.wordsFor(from)))
-	case v.unwished():
-		from, why := v.wishedInstead()
+	case asked && !v.byRestore() && from.source != old.source:
+		return v.recordNextEpoch(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins with %s", old.n, v.nextEpochNumber(), v.wordsFor(from)))
+	case v.restoreWithdrawn():
+		from, why := v.restoreInstead()
 		if why != "" {
 			return nil
 		}
-		return v.succeed(from, fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which begins with %s", v.nextEpoch(), v.wordsFor(from)))
+		return v.recordNextEpoch(from, fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which begins with %s", v.nextEpochNumber(), v.wordsFor(from)))
 	case len(lost) > 0:
-		return v.succeed(old.origin, fmt.Sprintf("what was made for %s is lost: recording epoch %d, which begins with %s", strings.Join(lost, ", "), v.nextEpoch(), v.wordsFor(old.origin)))
+		return v.recordNextEpoch(old.origin, fmt.Sprintf("what was made for %s is lost: recording epoch %d, which begins with %s", strings.Join(lost, ", "), v.nextEpochNumber(), v.wordsFor(old.origin)))
 	}
 	return nil
 }
@@ -414,11 +414,11 @@ func (v *view) askedFor() (origin, bool) {
 	return from, why == ""
 }
 
-// wishedInstead is what is to come in place of a restore that was taken back or changed when the epoch before was stopped already: without
+// restoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was stopped already: without
 // another wish the data that was there before.
-func (v *view) wishedInstead() (origin, string) {
+func (v *view) restoreInstead() (origin, string) {
 	if r := v.Cluster.Spec.Restore; r != nil && v.answered()[r.ID] == 0 {
-		return v.wished(r)
+		return v.restoreSource(r)
 	}
 	from, why := v.wayBack(v1alpha1.RecoverFromSurvivor, true)
 	from.bump = nil // nothing is lost
@@ -428,7 +428,7 @@ func (v *view) wishedInstead() (origin, string) {
 // stopsFirst reports whether there is no room for two epochs beside each other.
 func (v *view) stopsFirst() bool {
 	r := v.Cluster.Spec.Restore
-	return v.mayStopFirst(r) && r.ID == v.heir.epoch.restore
+	return v.mayStopFirst(r) && r.ID == v.next.epoch.restore
 }
 
 // mayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that would take its data.
@@ -438,21 +438,21 @@ func (v *view) mayStopFirst(r *v1alpha1.Restore) bool { return r != nil && r.Sto
 func (v *view) collides() bool {
 	return slices.ContainsFunc(v.members, func(m *member) bool {
 		n, ours := objects.Ordinal(v.Cluster.Name, m.name)
-		return ours && n >= v.heir.epoch.first
+		return ours && n >= v.next.epoch.first
 	})
 }
 
-// forsake writes down that the next epoch is not to come, and then takes down what was made for it.
-func (v *view) forsake(why string) *verdict {
-	if v.forsakes() {
-		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.heir.epoch.n), resync: rule.Soon}
+// cancel writes down that the next epoch is not to come, and then takes down what was made for it.
+func (v *view) cancel(why string) *verdict {
+	if v.cancelled() {
+		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.next.epoch.n), resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.heir.epoch.n), phase: phaseForsaken, resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.next.epoch.n), phase: phaseCancelled, resync: rule.ResyncSoon}
 }
 
-// byWish reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
-func (v *view) byWish() bool {
-	e := v.heir.epoch
+// byRestore reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
+func (v *view) byRestore() bool {
+	e := v.next.epoch
 	return e.restore != "" && e.restore != v.epoch.restore
 }
 
@@ -460,19 +460,19 @@ func (v *view) byWish() bool {
 func (v *view) leavesNothing() bool {
 	seen := slices.Concat(slices.Collect(maps.Keys(v.Children.Pods)), slices.Collect(maps.Keys(v.Children.Claims)))
 	return !slices.ContainsFunc(seen, func(name string) bool {
-		member, ours := standsOn(v.Cluster.Name, name)
+		member, ours := memberOfClaim(v.Cluster.Name, name)
 		return ours && v.inEpoch(member)
 	})
 }
 
-// unwished reports whether nobody asks for the next epoch any more.
-func (v *view) unwished() bool {
-	return v.byWish() && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.heir.epoch.restore)
+// restoreWithdrawn reports whether nobody asks for the next epoch any more.
+func (v *view) restoreWithdrawn() bool {
+	return v.byRestore() && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.next.epoch.restore)
 }
 
-// groundsLost are the initial members, none of which has begun, that have lost what was recorded for them to start on.
-func (v *view) groundsLost() []string {
-	if !v.epoch.founded() || v.hostPath() {
+// lostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to start on.
+func (v *view) lostBeforeStart() []string {
+	if !v.epoch.provisioned() || v.hostPath() {
 		return nil
 	}
 	return filter(v.epoch.initialNames(), func(name string) bool {
@@ -480,7 +480,7 @@ func (v *view) groundsLost() []string {
 			pod := v.Children.Pods[name]
 			return v.podGone(pod) || v.epoch.recorded(name) != pod.UID
 		}
-		return !v.grounded(name) || !v.mayBegin(name)
+		return !v.storageUsable(name) || !v.mayBegin(name)
 	})
 }
 
@@ -499,7 +499,7 @@ func (v *view) lingering() string {
 		return "waiting for " + strings.Join(left, ", ")
 	}
 	for _, claim := range v.Children.Claims {
-		if _, ours := standsOn(v.Cluster.Name, claim.Name); ours && v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) {
+		if _, ours := memberOfClaim(v.Cluster.Name, claim.Name); ours && v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) {
 			return "putting its volumes in quarantine"
 		}
 	}
@@ -525,7 +525,7 @@ func (v *view) wordsForLongEnding(late []string) string {
 
 // choosing reports whether the next epoch begins with the volume of a member, and nobody knows yet of which.
 func (v *view) choosing() bool {
-	return v.heir.epoch.source == objects.SourceSurvivor && v.heir.epoch.survivor == ""
+	return v.next.epoch.source == objects.SourceSurvivor && v.next.epoch.survivor == ""
 }
 
 // staging is what the next epoch waits for before this one is stopped; empty for nothing.
@@ -533,7 +533,7 @@ func (v *view) staging() string {
 	if v.choosing() {
 		return v.chooseSurvivor().message
 	}
-	if waits := v.heir.unstaged(); waits != "" {
+	if waits := v.next.unstaged(); waits != "" {
 		return waits
 	}
 	if late := v.longEnding(); len(late) > 0 {
@@ -546,13 +546,13 @@ func (v *view) staging() string {
 func (v *view) seesAll() bool {
 	return slices.ContainsFunc(v.epoch.initialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
-		return pod != nil && pod.Annotations[objects.AnnotationSucceeds] != ""
+		return pod != nil && pod.Annotations[objects.AnnotationPredecessorGone] != ""
 	})
 }
 
 // unstaged is what an epoch that is to take over waits for; empty when its members could begin.
 func (v *view) unstaged() string {
-	if !v.epoch.founded() {
+	if !v.epoch.provisioned() {
 		return "making what its members need: " + strings.Join(v.epoch.initialNames(), ", ")
 	}
 	if !v.epoch.filled() {
@@ -562,18 +562,18 @@ func (v *view) unstaged() string {
 		return why
 	}
 	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, v.heldUp(v.Children.Pods[first]))
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, v.whyNotStarted(v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.epoch.initialNames() {
 		if pod := v.Children.Pods[name]; !seeded(pod) {
-			waits = append(waits, name+v.heldUp(pod))
+			waits = append(waits, name+v.whyNotStarted(pod))
 		}
 	}
 	if len(waits) > 0 {
 		return "filling the volumes of " + strings.Join(waits, ", ")
 	}
-	if mute := v.mute(); len(mute) > 0 {
+	if mute := v.withoutSeedReport(); len(mute) > 0 {
 		return "waiting to hear what was filled into the volumes of " + strings.Join(mute, ", ")
 	}
 	return ""
@@ -593,8 +593,8 @@ func (v *view) unfilled() string {
 	return ""
 }
 
-// heldUp is why a pod does not begin, in brackets; empty for nothing known.
-func (v *view) heldUp(pod *corev1.Pod) string {
+// whyNotStarted is why a pod does not begin, in brackets; empty for nothing known.
+func (v *view) whyNotStarted(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
@@ -617,24 +617,24 @@ func (e *epoch) describe() string {
 	return "without data"
 }
 
-// stage says that the cluster does not have yet what spec.restore asks for, when there is nothing else to say.
-func stage(v *view) *verdict {
+// prepareRestore says that the cluster does not have yet what spec.restore asks for, when there is nothing else to say.
+func prepareRestore(v *view) *verdict {
 	reason, message, is, shown := restored(v)
 	if !shown || is {
 		return nil
 	}
 	outlook := Works
 	switch {
-	case v.heir != nil:
-		outlook = v.heirComes()
+	case v.next != nil:
+		outlook = v.nextComes()
 	case reason == v1alpha1.AnsweredBefore, reason == "Differing":
 		outlook = Waits
 	case reason == "Impossible":
-		if outlook = Waits; !v.beside() && v.Cluster.Spec.Restore.Snapshot != nil {
+		if outlook = Waits; !v.besideForeign() && v.Cluster.Spec.Restore.Snapshot != nil {
 			outlook = v.arrives(v.Cluster.Spec.Restore.Snapshot)
 		}
 	}
-	return &verdict{message: message, outlook: outlook, resync: rule.Patience}
+	return &verdict{message: message, outlook: outlook, resync: rule.ResyncLater}
 }
 
 // ---- what an epoch leaves behind
@@ -646,7 +646,7 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	}
 	var list []*corev1.PersistentVolumeClaim
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
-		member, ours := standsOn(v.Cluster.Name, name)
+		member, ours := memberOfClaim(v.Cluster.Name, name)
 		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.epoch.first || v.expired(v.all.Claims[name]) {
 			continue
 		}
@@ -660,13 +660,13 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 // leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on that
 // of a member which was given up before.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
-	member, _ := standsOn(v.Cluster.Name, claim.Name)
-	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationCondemned)
+	member, _ := memberOfClaim(v.Cluster.Name, claim.Name)
+	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationFailedMember)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
 		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
-		if own[objects.AnnotationCondemned] == objects.CondemnedSilent {
-			delete(own, objects.AnnotationCondemned) // it was not removed
+		if own[objects.AnnotationFailedMember] == objects.FailedSilent {
+			delete(own, objects.AnnotationFailedMember) // it was not removed
 		}
 	}
 	claim.Labels = labels(v.Cluster, map[string]string{objects.LabelMember: member, objects.LabelQuarantined: "true"})
@@ -678,7 +678,7 @@ func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 func endedClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	list := v.keptClaims(v.names)
 	for _, claim := range list {
-		if v.over() && len(v.unended()) == 0 && (v.choosing() || v.heir.seesAll()) {
+		if v.over() && len(v.unended()) == 0 && (v.choosing() || v.next.seesAll()) {
 			v.leaveBehind(claim, v.epoch.n)
 		}
 	}
@@ -694,7 +694,7 @@ func (v *view) ofAllEpochs() Observation {
 
 // expired reports whether a claim of an earlier epoch has been kept long enough.
 func (v *view) expired(claim *corev1.PersistentVolumeClaim) bool {
-	if v.Etcd == nil || v.heir != nil || !v.ours(claim) || !quarantined(claim) {
+	if v.Etcd == nil || v.next != nil || !v.ours(claim) || !quarantined(claim) {
 		return false
 	}
 	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])

@@ -52,7 +52,7 @@ func Sync(ctx context.Context, o Observation, etcd Etcd) (Decision, *Outcome) {
 	if d.Step == nil {
 		return d, nil
 	}
-	o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
+	o.Taken = &Outcome{Step: d.Step, Rule: d.Reason.Rule}
 	if err := etcd.Do(ctx, d.Step, o.Etcd, Located(endpoints, o.Etcd, o.Health)); err != nil {
 		o.Taken.Err = err.Error()
 		if unfinished := (*users.Unfinished)(nil); errors.As(err, &unfinished) {

@@ -27,7 +27,7 @@ import (
 // TestTemplatesOfThisRelease says so beforehand.
 //
 // Not in here is what comes to running members in another way: the version and the image (imageDiffers), the quota on
-// a volume (quotaDiffers), how members speak (speaksOtherwise, opensWide), their volumes (volumeDiffers), and labels
+// a volume (quotaDiffers), how members speak (tlsFlagsDiffer, allowsAnyPeer), their volumes (volumeDiffers), and labels
 // and annotations, which Kubernetes changes in place.
 type template struct {
 	PullPolicy  corev1.PullPolicy
@@ -91,8 +91,8 @@ func (v *view) templateNow(version string) string {
 	return *known
 }
 
-// aged reports whether the pod was made from another template than the spec asks for now.
-func (v *view) aged(pod *corev1.Pod) bool {
+// templateOutdated reports whether the pod was made from another template than the spec asks for now.
+func (v *view) templateOutdated(pod *corev1.Pod) bool {
 	if has, told := pod.Annotations[objects.AnnotationTemplate]; told {
 		return has != v.templateNow(madeForVersion(pod))
 	}

@@ -45,7 +45,7 @@ func TestNeitherReleaseRestartsMembers(t *testing.T) {
 		}
 		byThePrevious(&o, template)
 		d := Decide(o)
-		require.Equal(t, "Converged", d.Because.Rule, "%s: %s", template, d.Because.Message)
+		require.Equal(t, "Converged", d.Reason.Rule, "%s: %s", template, d.Reason.Message)
 		for _, pod := range d.Children.Pods {
 			assert.Equal(t, newView(o).templateNow("3.6.16"), pod.Annotations[objects.AnnotationTemplate])
 			assert.Equal(t, template, pod.Annotations[annotationFormerTemplate], "the release before knows it by this")
@@ -56,14 +56,14 @@ func TestNeitherReleaseRestartsMembers(t *testing.T) {
 		o.Cluster.Spec.NodeSelector = map[string]string{}
 		o.Cluster.Spec.Options.MaxTxnOps = new(int64(128))
 		d = Decide(o)
-		require.Equal(t, "Converged", d.Because.Rule, d.Because.Message)
+		require.Equal(t, "Converged", d.Reason.Rule, d.Reason.Message)
 		for _, pod := range d.Children.Pods {
 			kept := pod.Annotations[annotationFormerTemplate]
 			assert.Equal(t, formerTemplate(&o.Cluster.Spec), kept, "it would restart the member for these words")
 		}
 		observe(&o, d)
 		byThePrevious(&o, formerTemplate(&o.Cluster.Spec))
-		assert.Equal(t, "Converged", Decide(o).Because.Rule)
+		assert.Equal(t, "Converged", Decide(o).Reason.Rule)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestAChangeReachesPodsOfThePreviousRelease(t *testing.T) {
 	byThePrevious(&o, "ed7c666e349fcad5")
 	o.Cluster.Spec.PriorityClassName = "high"
 	d := Decide(o)
-	assert.Equal(t, "RollingUpdate", d.Because.Rule)
+	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
 	for _, pod := range d.Children.Pods {
 		assert.NotContains(t, pod.Annotations, objects.AnnotationTemplate)
 		assert.Equal(t, "ed7c666e349fcad5", pod.Annotations[annotationFormerTemplate])

@@ -113,7 +113,7 @@ func resting(t *testing.T) map[v1alpha1.Medium]Observation {
 		v1alpha1.Persistent: onVolumes(), v1alpha1.HostPath: serveOn("a", "b", "c", "d"), v1alpha1.Memory: inMemory(),
 	}
 	for medium, o := range all {
-		require.Equal(t, "Converged", Decide(o).Because.Rule, "%s: %s", medium, Decide(o).Because.Message)
+		require.Equal(t, "Converged", Decide(o).Reason.Rule, "%s: %s", medium, Decide(o).Reason.Message)
 	}
 	return all
 }
@@ -139,7 +139,7 @@ func hasNoEffect(t *testing.T, before, after Observation, what string) {
 	was, is := Decide(before), Decide(after)
 	v := newView(after)
 	for _, m := range v.members {
-		if r := v.renewal(m); r != nil {
+		if r := v.updateOf(m); r != nil {
 			t.Errorf("%s: %s is renewed: %s", what, m.name, r.reason)
 		}
 	}
@@ -237,7 +237,7 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			require.NoError(t, validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others", what)
 			was, is := newView(o), newView(after)
 			before, now := was.pod("demo-1", objects.StartResume, nil).Spec, is.pod("demo-1", objects.StartResume, nil).Spec
-			made, renewed := !assert.ObjectsAreEqual(before, now), is.renewal(is.find("demo-1"))
+			made, renewed := !assert.ObjectsAreEqual(before, now), is.updateOf(is.find("demo-1"))
 			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
 			assert.Equal(t, slices.Contains(restarts, f.path) || grows, renewed != nil, what)
@@ -282,10 +282,10 @@ func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
 		pod.Annotations[objects.AnnotationTemplate] = templateOf(o.Cluster, "3.5.35").hash()
 	}
 	v := newView(o)
-	assert.False(t, v.agedTemplate(v.members[0]), "its template is judged by the version that it was made for")
+	assert.False(t, v.hasOutdatedTemplate(v.members[0]), "its template is judged by the version that it was made for")
 	o.Cluster.Spec.Options.SnapshotCount = new(int64(10_000))
 	v = newView(o)
-	assert.True(t, v.agedTemplate(v.members[0]))
+	assert.True(t, v.hasOutdatedTemplate(v.members[0]))
 }
 
 // TestQuantitiesAreWrittenInOneWay: whatever means the same amount is the same template.

@@ -15,7 +15,7 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// How running members come to another version (S18). The epoch record says which version members are to run; rule Roll brings them there
+// How running members come to another version (S18). The epoch record says which version members are to run; rule RollingUpdate brings them there
 // one by one. The record moves one hop at a time: within a minor version, or to the next one over patch releases that are known to be safe.
 // Down by a minor version it goes by etcd's own protocol: etcd first lowers the cluster's version and the format of every member's data, and
 // only then do members of the lower version start on them. What a cluster as a whole has agreed on is told by the format of the data
@@ -47,11 +47,11 @@ func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r.major, r.min
 // base is the version that etcd's own protocols speak of: without the patch release.
 func (r release) base() string { return fmt.Sprintf("%d.%d.0", r.major, r.minor) }
 
-// way is every version on the way to another, the last one included: patch releases at once, minor versions one at a time, and from each only
+// upgradePath is every version on the way to another, the last one included: patch releases at once, minor versions one at a time, and from each only
 // between the releases that its gate lets through. Down is the way up, walked backwards.
-func way(from, to release) []release {
+func upgradePath(from, to release) []release {
 	if from.minor > to.minor {
-		up := way(to, from)
+		up := upgradePath(to, from)
 		slices.Reverse(up)
 		return append(up[1:], to)
 	}
@@ -84,13 +84,13 @@ func way(from, to release) []release {
 func (v *view) hops() []release {
 	from, err := parseRelease(v.epoch.version)
 	to, err2 := parseRelease(v.Cluster.Spec.Version)
-	if err != nil || err2 != nil || !known(from) || !known(to) {
+	if err != nil || err2 != nil || !supported(from) || !supported(to) {
 		return nil
 	}
-	return way(from, to)
+	return upgradePath(from, to)
 }
 
-func known(r release) bool {
+func supported(r release) bool {
 	return r.major == 3 && r.minor >= newest[0].minor && r.minor <= newest[len(newest)-1].minor
 }
 
@@ -139,13 +139,13 @@ func (v *view) turnover() uint64 {
 }
 
 // nextOldLog is what the record should say of it now.
-func (v *view) nextOldLog(said *verdict) oldLog {
+func (v *view) nextOldLog(decision *verdict) oldLog {
 	l := v.epoch.oldLog
 	switch {
-	case said.snapshotted:
+	case decision.snapshotted:
 		return oldLog{}
 	case v.release().minor == 5:
-		return oldLog{there: said.version != "" || l.there}
+		return oldLog{there: decision.version != "" || l.there}
 	case !l.there || v.Etcd == nil || len(filter(v.members, (*member).serving)) < len(v.members):
 		return l
 	}
@@ -179,7 +179,7 @@ func (v *view) forceSnapshots(next release) *verdict {
 	switch {
 	case next.minor != 7 || !v.epoch.oldLog.there:
 		return nil
-	case !v.spareable():
+	case !v.canLoseOne():
 		return &verdict{message: fmt.Sprintf("etcd %s is not gone to: the log still has entries of 3.5, which a new member of 3.7 can't read, and with fewer than 3 voters new members are the only way; set replicas to 3 for the upgrade, or wait until %d more entries are written", next, v.turnover()), outlook: Waits}
 	case !open:
 		return v.change(EnableDowngrade{Version: release{3, 5, 0}.base()}, why+": lowering the version of the cluster for a moment, which makes them write one")
@@ -188,10 +188,10 @@ func (v *view) forceSnapshots(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != to {
-			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: rule.Soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for %s to write it", why, m.name), resync: rule.ResyncSoon}
 		}
 	}
-	return &verdict{message: why + ": they have written it", snapshotted: true, resync: rule.Soon}
+	return &verdict{message: why + ": they have written it", snapshotted: true, resync: rule.ResyncSoon}
 }
 
 // ---- the rules
@@ -200,7 +200,7 @@ func (v *view) forceSnapshots(next release) *verdict {
 func cancelDowngrade(v *view) *verdict {
 	to, open := v.downgrading()
 	wanted, err := parseRelease(v.Cluster.Spec.Version)
-	if v.beside() || !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor || v.forcing() {
+	if v.besideForeign() || !open || err != nil || wanted.base() == to || wanted.minor < v.release().minor || v.forcing() {
 		return nil
 	}
 	return v.change(CancelDowngrade{}, fmt.Sprintf("the downgrade to %s is no longer wanted: cancelling it", to))
@@ -216,14 +216,14 @@ func (v *view) downgrading() (string, bool) {
 	return "", false
 }
 
-// retarget: a patch release is only a renewal; and a minor version may be taken back as long as the cluster has not agreed on it, which it does
+// setVersion: a patch release is only an update of pods; and a minor version may be taken back as long as the cluster has not agreed on it, which it does
 // not while a voter runs the other.
-func retarget(v *view) *verdict {
-	if v.beside() {
-		return v.retargetBeside()
+func setVersion(v *view) *verdict {
+	if v.besideForeign() {
+		return v.setVersionBesideForeign()
 	}
 	if to, agreed := v.overtaken(); agreed {
-		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: rule.Soon}
+		return &verdict{message: fmt.Sprintf("the cluster has agreed on etcd %s before it was turned back to %s: from here it goes down by etcd's own protocol", to, v.epoch.version), version: to.String(), resync: rule.ResyncSoon}
 	}
 	hops := v.hops()
 	if len(hops) == 0 {
@@ -233,7 +233,7 @@ func retarget(v *view) *verdict {
 	if refused || to.minor != v.release().minor && !v.halfway(to) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", to, v.epoch.version), version: to.String(), resync: rule.ResyncSoon}
 }
 
 // overtaken is the version that the members run, if the cluster has agreed on a higher one than the record says: the last member had already
@@ -283,14 +283,14 @@ func upgrade(v *view) *verdict {
 	case v.hopWaits():
 		return nil
 	case v.behind() != "":
-		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("on the way to etcd %s: %s", next, v.behind()), resync: rule.ResyncLater}
 	case next.less(v.release()):
 		return v.stepDown(next)
 	}
 	if first := v.forceSnapshots(next); first != nil {
 		return first
 	}
-	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("the members are to run etcd %s instead of %s", next, v.epoch.version), version: next.String(), resync: rule.ResyncSoon}
 }
 
 // refuses reports whether the wanted version is more than one step away, and a person wants to take each.
@@ -341,7 +341,7 @@ func runningSince(pod *corev1.Pod) time.Time {
 func (v *view) stepDown(next release) *verdict {
 	why := fmt.Sprintf("going down from etcd %s to %s", v.epoch.version, next)
 	// etcd lets nobody join while a downgrade is under way (allowedVersionRange in etcdserver/cluster_util.go).
-	if !v.spareable() || v.memory() && !sameFlags(v.epoch.version, next.String()) {
+	if !v.canLoseOne() || v.memory() && !sameFlags(v.epoch.version, next.String()) {
 		return &verdict{message: why + " is not done: members would have to be succeeded by new ones, and etcd lets nobody join meanwhile; it takes 3 voters or more, and on Memory versions with the same flags; set replicas to 3 for the downgrade, or spec.version back", outlook: Waits}
 	}
 	if to, open := v.downgrading(); !open || to != next.base() {
@@ -349,8 +349,8 @@ func (v *view) stepDown(next release) *verdict {
 	}
 	for _, m := range v.members {
 		if m.health.StorageVersion != next.base() {
-			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: rule.Soon}
+			return &verdict{message: fmt.Sprintf("%s: waiting for the data of %s to be in the format of %s", why, m.name, next.base()), resync: rule.ResyncSoon}
 		}
 	}
-	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("%s: the members are to run it", why), version: next.String(), resync: rule.ResyncSoon}
 }

@@ -34,7 +34,7 @@ func TestTheWayFromOneVersionToAnother(t *testing.T) {
 		to, err := parseRelease(c.to)
 		require.NoError(t, err)
 		var hops []string
-		for _, r := range way(from, to) {
+		for _, r := range upgradePath(from, to) {
 			hops = append(hops, r.String())
 		}
 		assert.Equal(t, c.way, strings.Join(hops, " "), "%s to %s", c.from, c.to)
@@ -61,7 +61,7 @@ func TestAMinorVersionIsGoneToWhenAllHaveSettled(t *testing.T) {
 	o.Cluster.Spec.Version = "3.7.3"
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, "3.7.3", recordOf(d)[objects.AnnotationVersion], d.Because.Message)
+	assert.Equal(t, "3.7.3", recordOf(d)[objects.AnnotationVersion], d.Reason.Message)
 
 	h := o.Health["demo-1"]
 	h.StorageVersion = "3.5.0"
@@ -70,7 +70,7 @@ func TestAMinorVersionIsGoneToWhenAllHaveSettled(t *testing.T) {
 	h.StorageVersion = "3.6.0"
 	o.Health["demo-1"] = h
 	o.Children.Pods["demo-2"].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-settling + time.Second))
-	assert.Contains(t, Decide(o).Because.Message, "waiting until demo-2 has run 3.6.16")
+	assert.Contains(t, Decide(o).Reason.Message, "waiting until demo-2 has run 3.6.16")
 }
 
 func TestAMemberWhoseImageHoldsAnotherVersionStopsTheRoll(t *testing.T) {
@@ -80,8 +80,8 @@ func TestAMemberWhoseImageHoldsAnotherVersionStopsTheRoll(t *testing.T) {
 	h.Version = "3.6.15"
 	o.Health["demo-1"] = h
 	d := Decide(o)
-	assert.Equal(t, "RollingUpdate", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "check what the image holds")
+	assert.Equal(t, "RollingUpdate", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "check what the image holds")
 	assert.Len(t, d.Children.Pods, 3)
 }
 
@@ -139,8 +139,8 @@ func TestTwoMinorVersionsNeedStep(t *testing.T) {
 		o.Children.Pods[name].Annotations[objects.AnnotationImage] = o.Settings.Etcd(&o.Cluster.Spec, "3.5.35")
 	}
 	d := Decide(o)
-	assert.Equal(t, "Upgrade", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "3.5.35 -> 3.6.16 -> 3.7.3")
+	assert.Equal(t, "Upgrade", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "3.5.35 -> 3.6.16 -> 3.7.3")
 	assert.Equal(t, "3.5.35", recordOf(d)[objects.AnnotationVersion])
 	o.Cluster.Spec.UpgradePolicy = v1alpha1.UpgradeStep
 	assert.Equal(t, "3.6.16", recordOf(Decide(o))[objects.AnnotationVersion])

@@ -71,11 +71,11 @@ func (j *judgement) prospects() {
 	}
 	j.require(len(is) == 1, "outlook", "exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
 	for _, r := range j.v.mode.rules {
-		if r.Name != j.d.Because.Rule {
+		if r.Name != j.d.Reason.Rule {
 			continue
 		}
-		said := r.Ask(j.v)
-		j.require(said != nil && (said.outlook == "" || slices.Contains(outlooks[r.Name], said.outlook)), "outlook", "the table does not let rule %s have the outlook of %+v", r.Name, said)
+		decision := r.Ask(j.v)
+		j.require(decision != nil && (decision.outlook == "" || slices.Contains(outlooks[r.Name], decision.outlook)), "outlook", "the table does not let rule %s have the outlook of %+v", r.Name, decision)
 	}
 }
 

@@ -18,9 +18,9 @@ func (j *judgement) outTrusted(m *member) bool {
 	return !slices.Equal(subjects(s.Trust), m.health.Trusts) || provided(j.o.Cluster) && known && !maps.Equal(begun, j.v.trusted())
 }
 
-// speaksWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak, or can't dial by TLS.
-func (j *judgement) speaksWrong(m *member) bool {
-	s := speaks(m.pod)
+// tlsFlagsWrong reports whether the member listens otherwise than it is listed or than the spec lets clients speak, or can't dial by TLS.
+func (j *judgement) tlsFlagsWrong(m *member) bool {
+	s := tlsFlagsOf(m.pod)
 	return objects.Encrypted(j.o.Cluster) && m.pod != nil && (!s.certificates || !s.peers || !byTLS(m.PeerURLs...) || s.plain != allowsPlaintext(j.o.Cluster))
 }
 
@@ -103,7 +103,7 @@ func (m *member) knows(authorities []Certificate) bool {
 
 // stops reports whether the answer stops a member that serves.
 func (j *judgement) stops(m *member) bool {
-	return m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && (j.v.replicas > 0 || j.beside())
+	return m.serving() && m.pod != nil && m.pod.DeletionTimestamp == nil && !finished(m.pod) && j.pod(m.name) == nil && (j.v.replicas > 0 || j.besideForeign())
 }
 
 // signer is the observed authority that a leaf is to be signed by; nil when there is none.

@@ -15,7 +15,7 @@ import (
 // claims checks what becomes of the data.
 func (j *judgement) claims() {
 	for name, claim := range j.o.Children.Claims {
-		if member, ours := standsOn(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
+		if member, ours := memberOfClaim(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
 			j.claimGoes(member, claim)
 		}
 	}
@@ -23,7 +23,7 @@ func (j *judgement) claims() {
 		if old := j.o.Children.Claims[claim.Name]; old != nil {
 			j.sameClaim(old, claim)
 		} else {
-			member, _ := standsOn(j.o.Cluster.Name, claim.Name)
+			member, _ := memberOfClaim(j.o.Cluster.Name, claim.Name)
 			j.newClaim(member)
 		}
 	}
@@ -32,12 +32,12 @@ func (j *judgement) claims() {
 func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) {
 	j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
 	j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
-	j.require(j.v.pastMark(name), "S9", "the claim %s goes before its number is recorded", name)
+	j.require(j.v.ordinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration
 	}
-	if keep > 0 && claim.Annotations[objects.AnnotationCondemned]+claim.Annotations[objects.AnnotationQuarantined] != "" {
+	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+claim.Annotations[objects.AnnotationQuarantined] != "" {
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name, keep)
 	}
@@ -45,13 +45,13 @@ func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) 
 
 func (j *judgement) newClaim(name string) {
 	m := j.v.find(name)
-	founding := j.v.Etcd == nil && j.v.epoch != nil && !j.v.epoch.founded() && j.v.epoch.initial[name] != ""
-	j.require(founding || m != nil && j.v.mayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
-	j.require(j.v.Etcd != nil || founding, "S11", "a new claim %s while blind", name)
+	provisioning := j.v.Etcd == nil && j.v.epoch != nil && !j.v.epoch.provisioned() && j.v.epoch.initial[name] != ""
+	j.require(provisioning || m != nil && j.v.mayBeMade(m), "S10", "a new claim for %s, which may have had one", name)
+	j.require(j.v.Etcd != nil || provisioning, "S11", "a new claim %s while blind", name)
 }
 
-// claimOfGoes reports whether a claim of this member's, for its data or its log, is being deleted.
-func (j *judgement) claimOfGoes(member string) bool {
+// claimBeingDeleted reports whether a claim of this member's, for its data or its log, is being deleted.
+func (j *judgement) claimBeingDeleted(member string) bool {
 	for _, name := range []string{member, member + "-wal"} {
 		if claim := j.o.Children.Claims[name]; claim != nil && claim.DeletionTimestamp != nil && j.v.ours(claim) {
 			return true

@@ -19,8 +19,8 @@ func (j *judgement) inEpoch(v *view) Desired {
 	if v.epoch != nil {
 		first = v.epoch.first
 	}
-	if v.heir != nil {
-		below = v.heir.epoch.first
+	if v.next != nil {
+		below = v.next.epoch.first
 	}
 	for _, cm := range j.begun() { // an epoch that is only now recorded
 		below = min(below, objects.ReadMark(cm.Data[objects.EpochKeyFirst]))
@@ -29,9 +29,9 @@ func (j *judgement) inEpoch(v *view) Desired {
 		n, numbered := objects.Ordinal(j.o.Cluster.Name, name)
 		return !numbered || n >= first && n < below
 	}
-	d.Pods = filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.surveys(p.Name) })
+	d.Pods = filter(d.Pods, func(p *corev1.Pod) bool { return own(p.Name) && !v.isSurveyPod(p.Name) })
 	d.Claims = filter(d.Claims, func(c *corev1.PersistentVolumeClaim) bool {
-		member, _ := standsOn(j.o.Cluster.Name, c.Name)
+		member, _ := memberOfClaim(j.o.Cluster.Name, c.Name)
 		return own(member)
 	})
 	return d
@@ -48,25 +48,25 @@ func (j *judgement) begun() []*corev1.ConfigMap {
 // succession checks what becomes of epochs, one after the other (S8).
 func (j *judgement) succession() {
 	for _, cm := range j.begun() {
-		j.newHeir(cm)
+		j.newEpoch(cm)
 	}
 	j.former()
 	j.seeds(j.v)
-	heir := j.v.heir
-	if heir == nil {
+	next := j.v.next
+	if next == nil {
 		j.gates(j.v)
 		return
 	}
 	if _, adds := j.d.Step.(AddLearner); adds {
-		j.require(false, "S8", "%s while epoch %d is about to take over", j.d.Step, heir.epoch.n)
+		j.require(false, "S8", "%s while epoch %d is about to take over", j.d.Step, next.epoch.n)
 	}
-	j.phases(heir)
-	j.seeds(heir)
-	j.gates(heir)
+	j.phases(next)
+	j.seeds(next)
+	j.gates(next)
 	j.gates(j.v)
-	j.marks(heir)
-	if !j.v.forsakes() {
-		for name := range heir.Children.Claims {
+	j.marks(next)
+	if !j.v.cancelled() {
+		for name := range next.Children.Claims {
 			j.require(j.hasClaim(name), "S8", "the claim %s goes, of an epoch that is to come", name)
 		}
 	}
@@ -83,19 +83,19 @@ func (j *judgement) succession() {
 	}
 }
 
-// newHeir: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
-func (j *judgement) newHeir(cm *corev1.ConfigMap) {
+// newEpoch: an epoch takes over from the one that runs, and its members have numbers that nobody has had.
+func (j *judgement) newEpoch(cm *corev1.ConfigMap) {
 	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
 	e := parseEpoch(n, cm)
 	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
 	j.require(j.o.Children.ConfigMaps[cm.Name] == nil, "S8", "epoch %d takes the record of another one", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
-	j.require(j.v.heir == nil || j.v.ending() && e.n > j.v.heir.epoch.n && j.records(j.v.heir.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
+	j.require(j.v.next == nil || j.v.ending() && e.n > j.v.next.epoch.n && j.records(j.v.next.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
 	j.remembers(e)
 	for name := range e.initial {
 		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(ours && i >= e.first && i >= j.v.next(), "S9", "%s of epoch %d has a number that was used", name, e.n)
+		j.require(ours && i >= e.first && i >= j.v.nextOrdinal(), "S9", "%s of epoch %d has a number that was used", name, e.n)
 	}
 	if e.source == objects.SourceSurvivor && e.survivorsOf == j.v.epoch.n || e.restore != j.v.epoch.restore {
 		return
@@ -130,13 +130,13 @@ func (j *judgement) seenRevision() int64 {
 
 // filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and what they were filled with is noted
 // (S21).
-func (j *judgement) filledAlike(heir *view, now *epoch) {
+func (j *judgement) filledAlike(next *view, now *epoch) {
 	if !now.filled() {
 		return
 	}
 	var first *reports.Restore
 	for _, name := range now.initialNames() {
-		report := seedReport(heir.Children.Pods[name])
+		report := seedReport(next.Children.Pods[name])
 		j.require(report != nil, "S21", "epoch %d begins, and %s does not say what it was filled with", now.n, name)
 		if report == nil {
 			continue
@@ -160,7 +160,7 @@ func (j *judgement) filledAlike(heir *view, now *epoch) {
 // seeds checks what initial members are filled with: none of several fetches what could be something else than the others have, and all begin at one
 // revision (S21).
 func (j *judgement) seeds(v *view) {
-	if v.epoch == nil || v.epoch.record == nil || !v.epoch.filled() || v.epoch.quorate() {
+	if v.epoch == nil || v.epoch.record == nil || !v.epoch.filled() || v.epoch.hadQuorum() {
 		return
 	}
 	for _, pod := range j.d.Children.Pods {
@@ -190,57 +190,57 @@ func (j *judgement) records(name string) *corev1.ConfigMap {
 }
 
 // phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of the one before.
-func (j *judgement) phases(heir *view) {
-	cm := j.records(heir.epoch.record.Name)
+func (j *judgement) phases(next *view) {
+	cm := j.records(next.epoch.record.Name)
 	if cm == nil {
-		j.require(heir.epoch.phase == phaseForsaken && heir.leavesNothing(), "S8", "the record of epoch %d goes, and there is more of it", heir.epoch.n)
+		j.require(next.epoch.phase == phaseCancelled && next.leavesNothing(), "S8", "the record of epoch %d goes, and there is more of it", next.epoch.n)
 		return
 	}
-	now := parseEpoch(heir.epoch.n, cm)
+	now := parseEpoch(next.epoch.n, cm)
 	switch now.phase {
-	case heir.epoch.phase:
-	case phaseForsaken:
-		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is forsaken in the phase %q", now.n, heir.epoch.phase)
+	case next.epoch.phase:
+	case phaseCancelled:
+		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.n, next.epoch.phase)
 	case phaseStopping:
-		j.require(heir.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, heir.epoch.phase)
+		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, next.epoch.phase)
 		r := j.o.Cluster.Spec.Restore
-		j.require(heir.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, heir.epoch.n)
+		j.require(next.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, next.epoch.n)
 		j.require(now.bump != nil || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.epoch.n, j.seenRevision(), now.n, now.floor+revisionGap)
 		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
 	case phaseBegan:
 		j.require(now.bump != nil || now.member != "" || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d begins at revision %d, and epoch %d has come to %d", now.n, now.floor+revisionGap, j.v.epoch.n, j.seenRevision())
-		j.begins(heir)
-		j.filledAlike(heir, now)
+		j.begins(next)
+		j.filledAlike(next, now)
 	default:
 		j.require(false, "S8", "epoch %d goes back to the phase %q", now.n, now.phase)
 	}
 }
 
 // begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
-func (j *judgement) begins(heir *view) {
+func (j *judgement) begins(next *view) {
 	before := j.v.epoch.n
-	j.require(heir.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", heir.epoch.n)
-	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", heir.epoch.n, before)
+	j.require(next.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", next.epoch.n)
+	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.epoch.n, before)
 	for name, pod := range j.v.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", heir.epoch.n, name, before)
+		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.epoch.n, name, before)
 	}
 	for name, claim := range j.v.Children.Claims {
-		j.require(!j.v.ours(claim) || claim.DeletionTimestamp != nil || quarantined(claim), "S8", "epoch %d begins while a pod may be made on %s", heir.epoch.n, name)
+		j.require(!j.v.ours(claim) || claim.DeletionTimestamp != nil || quarantined(claim), "S8", "epoch %d begins while a pod may be made on %s", next.epoch.n, name)
 	}
 	sees := false
-	for _, pod := range heir.Children.Pods {
-		sees = sees || pod.Annotations[objects.AnnotationSucceeds] != ""
+	for _, pod := range next.Children.Pods {
+		sees = sees || pod.Annotations[objects.AnnotationPredecessorGone] != ""
 	}
-	j.require(sees, "S8", "epoch %d begins on a view of pods that may lag", heir.epoch.n)
+	j.require(sees, "S8", "epoch %d begins on a view of pods that may lag", next.epoch.n)
 }
 
 // marks: that the record of the epoch before is gone is noted when it is, and not before.
-func (j *judgement) marks(heir *view) {
+func (j *judgement) marks(next *view) {
 	for _, pod := range j.d.Children.Pods {
 		old := j.o.Children.Pods[pod.Name]
-		if pod.Annotations[objects.AnnotationSucceeds] != "" && (old == nil || old.Annotations[objects.AnnotationSucceeds] == "") {
-			j.require(heir.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8", "%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
+		if pod.Annotations[objects.AnnotationPredecessorGone] != "" && (old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
+			j.require(next.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8", "%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func (j *judgement) former() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.o.Children.Claims)) {
 		claim := j.o.Children.Claims[name]
-		member, _ := standsOn(j.o.Cluster.Name, name)
+		member, _ := memberOfClaim(j.o.Cluster.Name, name)
 		n, ours := objects.Ordinal(j.o.Cluster.Name, member)
 		if !ours || n >= j.v.epoch.first || j.hasClaim(name) || claim.DeletionTimestamp != nil {
 			continue
@@ -292,8 +292,8 @@ func (j *judgement) record() {
 		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
 		if i >= 0 {
 			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
-			j.require(now.next >= old.next, "S9", "the mark goes back from %d to %d", old.next, now.next)
-			j.require(!old.quorate() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
+			j.require(now.nextOrdinal >= old.nextOrdinal, "S9", "the mark goes back from %d to %d", old.nextOrdinal, now.nextOrdinal)
+			j.require(!old.hadQuorum() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
 			j.require(now.highest >= old.highest, "S21", "the highest revision that is noted goes back from %d to %d", old.highest, now.highest)
 			j.require(old.sum == "" || now.sum == old.sum, "S21", "the SHA-256 that the first member has found changes")
 			j.foreign(old, now)
@@ -306,8 +306,8 @@ func (j *judgement) record() {
 		for _, cm := range j.d.Children.ConfigMaps {
 			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
 			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" && cm.Data[objects.EpochKeyToken] != ""
-			heir := cm.Data[objects.EpochKeyAfter] != ""
-			j.require(!bootstraps || heir || old == nil && !j.v.relics(), "S8", "a second bootstrap: %s", cm.Name)
+			takesOver := cm.Data[objects.EpochKeyAfter] != ""
+			j.require(!bootstraps || takesOver || old == nil && !j.v.ranBefore(), "S8", "a second bootstrap: %s", cm.Name)
 		}
 	}
 	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
@@ -317,7 +317,7 @@ func (j *judgement) record() {
 func (j *judgement) version(old, now *epoch) {
 	from, err := parseRelease(old.version)
 	to, err2 := parseRelease(now.version)
-	if old.version == now.version || j.beside() && !slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.quorate() && j.v.Etcd == nil || err != nil {
+	if old.version == now.version || j.besideForeign() && !slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.hadQuorum() && j.v.Etcd == nil || err != nil {
 		return
 	}
 	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)
@@ -329,7 +329,7 @@ func (j *judgement) version(old, now *epoch) {
 	case from.minor + 1:
 		arrived := func(m *member) bool { return m.serving() && m.health.Version == old.version }
 		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
-		j.require(known(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
+		j.require(supported(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
 	case from.minor - 1:
 		lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
 		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
@@ -349,13 +349,13 @@ func (j *judgement) stillRuns(r release) bool {
 // startsOn checks that what a member may start on is never exchanged, and forgotten only with the member.
 func (j *judgement) startsOn(old, now *epoch) {
 	for name, uid := range old.startsOn {
-		member, _ := standsOn(j.o.Cluster.Name, name)
+		member, _ := memberOfClaim(j.o.Cluster.Name, name)
 		gone := j.v.Etcd != nil && j.v.find(member) == nil
 		j.require(now.startsOn[name] == uid || gone, "S10", "what %s may start on changes", name)
 	}
 	for name := range now.startsOn {
-		member, _ := standsOn(j.o.Cluster.Name, name)
+		member, _ := memberOfClaim(j.o.Cluster.Name, name)
 		m := j.v.find(member)
-		j.require(old.startsOn[name] != "" || !old.founded() || m != nil && m.Learner && !m.Started() && old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
+		j.require(old.startsOn[name] != "" || !old.provisioned() || m != nil && m.Learner && !m.Started() && old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // What Verify says of clusters that have joined an existing etcd.
 
-// beside reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd and has not seen the last of them.
-func (j *judgement) beside() bool {
+// besideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd and has not seen the last of them.
+func (j *judgement) besideForeign() bool {
 	e := j.v.epoch
 	if e == nil || e.record == nil || e.record.Data["source"] != "Existing" {
 		return false
@@ -28,7 +28,7 @@ func (j *judgement) beside() bool {
 
 // joins: a record is never written for an etcd that lists none of ours, while one of ours has left a pod or a claim.
 func (j *judgement) joins(old, now *epoch) {
-	if old.quorate() || !now.quorate() {
+	if old.hadQuorum() || !now.hadQuorum() {
 		return
 	}
 	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)), slices.Collect(maps.Keys(j.o.Children.Claims)))
@@ -45,7 +45,7 @@ func (j *judgement) joins(old, now *epoch) {
 
 // stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded which cluster it is.
 func (j *judgement) stepBeside() {
-	if !j.beside() {
+	if !j.besideForeign() {
 		return
 	}
 	j.require(j.v.epoch.clusterID != 0, "S8", "%s before it is recorded which cluster is joined", j.d.Step)
@@ -58,7 +58,7 @@ func (j *judgement) stepBeside() {
 
 // suits: nobody joins foreign members of another minor version, or that speak otherwise with their peers.
 func (j *judgement) suits(s AddLearner) {
-	if !j.beside() {
+	if !j.besideForeign() {
 		return
 	}
 	for _, m := range j.v.members {
@@ -88,6 +88,6 @@ func (j *judgement) removeBeside(s Remove, m *member, lost bool) {
 // foreign: the record forgets that there are foreign members only when a list in hand has none.
 func (j *judgement) foreign(old, now *epoch) {
 	was, is := old.record.Annotations["etcd.quorate.dev/foreign"], now.record.Annotations["etcd.quorate.dev/foreign"]
-	j.require(was == "" || is != "" || j.v.Etcd != nil && !j.beside(), "S8", "the record forgets foreign members that may be there")
-	j.require(is == "" || was != "" || !old.quorate(), "S8", "the record makes foreign members of strangers")
+	j.require(was == "" || is != "" || j.v.Etcd != nil && !j.besideForeign(), "S8", "the record forgets foreign members that may be there")
+	j.require(is == "" || was != "" || !old.hadQuorum(), "S8", "the record makes foreign members of strangers")
 }

@@ -57,7 +57,7 @@ func (j *judgement) provenWrong(m *member) bool {
 // quiet: everybody serves and stays, and nobody comes or goes.
 func (j *judgement) quiet(s fmt.Stringer) {
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
-	j.require(len(j.v.departing()) == 0, "S3", "%s while a removed member's pod runs", s)
+	j.require(len(j.v.removedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 	for _, m := range j.v.members {
 		j.require(j.stays(m), "S2", "%s while %s does not serve, or its pod stops or may be made to", s, m.name)
 	}
@@ -70,7 +70,7 @@ func (j *judgement) defragment(s Defragment) {
 	j.quiet(s)
 	for _, o := range j.v.voters {
 		leads := m != nil && m.ID == j.v.Etcd.Leader && o.ID != m.ID
-		skipped := leads && j.v.run != nil && j.v.run.Trigger == v1alpha1.TriggerRequest && !strings.Contains(strings.Join(j.v.run.Done, " ")+" ", o.name+" ")
+		skipped := leads && j.v.defragRun != nil && j.v.defragRun.Trigger == v1alpha1.TriggerRequest && !strings.Contains(strings.Join(j.v.defragRun.Done, " ")+" ", o.name+" ")
 		j.require(!skipped, "S2", "%s, which leads, before %s", s, o.name)
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // pods checks what runs.
 func (j *judgement) pods() {
-	if j.v.replicas == 0 && !j.beside() {
-		j.lastHolds()
+	if j.v.replicas == 0 && !j.besideForeign() {
+		j.protectingPods()
 		return // a pause stops everything else, as asked
 	}
 	rolled := j.podsThatGo()
@@ -27,7 +27,7 @@ func (j *judgement) pods() {
 		for _, name := range []string{m.name, m.name + "-wal"} {
 			j.require(j.o.Children.Claims[name] == nil || j.hasClaim(name), "S12", "the member %s has no claim %s in the answer", m.name, name)
 		}
-		if now := j.pod(m.name); now != nil && j.v.epoch.founded() && j.masked(m.name) {
+		if now := j.pod(m.name); now != nil && j.v.epoch.provisioned() && j.masked(m.name) {
 			j.require(now.Labels[objects.LabelRole] == "fenced", "S8", "clients are led to %s, where another member answers", m.name)
 		}
 		j.require(!j.masked(m.name) || !slices.Contains(rolled, m.name), "S8", "the pod of %s goes, where another member answers", m.name)
@@ -43,19 +43,19 @@ func (j *judgement) pods() {
 
 // broughtBack: while blind, whatever may hold the data of a member that has run gets its pod back. No certificate that is lacking keeps it away.
 func (j *judgement) broughtBack() {
-	if e := j.v.epoch; j.v.Etcd != nil || e == nil || e.record == nil || !e.quorate() || !e.began() || j.v.memory() {
+	if e := j.v.epoch; j.v.Etcd != nil || e == nil || e.record == nil || !e.hadQuorum() || !e.began() || j.v.memory() {
 		return
 	}
 	for _, name := range j.v.names {
 		had := j.o.Children.Pods[name] != nil
-		j.require(had || j.pod(name) != nil || !j.v.grounded(name) || j.v.fenced(name), "S11", "blind, and the pod %s does not come back", name)
+		j.require(had || j.pod(name) != nil || !j.v.storageUsable(name) || j.v.fenced(name), "S11", "blind, and the pod %s does not come back", name)
 	}
 }
 
-// lastHolds checks that a pause stops no pod whose data would go with it.
-func (j *judgement) lastHolds() {
+// protectingPods checks that a pause stops no pod whose data would go with it.
+func (j *judgement) protectingPods() {
 	for name, pod := range j.o.Children.Pods {
-		if !j.claimOfGoes(name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
+		if !j.claimBeingDeleted(name) || pod.DeletionTimestamp != nil || pod.Spec.NodeName == "" || finished(pod) || j.v.epoch == nil {
 			continue
 		}
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
@@ -72,7 +72,7 @@ func (j *judgement) needsPod(m *member) bool {
 	if m.pod == nil && j.v.fenced(m.name) {
 		return false
 	}
-	return m.pod != nil || (len(j.v.lacking) == 0 || m.Started()) && j.v.epoch.founded() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.grounded(m.name) && !j.v.joinsElsewhere(m)
+	return m.pod != nil || (len(j.v.certificateProblems) == 0 || m.Started()) && j.v.epoch.provisioned() && !j.v.mayBeMade(m) && !j.v.memory() && j.v.storageUsable(m.name) && !j.v.joinsOnAnotherClaim(m)
 }
 
 // podsThatGo are the members' pods that the answer takes away although nobody else has.
@@ -83,7 +83,7 @@ func (j *judgement) podsThatGo() []string {
 		if j.pod(name) != nil || pod.DeletionTimestamp != nil || finished(pod) || !ours {
 			continue
 		}
-		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.quorate() && pod.Spec.NodeName == ""
+		neverTaken := !j.v.memory() && j.v.epoch != nil && !j.v.epoch.hadQuorum() && pod.Spec.NodeName == ""
 		j.require(j.v.Etcd != nil || neverTaken, "S11", "the pod %s goes while blind", name)
 		m := j.v.find(name)
 		if m != nil {
@@ -121,11 +121,11 @@ func (j *judgement) exchanged() []string {
 	return list
 }
 
-// chosen requires that the record names the voter, with the pod or container that is to end, and that nobody has spared it since.
+// chosen requires that the record names the voter, with the pod or container that is to end, and that that was not withdrawn since.
 func (j *judgement) chosen(m *member, what ...string) {
-	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down"))
+	named := strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationChosen], " down"))
 	j.require(slices.Equal(named, what), "S2", "%s is restarted, and the record names %q instead of %q", m.name, named, what)
-	j.require(m.pod.Annotations[objects.AnnotationSpared] == "", "S2", "%s is restarted, which is spared", m.name)
+	j.require(m.pod.Annotations[objects.AnnotationWithdrawn] == "", "S2", "%s is restarted, although that was withdrawn", m.name)
 }
 
 func etcdImage(pod *corev1.Pod) string {
@@ -146,20 +146,20 @@ func (j *judgement) othersStay(m *member) int {
 // image from which it has yet to start, and no late call can do that.
 func (j *judgement) stays(m *member) bool {
 	switch {
-	case !m.serving() || j.goes(m):
+	case !m.serving() || j.removalPending(m):
 		return false
 	case m.name == "" || m.pod == nil:
-		return m.name == "" && j.beside()
+		return m.name == "" && j.besideForeign()
 	}
 	ends := m.pod.Annotations[objects.AnnotationExchanged]
-	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && !j.restarts(m)
+	return m.pod.DeletionTimestamp == nil && (ends == "" || ends != containerOf(m.pod)) && !j.restartPending(m)
 }
 
-// restarts reports whether a late call may restart the voter: the record names its pod or container, and that was not spared
+// restartPending reports whether a late call may restart the voter: the record names its pod or container, and that was not withdrawn
 // for as long as calls live.
-func (j *judgement) restarts(m *member) bool {
-	since, err := time.Parse(time.RFC3339, m.pod.Annotations[objects.AnnotationSpared])
-	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationRenewing], " down")), "", "", "")
+func (j *judgement) restartPending(m *member) bool {
+	since, err := time.Parse(time.RFC3339, m.pod.Annotations[objects.AnnotationWithdrawn])
+	named := append(strings.Fields(strings.TrimSuffix(j.v.epoch.record.Annotations[objects.AnnotationChosen], " down")), "", "", "")
 	chosen := named[0] == m.name && named[1] == string(m.pod.UID) && (named[2] == "" || named[2] == cmp.Or(containerOf(m.pod), "-"))
 	return chosen && (err != nil || j.o.Now.Sub(since) < CallsEnd)
 }
@@ -177,7 +177,7 @@ func (j *judgement) unlike(m *member) bool {
 	if m.pod == nil {
 		return false
 	}
-	return j.outTrusted(m) || j.speaksWrong(m) || speaks(m.pod).anyPeer && !j.beside() || j.volumeUnlike(m) || j.v.aged(m.pod) ||
+	return j.outTrusted(m) || j.tlsFlagsWrong(m) || tlsFlagsOf(m.pod).anyPeer && !j.besideForeign() || j.volumeUnlike(m) || j.v.templateOutdated(m.pod) ||
 		m.pod.Annotations[objects.AnnotationImage] != j.o.Settings.Etcd(&j.o.Cluster.Spec, j.v.epoch.version)
 }
 
@@ -203,11 +203,11 @@ func (j *judgement) volumeUnlike(m *member) bool {
 	return s.Migration == v1alpha1.MigrateReplace && other || growing(m.claim) || growing(wal) || stale
 }
 
-// standsWell reports whether all claims that a new pod names are there and ours, and whether the record names all of them: the pod's
+// claimsInOrder reports whether all claims that a new pod names are there and ours, and whether the record names all of them: the pod's
 // own, and one for the log when the record has one.
-func (j *judgement) standsWell(pod *corev1.Pod) (usable, recorded bool) {
+func (j *judgement) claimsInOrder(pod *corev1.Pod) (usable, recorded bool) {
 	wal, named := pod.Name+"-wal", filter(claimsIn(pod), func(claim string) bool { // others are those of a survivor, or of a store
-		member, ours := standsOn(j.o.Cluster.Name, claim)
+		member, ours := memberOfClaim(j.o.Cluster.Name, claim)
 		return ours && member == pod.Name
 	})
 	usable = slices.Contains(named, pod.Name)
@@ -228,7 +228,7 @@ func (j *judgement) newPod(pod *corev1.Pod) {
 		return
 	}
 	start, m := podStart(pod), j.v.find(pod.Name)
-	usable, recorded := j.standsWell(pod)
+	usable, recorded := j.claimsInOrder(pod)
 	gate := j.v.memory() && gated(pod) && j.v.epoch.recorded(pod.Name) == ""
 	j.require(gate || j.v.memory() || usable, "S10", "a new pod %s without a claim that is observed as ours", pod.Name)
 	switch start {
@@ -257,7 +257,7 @@ func (j *judgement) newPodOnNode(pod *corev1.Pod) {
 	case objects.StartBootstrap:
 		has := j.o.Cluster.Status
 		early := has.ClusterID == "" || has.Epoch > 0 && has.Epoch < int64(j.v.epoch.n) // the status tells of an epoch before
-		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.quorate() && early), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
+		j.require(recorded != "" && (j.v.Etcd != nil || !j.v.epoch.hadQuorum() && early), "S10", "a new pod %s may begin empty, and no record says where", pod.Name)
 		j.require(m == nil || !m.Started(), "S10", "a new pod %s may begin empty, but the member has run", pod.Name)
 	case objects.StartJoin:
 		j.require(recorded != "" && m != nil && m.Learner && !m.Started(), "S10", "a new pod %s joins, but is no new learner whose node is recorded", pod.Name)

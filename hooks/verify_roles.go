@@ -12,7 +12,7 @@ import (
 // led: while blind, clients are led to no pod where another etcd answers or has, and to none that has come back
 // otherwise than ready, and on what the record names for its member (S8).
 func (j *judgement) led() {
-	if j.v.Etcd != nil || j.v.epoch == nil || j.v.epoch.record == nil || !j.v.epoch.quorate() {
+	if j.v.Etcd != nil || j.v.epoch == nil || j.v.epoch.record == nil || !j.v.epoch.hadQuorum() {
 		return
 	}
 	others := strings.Split(j.v.epoch.record.Annotations[objects.AnnotationMismatched], ",")

@@ -31,11 +31,11 @@ func (j *judgement) inWindow() bool {
 // windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another minor version or a
 // scheduled defragmentation, for no more than a change.
 func (j *judgement) windows() {
-	if j.v.Etcd == nil || j.v.epoch == nil || j.v.epoch.record == nil || j.beside() || j.inWindow() {
+	if j.v.Etcd == nil || j.v.epoch == nil || j.v.epoch.record == nil || j.besideForeign() || j.inWindow() {
 		return
 	}
 	switch s := j.d.Step.(type) {
-	case Readdress:
+	case UpdatePeerURL:
 		j.require(false, maintenance, "%s outside of a maintenance window", s)
 	case EnableDowngrade:
 		j.require(j.downgrades(), maintenance, "%s outside of a maintenance window", s)
@@ -55,8 +55,8 @@ func (j *judgement) chosenInWindow() {
 	if now == nil {
 		return
 	}
-	had := strings.Fields(j.v.epoch.record.Annotations[objects.AnnotationRenewing])
-	has := strings.Fields(now.Annotations[objects.AnnotationRenewing])
+	had := strings.Fields(j.v.epoch.record.Annotations[objects.AnnotationChosen])
+	has := strings.Fields(now.Annotations[objects.AnnotationChosen])
 	if len(has) > 1 && has[1] != "removal" && (len(had) < 2 || !slices.Equal(had[:2], has[:2])) {
 		m := j.v.find(has[0])
 		j.require(m == nil || m.Learner || j.cannotWait(m), maintenance, "%s, which serves, is to be restarted outside of a maintenance window", has[0])
@@ -71,9 +71,9 @@ func (j *judgement) chosenInWindow() {
 // cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for it, it is known to be
 // wrong, its certificates may expire, or writes or healing wait for it.
 func (j *judgement) cannotWait(m *member) bool {
-	unheard := m.pod != nil && speaks(m.pod).certificates && speaks(m.pod).peers != byTLS(m.PeerURLs...)
+	unheard := m.pod != nil && tlsFlagsOf(m.pod).certificates && tlsFlagsOf(m.pod).peers != byTLS(m.PeerURLs...)
 	_, lost := j.v.dataLost(m)
-	return !m.serving() || lost || j.v.fenced(m.name) || j.claimOfGoes(m.name) || j.provenWrong(m) || m.pod != nil && j.outTrusted(m) || unheard ||
+	return !m.serving() || lost || j.v.fenced(m.name) || j.claimBeingDeleted(m.name) || j.provenWrong(m) || m.pod != nil && j.outTrusted(m) || unheard ||
 		j.downgrades() || j.raised(AlarmNoSpace) && m.pod != nil && j.volumeUnlike(m)
 }
 

@@ -20,12 +20,12 @@ type view struct {
 	replicas    int
 	epoch       *epoch
 	mode        *mode
-	// heir is the epoch that is to take over, seen alike; nil for none.
-	heir *view
+	// next is the epoch that is to take over, seen alike; nil for none.
+	next *view
 	// below is the number that its members' numbers are below.
 	below int
-	// unopposed is set for an epoch that is to take over, once the record of the one before is gone.
-	unopposed bool
+	// predecessorGone is set for an epoch that is to take over, once the record of the one before is gone.
+	predecessorGone bool
 	// all are the pods and claims of every epoch.
 	all Children
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
@@ -37,17 +37,17 @@ type view struct {
 	// nil then. 0 for none.
 	foreign uint64
 	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see templateNow.
-	templates [2]string
-	former    string // see template_before.go
-	leaves    []leaf
-	lacking   []string // which certificates are not in order, and why: see lackedByChanges
-	// estranged says which certificate from others running members don't take, and what to do; empty for none
-	estranged string
-	serves    string                          // identifies the certificates that members are to show
-	run       *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
-	awaited   []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
-	windows   *windows                        // of spec.maintenance.windows; nil for none
-	condemns  string                          // the voter that the verdict gives up for its silence; empty for none
+	templates           [2]string
+	former              string // see template_before.go
+	leaves              []leaf
+	certificateProblems []string // which certificates are not in order, and why: see allCertificateProblems
+	// untrusted says which certificate from others running members don't take, and what to do; empty for none
+	untrusted   string
+	serves      string                          // identifies the certificates that members are to show
+	defragRun   *v1alpha1.DefragmentationStatus // what defragmentation has come to; nil for nothing ever
+	awaited     []v1alpha1.AwaitedStatus        // objects of the answer that are not there, once there is one
+	windows     *windows                        // of spec.maintenance.windows; nil for none
+	failedVoter string                          // the voter that the verdict gives up for its silence; empty for none
 }
 
 // member is one entry of etcd's list with what belongs to it.
@@ -58,24 +58,24 @@ type member struct {
 	pod    *corev1.Pod
 	claim  *corev1.PersistentVolumeClaim
 	health Health
-	heard  bool // it has an address and was asked
-	speech speech
-	// renewal is remembered once it is known; see renewal.go.
-	renewal **renewal
+	asked  bool // it has an address and was asked
+	tls    tlsFlags
+	// update is remembered once it is known; see rollout.go.
+	update **update
 }
 
 func newView(o Observation) *view {
-	current, heir := epochs(o)
+	current, next := epochs(o)
 	below := objects.MostMembers
-	if heir != nil {
-		below = heir.first
+	if next != nil {
+		below = next.first
 	}
 	v := viewOf(o, current, below)
-	if heir != nil {
+	if next != nil {
 		o.Etcd, o.Health, o.Taken = nil, nil, nil // its members don't run yet
-		v.heir = viewOf(o, heir, objects.MostMembers)
-		v.heir.unopposed = v.over()
-		v.heir.mode = modeOf(v.heir, modes[1:]) // not held back: nothing is asked of it then
+		v.next = viewOf(o, next, objects.MostMembers)
+		v.next.predecessorGone = v.over()
+		v.next.mode = modeOf(v.next, modes[1:]) // not held back: nothing is asked of it then
 	}
 	v.mode = modeOf(v, modes)
 	return v
@@ -83,7 +83,7 @@ func newView(o Observation) *view {
 
 // viewOf is what there is of one epoch, whose members' numbers are below the given one.
 func viewOf(o Observation, e *epoch, below int) *view {
-	v := &view{Observation: o, replicas: aim(o), epoch: e, below: below, all: o.Children}
+	v := &view{Observation: o, replicas: targetReplicas(o), epoch: e, below: below, all: o.Children}
 	v.Children = within(o, e, below)
 	o = v.Observation
 	if v.Etcd != nil && v.epoch != nil && v.unrelated() {
@@ -118,9 +118,9 @@ func viewOf(o Observation, e *epoch, below int) *view {
 	})
 	v.voters = filter(v.members, func(m *member) bool { return !m.Learner })
 	v.leaves, v.windows = leaves(o.Cluster), o.windowsNow()
-	v.lacking, v.serves = v.lackedByChanges(), v.served()
-	v.estranged = v.findEstranged()
-	v.run = v.account()
+	v.certificateProblems, v.serves = v.allCertificateProblems(), v.served()
+	v.untrusted = v.findUntrusted()
+	v.defragRun = v.defragmentationRun()
 	return v
 }
 
@@ -128,7 +128,7 @@ func viewOf(o Observation, e *epoch, below int) *view {
 // of ours although something is left of them: they have run, and the record that knew of it is lost. Before they have
 // joined an etcd there is nothing of them.
 func (v *view) unrelated() bool {
-	if v.epoch.quorate() {
+	if v.epoch.hadQuorum() {
 		return v.epoch.clusterID != v.Etcd.ClusterID
 	}
 	return len(v.remains()) > 0 && !slices.ContainsFunc(v.Etcd.Members, func(m Member) bool {
@@ -141,7 +141,7 @@ func (v *view) unrelated() bool {
 func (v *view) remains() []string {
 	names := slices.Collect(maps.Keys(v.Children.Pods))
 	for claim := range v.Children.Claims {
-		member, _ := standsOn(v.Cluster.Name, claim)
+		member, _ := memberOfClaim(v.Cluster.Name, claim)
 		names = append(names, member)
 	}
 	slices.SortFunc(names, byOrdinal)
@@ -155,12 +155,12 @@ func (v *view) member(m Member) *member {
 	e := &member{Member: m}
 	name, ours := objects.MemberAt(v.Cluster, m.PeerURLs)
 	if !ours {
-		v.meet(e)
+		v.fillForeign(e)
 		return e
 	}
 	e.name, e.pod, e.claim = name, v.Children.Pods[name], v.Children.Claims[name]
-	e.speech = speaks(e.pod)
-	e.health, e.heard = v.Health[name]
+	e.tls = tlsFlagsOf(e.pod)
+	e.health, e.asked = v.Health[name]
 	if e.health.Err == "" && e.health.MemberID != m.ID {
 		e.health = Health{Err: "the address was answered by another member", MemberID: e.health.MemberID, ClusterID: e.health.ClusterID}
 	}
@@ -186,21 +186,21 @@ func (v *view) find(name string) *member {
 	return v.members[i]
 }
 
-// next is the number of the next new member: above the recorded mark and above every trace (S9).
-func (v *view) next() int {
+// nextOrdinal is the number of the next new member: above the recorded mark and above every trace (S9).
+func (v *view) nextOrdinal() int {
 	n := v.replicas // that many the first epoch begins with
 	if joins(v.Cluster) {
 		n = 0
 	}
 	if v.epoch != nil {
-		n = v.epoch.next
+		n = v.epoch.nextOrdinal
 	}
 	// A copy of the mark, for the day that somebody deletes the record.
 	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
 		n = max(n, objects.ReadMark(peers.Annotations[objects.AnnotationNextMember]))
 	}
-	if v.heir != nil {
-		n = max(n, v.heir.next())
+	if v.next != nil {
+		n = max(n, v.next.nextOrdinal())
 	}
 	for _, record := range epochRecords(v.Observation) { // one that came to nothing has named its members
 		n = max(n, objects.ReadMark(record.Annotations[objects.AnnotationNextMember]))
@@ -213,10 +213,10 @@ func (v *view) next() int {
 	return n
 }
 
-// pastMark reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
-func (v *view) pastMark(name string) bool {
+// ordinalReserved reports whether the recorded mark is above this member's number, so that its last trace may go (S9).
+func (v *view) ordinalReserved(name string) bool {
 	n, _ := objects.Ordinal(v.Cluster.Name, name)
-	return v.epoch != nil && n < v.epoch.next
+	return v.epoch != nil && n < v.epoch.nextOrdinal
 }
 
 // ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
@@ -226,11 +226,11 @@ func (v *view) ours(claim *corev1.PersistentVolumeClaim) bool {
 
 // usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
 func (v *view) usable(claim *corev1.PersistentVolumeClaim) bool {
-	return v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) && !v.elsewhere(claim)
+	return v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) && !v.ofAnotherEpoch(claim)
 }
 
-// elsewhere reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
-func (v *view) elsewhere(claim *corev1.PersistentVolumeClaim) bool {
+// ofAnotherEpoch reports whether the claim was made for another epoch, which has come to nothing or is not seen yet.
+func (v *view) ofAnotherEpoch(claim *corev1.PersistentVolumeClaim) bool {
 	of := claim.Annotations[objects.AnnotationEpoch]
 	return of != "" && v.epoch != nil && objects.ReadMark(of) != v.epoch.n
 }
@@ -244,9 +244,9 @@ func (v *view) learner() *member {
 	return v.members[i]
 }
 
-// departing are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has passed
+// removedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has passed
 // without its node confirming is not waited for: etcd refuses a removed member in any case.
-func (v *view) departing() []string {
+func (v *view) removedPods() []string {
 	if v.Etcd == nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func graceOver(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(10*time.Second))
 }
 
-func (m *member) serving() bool { return m.heard && m.health.Serving() }
+func (m *member) serving() bool { return m.asked && m.health.Serving() }
 
 // dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is gone, or
 // prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A view without its claim is not
@@ -278,7 +278,7 @@ func (v *view) dataLost(m *member) (string, bool) {
 	if v.hostPath() {
 		return "", false // what became of a directory, only prepare sees
 	}
-	if v.groundGoes(m.name) {
+	if v.claimBeingDeleted(m.name) {
 		return "its claim is being deleted", true
 	}
 	return "its claim is gone", !v.mayBeMade(m) && !m.serving() && !running(m.pod) && v.claimGone(m)
@@ -286,12 +286,12 @@ func (v *view) dataLost(m *member) (string, bool) {
 
 // podGone reports whether a memory pod is gone for good, and its data with it.
 func (v *view) podGone(pod *corev1.Pod) bool {
-	return pod == nil || finished(pod) || v.barred(pod) || graceOver(pod, v.Now)
+	return pod == nil || finished(pod) || v.gatedForGood(pod) || graceOver(pod, v.Now)
 }
 
 // claimGone reports whether the member lacks a claim, or has one that was made after it could have begun on it.
 func (v *view) claimGone(m *member) bool {
-	return slices.ContainsFunc(v.grounds(m.name), func(c *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(v.memberClaims(m.name), func(c *corev1.PersistentVolumeClaim) bool {
 		return c == nil || quarantined(c) || !m.Started() && v.epoch.recorded(c.Name) != c.UID
 	})
 }
@@ -301,9 +301,9 @@ func (v *view) mayBeMade(m *member) bool {
 	return m.Learner && !m.Started() && v.epoch.recorded(m.name) == ""
 }
 
-// barred reports whether the memory pod is held back for good: another one was recorded in its place.
-func (v *view) barred(pod *corev1.Pod) bool {
-	return gated(pod) && v.epoch.founded() && !v.epoch.mayStartEmpty(pod.Name, pod.UID)
+// gatedForGood reports whether the memory pod is held back for good: another one was recorded in its place.
+func (v *view) gatedForGood(pod *corev1.Pod) bool {
+	return gated(pod) && v.epoch.provisioned() && !v.epoch.mayStartEmpty(pod.Name, pod.UID)
 }
 
 // startOf is how a new pod of a listed member is to start it.
@@ -338,13 +338,13 @@ func gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 }
 func Endpoints(o Observation) []Endpoint {
 	var list []Endpoint
 	var cluster uint64
-	current, heir := epochs(o)
+	current, next := epochs(o)
 	if current != nil {
 		cluster = current.clusterID
 	}
 	below := objects.MostMembers
-	if heir != nil {
-		below = heir.first
+	if next != nil {
+		below = next.first
 	}
 	o.Children = within(o, current, below)
 	for _, name := range slices.SortedFunc(maps.Keys(o.Children.Pods), byOrdinal) {
@@ -354,7 +354,7 @@ func Endpoints(o Observation) []Endpoint {
 			continue
 		}
 		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, objects.ClientPort), PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
-		if s := speaks(pod); s.clients || objects.Encrypted(o.Cluster) && !s.plain {
+		if s := tlsFlagsOf(pod); s.clients || objects.Encrypted(o.Cluster) && !s.plain {
 			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, objects.ClientPort), objects.Host(o.Cluster, name)
 		}
 		list = append(list, e)

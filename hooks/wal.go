@@ -26,8 +26,8 @@ const (
 // WALClaim names the claim for a member's write-ahead log.
 func WALClaim(member string) string { return member + walSuffix }
 
-// standsOn is the member that a claim belongs to, by its name; false for a name that is not of a member's claim.
-func standsOn(cluster, claim string) (member string, ours bool) {
+// memberOfClaim is the member that a claim belongs to, by its name; false for a name that is not of a member's claim.
+func memberOfClaim(cluster, claim string) (member string, ours bool) {
 	member = strings.TrimSuffix(claim, walSuffix)
 	_, ours = objects.Ordinal(cluster, member)
 	return member, ours
@@ -46,8 +46,8 @@ func (v *view) hasWAL(member string) bool {
 	case v.epoch.recorded(member) != "":
 		return false
 	}
-	founding := v.epoch != nil && !v.epoch.founded() && v.epoch.initial[member] != ""
-	if m := v.find(member); founding || m != nil && v.mayBeMade(m) {
+	provisioning := v.epoch != nil && !v.epoch.provisioned() && v.epoch.initial[member] != ""
+	if m := v.find(member); provisioning || m != nil && v.mayBeMade(m) {
 		return v.wantsWAL()
 	}
 	// The record was deleted, and made again without what it knew.
@@ -58,8 +58,8 @@ func (v *view) walOf(member string) *corev1.PersistentVolumeClaim {
 	return v.Children.Claims[WALClaim(member)]
 }
 
-// grounds are the claims that the member stands on; nil in the place of one that is not there.
-func (v *view) grounds(member string) []*corev1.PersistentVolumeClaim {
+// memberClaims are the claims that the member stands on; nil in the place of one that is not there.
+func (v *view) memberClaims(member string) []*corev1.PersistentVolumeClaim {
 	list := []*corev1.PersistentVolumeClaim{v.Children.Claims[member]}
 	if v.hasWAL(member) {
 		list = append(list, v.walOf(member))
@@ -67,17 +67,17 @@ func (v *view) grounds(member string) []*corev1.PersistentVolumeClaim {
 	return list
 }
 
-// grounded reports whether the member's pod may be started on all that it stands on.
-func (v *view) grounded(member string) bool {
+// storageUsable reports whether the member's pod may be started on all that it stands on.
+func (v *view) storageUsable(member string) bool {
 	if v.hostPath() {
 		return v.nodeOf(member) != ""
 	}
-	return !slices.ContainsFunc(v.grounds(member), func(c *corev1.PersistentVolumeClaim) bool { return !v.usable(c) })
+	return !slices.ContainsFunc(v.memberClaims(member), func(c *corev1.PersistentVolumeClaim) bool { return !v.usable(c) })
 }
 
-// groundGoes reports whether something that the member stands on is being deleted.
-func (v *view) groundGoes(member string) bool {
-	return slices.ContainsFunc(v.grounds(member), func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && c.DeletionTimestamp != nil })
+// claimBeingDeleted reports whether something that the member stands on is being deleted.
+func (v *view) claimBeingDeleted(member string) bool {
+	return slices.ContainsFunc(v.memberClaims(member), func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && c.DeletionTimestamp != nil })
 }
 
 // mayBegin reports whether the member may begin with nothing on the claims that there are.
@@ -85,16 +85,16 @@ func (v *view) mayBegin(member string) bool {
 	if v.hostPath() {
 		return v.epoch.recorded(member) != ""
 	}
-	return !slices.ContainsFunc(v.grounds(member), func(c *corev1.PersistentVolumeClaim) bool {
+	return !slices.ContainsFunc(v.memberClaims(member), func(c *corev1.PersistentVolumeClaim) bool {
 		return c == nil || !v.epoch.mayStartEmpty(c.Name, c.UID)
 	})
 }
 
-// groundsOf are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on HostPath its node. Nil
+// startUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on HostPath its node. Nil
 // while something is missing.
-func (v *view) groundsOf(member string) map[string]types.UID {
+func (v *view) startUIDs(member string) map[string]types.UID {
 	if v.hostPath() {
-		return v.allot([]string{member})
+		return v.assignNodes([]string{member})
 	}
 	if v.memory() {
 		pod := v.Children.Pods[member]
@@ -103,11 +103,11 @@ func (v *view) groundsOf(member string) map[string]types.UID {
 		}
 		return map[string]types.UID{member: pod.UID}
 	}
-	if !v.grounded(member) {
+	if !v.storageUsable(member) {
 		return nil
 	}
 	uids := map[string]types.UID{}
-	for _, c := range v.grounds(member) {
+	for _, c := range v.memberClaims(member) {
 		uids[c.Name] = c.UID
 	}
 	return uids

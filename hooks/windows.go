@@ -98,14 +98,14 @@ func (v *view) waits(m *member) bool {
 	if !v.windows.closed() {
 		return false
 	}
-	r := v.renewal(m)
-	return r != nil && m != v.held() && (v.renewable(r) || !v.succeeding()) && !v.pressing(m)
+	r := v.updateOf(m)
+	return r != nil && m != v.chosen() && (v.restartSuffices(r) || !v.succeeding()) && !v.pressing(m)
 }
 
 // succeeding reports whether the successor of a voter has joined.
 func (v *view) succeeding() bool {
 	l := v.learner()
-	return l != nil && l.name != "" || len(v.counted()) > v.replicas
+	return l != nil && l.name != "" || len(v.replicaVoters()) > v.replicas
 }
 
 // pressing reports whether the member's restart can't wait.
@@ -115,7 +115,7 @@ func (v *view) pressing(m *member) bool {
 	_, otherQuota := v.quotaDiffers(m)
 	_, grown := v.fileSystemWaits(m)
 	_, downgrade := v.downgrading()
-	unheard := objects.Encrypted(v.Cluster) && m.speech.peers != byTLS(m.PeerURLs...) && m.speech.certificates
+	unheard := objects.Encrypted(v.Cluster) && m.tls.peers != byTLS(m.PeerURLs...) && m.tls.certificates
 	return distrusts || unheard || downgrade && otherImage || len(v.alarms(AlarmNoSpace)) > 0 && (otherQuota || grown)
 }
 
@@ -129,14 +129,14 @@ func (v *view) hopWaits() bool {
 // waiting is everything that waits for a window.
 func (v *view) waiting() []string {
 	var all []string
-	var restarts, successions complaints
+	var restarts, successions groupedReasons
 	for _, m := range v.voters {
 		switch {
 		case !v.waits(m):
-		case v.renewable(v.renewal(m)):
-			restarts.add(m.name, v.renewal(m).reason)
+		case v.restartSuffices(v.updateOf(m)):
+			restarts.add(m.name, v.updateOf(m).reason)
 		default:
-			successions.add(m.name, v.renewal(m).reason)
+			successions.add(m.name, v.updateOf(m).reason)
 		}
 	}
 	if len(restarts) > 0 {

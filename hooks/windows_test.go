@@ -84,7 +84,7 @@ func TestWindowsThatNeverOpen(t *testing.T) {
 		o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{w}
 		d := Decide(o)
 		require.NoError(t, Verify(o, d))
-		assert.Equal(t, "Converged", d.Because.Rule, says)
+		assert.Equal(t, "Converged", d.Reason.Rule, says)
 		assert.Contains(t, advice(newView(o)), says)
 
 		o.Cluster.Spec.PriorityClassName = "high"
@@ -143,15 +143,15 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow, openWindow}
 			inside := Decide(c.o)
 			require.NoError(t, Verify(c.o, inside))
-			assert.Equal(t, c.rule, inside.Because.Rule, inside.Because.Message)
+			assert.Equal(t, c.rule, inside.Reason.Rule, inside.Reason.Message)
 
 			c.o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow}
 			require.ErrorContains(t, Verify(c.o, inside), "maintenance", "the oracle knows that this is too early")
 			d := Decide(c.o)
 			require.NoError(t, Verify(c.o, d))
-			assert.Equal(t, "WaitForWindow", d.Because.Rule, d.Because.Message)
-			assert.Contains(t, d.Because.Message, "serving; waiting for the maintenance window that opens at 2026-01-03T02:00:00Z to ")
-			assert.Contains(t, d.Because.Message, c.says)
+			assert.Equal(t, "WaitForWindow", d.Reason.Rule, d.Reason.Message)
+			assert.Contains(t, d.Reason.Message, "serving; waiting for the maintenance window that opens at 2026-01-03T02:00:00Z to ")
+			assert.Contains(t, d.Reason.Message, c.says)
 			assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC).Sub(now), d.ResyncAfter, "asked again when it opens")
 			is, _ := told(t, c.o)
 			assert.Equal(t, "Ready WaitForWindow", is)
@@ -227,8 +227,8 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 			c.do(&c.of)
 			c.of.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{closedWindow}
 			d := Decide(c.of)
-			require.NoError(t, Verify(c.of, d), d.Because.Message)
-			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			require.NoError(t, Verify(c.of, d), d.Reason.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
 		})
 	}
 }
@@ -241,18 +241,18 @@ func TestUpdatePeerURLsWaitsForAWindow(t *testing.T) {
 	for i := range 60 {
 		breathe(&o, i)
 		d := Decide(o)
-		if _, readdresses := d.Step.(Readdress); readdresses {
+		if _, readdresses := d.Step.(UpdatePeerURL); readdresses {
 			o.Cluster.Spec.Maintenance.Windows = []v1alpha1.MaintenanceWindow{window("0 0 1 7 *", time.Hour, "")}
 			require.ErrorContains(t, Verify(o, d), "maintenance")
 			d = Decide(o)
 			require.NoError(t, Verify(o, d))
 			assert.Nil(t, d.Step)
-			assert.Contains(t, d.Because.Message, "to have members reached by TLS by their peers")
+			assert.Contains(t, d.Reason.Message, "to have members reached by TLS by their peers")
 			return
 		}
 		if d.Step != nil {
 			happen(&o, d.Step)
-			o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
+			o.Taken = &Outcome{Step: d.Step, Rule: d.Reason.Rule}
 			d = Decide(o)
 			o.Taken = nil
 		}

@@ -75,7 +75,7 @@ func (s *Server) syncCluster(
 	}
 	if outcome != nil {
 		s.metrics.Stepped(outcome.Step.Verb(), outcome.Err != "")
-		s.metrics.Decided(outcome.Because)
+		s.metrics.Decided(outcome.Rule)
 	}
 	if err := etcd.check(outcome, d); err != nil {
 		s.metrics.Violated()
@@ -88,11 +88,11 @@ func (s *Server) syncCluster(
 	return &decided{
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
 		tell: func() {
-			s.metrics.Decided(d.Because.Rule)
-			s.metrics.Cluster(r.Cluster, d.Because.Rule, &d.Status, d.Children)
+			s.metrics.Decided(d.Reason.Rule)
+			s.metrics.Cluster(r.Cluster, d.Reason.Rule, &d.Status, d.Children)
 			s.logAnswer(&answered{
-				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Because, outcome: outcome, began: began,
-				children: &d.Children, quiet: outcome == nil && d.Because.Rule == quietRule,
+				hook: "sync", kind: "cluster", parent: r.Cluster, because: d.Reason, outcome: outcome, began: began,
+				children: &d.Children, quiet: outcome == nil && d.Reason.Rule == quietRule,
 			})
 			s.said.note(r.Cluster.UID, d.Status.History)
 		},
@@ -102,7 +102,7 @@ func (s *Server) syncCluster(
 // finalizeCluster decides about a cluster that is being deleted. It does not talk to etcd (S17).
 func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began time.Time) *decided {
 	children, finalized := s.finalizeFn(o)
-	because := rule.Because{Rule: "Finalize", Message: "the cluster is being deleted"}
+	because := rule.Reason{Rule: "Finalize", Message: "the cluster is being deleted"}
 	if finalized {
 		because.Message = "the cluster is deleted"
 	}
@@ -122,7 +122,7 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began
 // letClusterGo answers everything as it is.
 func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 	children := hooks.AsObserved(r.Observation(began, s.options.Settings))
-	because := rule.Because{
+	because := rule.Reason{
 		Rule: "LetGo", Message: "its labels are not those that this Quorate looks after: everything stays as it is",
 	}
 	return &decided{

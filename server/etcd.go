@@ -112,7 +112,7 @@ func (g *guarded) check(outcome *hooks.Outcome, d hooks.Decision) error {
 		broken = g.verify(g.o, d)
 	}
 	if broken != nil {
-		return fmt.Errorf("a decision breaks a rule of safety and was withheld (rule %s): %w", d.Because.Rule, broken)
+		return fmt.Errorf("a decision breaks a rule of safety and was withheld (rule %s): %w", d.Reason.Rule, broken)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (s *strangers) Write(p []byte) (int, error) {
 type answered struct {
 	hook, kind string // kind is what the log calls the parent
 	parent     metav1.Object
-	because    rule.Because
+	because    rule.Reason
 	outcome    *hooks.Outcome // nil for no step
 	children   *hooks.Desired // nil where they are not counted
 	quiet      bool           // nothing has happened: at level debug, else info
@@ -175,7 +175,7 @@ func (a *answered) attributes(w words, took time.Duration, held int) []slog.Attr
 		slog.String("rule", w.rule), slog.String("message", w.message),
 	}
 	if a.outcome != nil {
-		all = append(all, slog.String("step", w.step), slog.String("step_rule", a.outcome.Because),
+		all = append(all, slog.String("step", w.step), slog.String("step_rule", a.outcome.Rule),
 			slog.String("outcome", w.outcome))
 	}
 	all = append(all, slog.Float64("duration_ms", float64(took.Microseconds())/1000))

@@ -41,7 +41,7 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided 
 	o.Now, o.Zone = began, wire.Zone(o.Schedule.Spec.TimeZone)
 	d, finalized := schedule.Decision{}, (*bool)(nil)
 	if r.Finalizing {
-		d.Status, d.Because = o.Schedule.Status, rule.Because{Rule: "Finalize", Message: "the schedule is being deleted"}
+		d.Status, d.Reason = o.Schedule.Status, rule.Reason{Rule: "Finalize", Message: "the schedule is being deleted"}
 		finalized = new(bool)
 		d.Snapshots, *finalized, d.ResyncAfter = schedule.Finalize(o)
 	} else {
@@ -53,11 +53,11 @@ func (s *Server) decideSchedule(r *wire.ScheduleCall, began time.Time) *decided 
 		encode: func() ([]byte, error) { return r.Answer(d, labels, finalized) },
 		gone:   finalized != nil && *finalized,
 		tell: func() {
-			s.metrics.Decided("Schedule" + d.Because.Rule)
+			s.metrics.Decided("Schedule" + d.Reason.Rule)
 			s.metrics.Schedule(r.Schedule, &d)
-			quiet := d.Because.Message == r.Schedule.Status.Message
+			quiet := d.Reason.Message == r.Schedule.Status.Message
 			s.logAnswer(&answered{
-				hook: "sync", kind: "schedule", parent: r.Schedule, because: d.Because, quiet: quiet, began: began,
+				hook: "sync", kind: "schedule", parent: r.Schedule, because: d.Reason, quiet: quiet, began: began,
 			})
 		},
 	}

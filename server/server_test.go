@@ -27,7 +27,7 @@ import (
 
 // keepAll is a decision that keeps every child as it was observed.
 func keepAll(_ context.Context, o hooks.Observation, _ hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
-	d := hooks.Decision{Because: rule.Because{Rule: quietRule}}
+	d := hooks.Decision{Reason: rule.Reason{Rule: quietRule}}
 	d.Children.Pods = slices.Collect(maps.Values(o.Children.Pods))
 	d.Children.Claims = slices.Collect(maps.Values(o.Children.Claims))
 	d.Children.ConfigMaps = slices.Collect(maps.Values(o.Children.ConfigMaps))
@@ -98,8 +98,8 @@ func TestMetrics(t *testing.T) {
 func stepped(err string) func(context.Context, hooks.Observation, hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 	return func(ctx context.Context, o hooks.Observation, etcd hooks.Etcd) (hooks.Decision, *hooks.Outcome) {
 		d, _ := keepAll(ctx, o, etcd)
-		d.Because = rule.Because{Rule: "Grow", Message: "one more member"}
-		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Because: "Promote", Err: err}
+		d.Reason = rule.Reason{Rule: "Grow", Message: "one more member"}
+		return d, &hooks.Outcome{Step: hooks.Promote{ID: 1, Name: "orders-0"}, Rule: "Promote", Err: err}
 	}
 }
 

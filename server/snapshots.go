@@ -53,11 +53,11 @@ func (s *Server) decideSnapshot(r *wire.SnapshotCall, began time.Time) (*decided
 		encode: func() ([]byte, error) { return r.Answer(d, finalized) },
 		gone:   d.Finalized,
 		tell: func() {
-			s.metrics.Decided("Snapshot" + d.Because.Rule)
+			s.metrics.Decided("Snapshot" + d.Reason.Rule)
 			s.metrics.Snapshot(r.Snapshot, &d)
 			quiet := d.Status.Phase == r.Snapshot.Status.Phase && !d.Finalized
 			s.logAnswer(&answered{
-				hook: "sync", kind: "snapshot", parent: r.Snapshot, because: d.Because, quiet: quiet, began: began,
+				hook: "sync", kind: "snapshot", parent: r.Snapshot, because: d.Reason, quiet: quiet, began: began,
 			})
 		},
 	}, nil

@@ -28,7 +28,7 @@ const (
 
 	// AnnotationStartsOn holds, on an epoch record, the UID of the claim (or memory pod), or the name of the node, that
 	// each member may start on with an empty data directory: "demo-0:<uid>,demo-1:<uid>". Its presence means that the
-	// epoch is founded.
+	// epoch is provisioned.
 	AnnotationStartsOn = Domain + "starts-on"
 	// AnnotationClusterID is etcd's cluster ID in hexadecimal, on an epoch record that has once been quorate.
 	AnnotationClusterID = Domain + "cluster-id"
@@ -46,9 +46,9 @@ const (
 	AnnotationNodes = Domain + "nodes"
 	// AnnotationMadeFor is, on a Secret, a hash of what its certificate was made for.
 	AnnotationMadeFor = Domain + "made-for"
-	// AnnotationReaddressed names, on the record of an epoch that began in plain text, the members that etcd lists with
+	// AnnotationHTTPSPeers names, on the record of an epoch that began in plain text, the members that etcd lists with
 	// an https URL.
-	AnnotationReaddressed = Domain + "readdressed"
+	AnnotationHTTPSPeers = Domain + "https-peers"
 	// AnnotationMismatched names, on an epoch record, the members at whose addresses another etcd has answered since
 	// they last did.
 	AnnotationMismatched = Domain + "mismatched"
@@ -66,17 +66,17 @@ const (
 	AnnotationFence = Domain + "fence"
 	// AnnotationRetained is on a claim that outlives its cluster: the name of that.
 	AnnotationRetained = Domain + "retained-of"
-	// AnnotationRenewing names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
+	// AnnotationChosen names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
 	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the member
 	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC 3339>" once
 	// it is not removed any more. See choice.go.
-	AnnotationRenewing = Domain + "renewing"
+	AnnotationChosen = Domain + "chosen"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
-	// AnnotationSpared is, on the pod of a member that was chosen to be restarted, since when no call may choose to do so
+	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose to do so
 	// any more. See choice.go.
-	AnnotationSpared = Domain + "spared"
+	AnnotationWithdrawn = Domain + "withdrawn"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
 	// "3.5@1234" once no member runs it any more. See upgrade.go.
 	AnnotationOldLog = Domain + "old-log"
@@ -87,14 +87,14 @@ const (
 	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not
 	// had before.
 	AnnotationDefragment = Domain + "defragment"
-	// AnnotationCondemned is, on a claim, the mark of a member that is about to be given up, or was: its claim is kept,
-	// and no epoch begins with what is on it. Its value is CondemnedSilent, CondemnedCorrupt, or what a person wrote.
-	AnnotationCondemned = Domain + "condemned"
-	// CondemnedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a
+	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is kept,
+	// and no epoch begins with what is on it. Its value is FailedSilent, FailedCorrupt, or what a person wrote.
+	AnnotationFailedMember = Domain + "failed-member"
+	// FailedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a
 	// survivor.
-	CondemnedSilent = "silent"
-	// CondemnedCorrupt marks a voter whose data was proven wrong.
-	CondemnedCorrupt = "corrupt"
+	FailedSilent = "silent"
+	// FailedCorrupt marks a voter whose data was proven wrong.
+	FailedCorrupt = "corrupt"
 	// AnnotationQuarantined is, on a claim that is kept without its member, since when. No pod is ever made on it.
 	AnnotationQuarantined = Domain + "quarantined"
 	// LabelQuarantined is "true" on the same claims, for kubectl get pvc -l.
@@ -113,9 +113,9 @@ const (
 	AnnotationSurvivor = Domain + "survivor"
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = Domain + "begins"
-	// AnnotationSucceeds is, on the pod of a member that was made before its epoch began, the word that the record of
+	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the record of
 	// the epoch before was seen to be gone: see succession.go.
-	AnnotationSucceeds = Domain + "succeeds"
+	AnnotationPredecessorGone = Domain + "predecessor-gone"
 	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that
 	// runs, if it is a later one.

@@ -4,8 +4,8 @@ package rule
 
 import "time"
 
-// Because is the rule that fired and its words, as they reach the log, the condition and the metric.
-type Because struct {
+// Reason is the rule that fired and its words, as they reach the log, the condition and the metric.
+type Reason struct {
 	// Rule is the rule's name, such as Grow.
 	Rule string
 	// Message is a sentence for people.
@@ -36,8 +36,8 @@ type List[V any, A comparable] []Rule[V, A]
 func (l List[V, A]) First(v V) (at int, answer A) {
 	var next A
 	for i := range l {
-		if said := l[i].applies(v); said != next {
-			return i, said
+		if got := l[i].applies(v); got != next {
+			return i, got
 		}
 	}
 	panic("the last rule always applies")
@@ -45,6 +45,6 @@ func (l List[V, A]) First(v V) (at int, answer A) {
 
 // How soon to ask again when nothing that Kubernetes tells us would wake us.
 const (
-	Soon     = 500 * time.Millisecond // while members start or catch up
-	Patience = 2 * time.Second        // while something must happen that we can't see
+	ResyncSoon  = 500 * time.Millisecond // while members start or catch up
+	ResyncLater = 2 * time.Second        // while something must happen that we can't see
 )

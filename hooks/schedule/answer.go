@@ -28,7 +28,7 @@ func (a *agenda) decide(d *Decision) {
 			keep[s.Name] = true
 		}
 	}
-	if d.Because.Rule == ruleTake {
+	if d.Reason.Rule == ruleTake {
 		if a.Schedule.Spec.Concurrency == v1alpha1.ConcurrencyReplace {
 			for _, s := range a.active {
 				delete(keep, s.Name)
@@ -74,7 +74,7 @@ func (a *agenda) unless() *v1alpha1.Unless {
 
 func (a *agenda) status(d *Decision) v1alpha1.EtcdSnapshotScheduleStatus {
 	s := v1alpha1.EtcdSnapshotScheduleStatus{
-		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Because), Message: d.Because.Message,
+		ObservedGeneration: a.Schedule.Generation, Conditions: a.conditions(d.Reason), Message: d.Reason.Message,
 		LastSuccess: a.withCurrent(a.success), LastVerified: a.withCurrent(a.verified),
 	}
 	if !a.last.IsZero() {
@@ -108,7 +108,7 @@ func (a *agenda) withCurrent(s *taken) *v1alpha1.SnapshotReference {
 	return r
 }
 
-func (a *agenda) conditions(because rule.Because) []metav1.Condition {
+func (a *agenda) conditions(because rule.Reason) []metav1.Condition {
 	list := slices.Clone(a.Schedule.Status.Conditions)
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&list, metav1.Condition{

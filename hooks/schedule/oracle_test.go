@@ -20,7 +20,7 @@ func decided(t testing.TB, o Observation) Decision {
 		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
 	}
 	if wrong := wrongWith(o, d); wrong != "" {
-		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Because.Rule, d.Because.Message, changes(o, d))
+		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Reason.Rule, d.Reason.Message, changes(o, d))
 	}
 	return d
 }

@@ -179,8 +179,8 @@ func TestThreeYears(t *testing.T) {
 				if w.judged = runs%757 == 0; w.judged {
 					w.exact()
 				}
-				if d = w.call(w.view()); d.Because.Rule != ruleTake {
-					t.Fatalf("at %s %s: %s", w.o.Now, d.Because.Rule, d.Because.Message)
+				if d = w.call(w.view()); d.Reason.Rule != ruleTake {
+					t.Fatalf("at %s %s: %s", w.o.Now, d.Reason.Rule, d.Reason.Message)
 				}
 				w.pass(20 * time.Second)
 				w.finish(v1alpha1.SnapshotSucceeded)
@@ -233,8 +233,8 @@ func TestARunThatIsRefusedIsDueStill(t *testing.T) {
 	o.add("22 02:00", v1alpha1.SnapshotSucceeded)
 	for range 3 {
 		d := decided(t, o)
-		if d.Because.Rule != ruleTake || !d.Status.LastScheduled.Time.Equal(clock("22 02:00")) {
-			t.Fatalf("%s, the last run was %s", d.Because.Rule, d.Status.LastScheduled)
+		if d.Reason.Rule != ruleTake || !d.Status.LastScheduled.Time.Equal(clock("22 02:00")) {
+			t.Fatalf("%s, the last run was %s", d.Reason.Rule, d.Status.LastScheduled)
 		}
 		o.Schedule.Status = d.Status
 	}

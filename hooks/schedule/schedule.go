@@ -42,8 +42,8 @@ type Decision struct {
 	// Due is when a newer snapshot should be there at the latest: the second run after the newest that counts, so that
 	// one run may fail. Zero while no snapshots are taken.
 	Due time.Time
-	// Because is the rule that fired.
-	Because rule.Because
+	// Reason is the rule that fired.
+	Reason rule.Reason
 }
 
 const (
@@ -89,7 +89,7 @@ var allRules = rule.List[*agenda, string]{
 func Decide(o Observation) Decision {
 	a := newAgenda(o)
 	at, message := allRules.First(a)
-	d := Decision{Because: rule.Because{Rule: allRules[at].Name, Message: message}}
+	d := Decision{Reason: rule.Reason{Rule: allRules[at].Name, Message: message}}
 	a.decide(&d)
 	slices.SortFunc(d.Snapshots, func(x, y *v1alpha1.EtcdSnapshot) int { return cmp.Compare(x.Name, y.Name) })
 	d.Status = a.status(&d)

@@ -196,10 +196,10 @@ func TestDecideSchedule(t *testing.T) {
 			o := everyHour()
 			c.given(&o)
 			d := decided(t, o)
-			if d.Because.Rule != c.rule || changes(o, d) != c.changes || !strings.Contains(d.Because.Message, c.message) {
-				t.Errorf("%s: %q, changes %q", d.Because.Rule, d.Because.Message, changes(o, d))
+			if d.Reason.Rule != c.rule || changes(o, d) != c.changes || !strings.Contains(d.Reason.Message, c.message) {
+				t.Errorf("%s: %q, changes %q", d.Reason.Rule, d.Reason.Message, changes(o, d))
 			}
-			if d.Status.Message != d.Because.Message {
+			if d.Status.Message != d.Reason.Message {
 				t.Errorf("the status says %q", d.Status.Message)
 			}
 		})

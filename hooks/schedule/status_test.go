@@ -64,8 +64,8 @@ func TestScheduleStatus(t *testing.T) {
 	if d.Status.LastFailure == nil || d.Status.LastFailure.Name != failed.Name || d.Status.LastFailure.Message != "no such bucket" {
 		t.Errorf("the last failure is %+v", d.Status.LastFailure)
 	}
-	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is orders-20261122-0200"; d.Because.Message != want {
-		t.Errorf("%q", d.Because.Message)
+	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is orders-20261122-0200"; d.Reason.Message != want {
+		t.Errorf("%q", d.Reason.Message)
 	}
 
 	o.Now = clock("22 04:00:20")
@@ -133,20 +133,20 @@ func TestWhenAScheduleIsAskedAgain(t *testing.T) {
 		t.Errorf("a little before, it is asked after %s: that may be a hot loop", d.ResyncAfter)
 	}
 	o.Now = clock("22 04:00:00")
-	if d := decided(t, o); d.Because.Rule != ruleTake || d.ResyncAfter != time.Hour {
-		t.Errorf("%s, asked after %s", d.Because.Rule, d.ResyncAfter)
+	if d := decided(t, o); d.Reason.Rule != ruleTake || d.ResyncAfter != time.Hour {
+		t.Errorf("%s, asked after %s", d.Reason.Rule, d.ResyncAfter)
 	}
 
 	o.add("22 03:00", v1alpha1.SnapshotRunning)
 	o.Now = clock("22 04:00:20")
 	o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: time.Minute}
 	d := decided(t, o)
-	if d.Because.Rule != "Wait" || d.ResyncAfter != 41*time.Second {
-		t.Errorf("%s, asked after %s, not when the deadline is over", d.Because.Rule, d.ResyncAfter)
+	if d.Reason.Rule != "Wait" || d.ResyncAfter != 41*time.Second {
+		t.Errorf("%s, asked after %s, not when the deadline is over", d.Reason.Rule, d.ResyncAfter)
 	}
 	o.Now = o.Now.Add(d.ResyncAfter)
-	if d := decided(t, o); d.Because.Rule != "Missed" || d.ResyncAfter != 58*time.Minute+59*time.Second {
-		t.Errorf("%s, asked after %s", d.Because.Rule, d.ResyncAfter)
+	if d := decided(t, o); d.Reason.Rule != "Missed" || d.ResyncAfter != 58*time.Minute+59*time.Second {
+		t.Errorf("%s, asked after %s", d.Reason.Rule, d.ResyncAfter)
 	}
 	o.Schedule.Spec.Suspend = true
 	if d := decided(t, o); d.ResyncAfter != 0 {

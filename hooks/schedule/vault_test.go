@@ -55,7 +55,7 @@ func (w *vault) view() Observation {
 func (w *vault) call(o Observation) Decision {
 	w.Helper()
 	d := Decide(o)
-	w.rules[d.Because.Rule]++
+	w.rules[d.Reason.Rule]++
 	stays := map[string]bool{}
 	for _, s := range d.Snapshots {
 		stays[s.Name] = true
@@ -89,7 +89,7 @@ func (w *vault) call(o Observation) Decision {
 func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 	w.Helper()
 	if wrong := wrongWith(o, d); wrong != "" {
-		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Because.Rule, d.Because.Message, changes(o, d))
+		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Reason.Rule, d.Reason.Message, changes(o, d))
 	}
 	if len(d.Snapshots) >= len(o.Snapshots) {
 		return

@@ -51,18 +51,18 @@ func inUse(v *view) *verdict {
 func stopping(v *view) *verdict {
 	for _, job := range v.taking {
 		if !over(job) {
-			return v.deleting("the Job that takes the snapshot is stopped first", nil, rule.Patience)
+			return v.deleting("the Job that takes the snapshot is stopped first", nil, rule.ResyncLater)
 		}
 		if discard := lastJob(v.discarding); discard != nil && !endedAt(job).Before(discard.CreationTimestamp.Time) {
 			return v.deleting("what is stored is deleted once more: the Job that took it ended later than thought", nil,
-				rule.Patience)
+				rule.ResyncLater)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Pods)) {
 		if pod := v.Pods[name]; objects.Purpose(&pod.Spec) == objects.ContainerSnapshot && v.oursByName(pod) &&
 			!v.gone(pod) {
 			return v.deleting(fmt.Sprintf("pod %s still takes the snapshot, and is stopped first", name), nil,
-				rule.Patience)
+				rule.ResyncLater)
 		}
 	}
 	return nil
@@ -72,9 +72,9 @@ func discarded(v *view) *verdict {
 	if job := lastJob(v.discarding); job == nil || ended(job, batchv1.JobComplete) == nil {
 		return nil
 	}
-	said := v.deleting("what was stored is deleted", v.discarding, 0)
-	said.finalized = true
-	return said
+	decision := v.deleting("what was stored is deleted", v.discarding, 0)
+	decision.finalized = true
+	return decision
 }
 
 func letGo(v *view) *verdict {
@@ -95,9 +95,9 @@ func letGo(v *view) *verdict {
 	default:
 		return nil
 	}
-	said := v.deleting(message, v.discarding, 0)
-	said.finalized = true
-	return said
+	decision := v.deleting(message, v.discarding, 0)
+	decision.finalized = true
+	return decision
 }
 
 func undiscarded(v *view) *verdict {
@@ -115,9 +115,9 @@ func undiscarded(v *view) *verdict {
 		message := fmt.Sprintf("what is stored could not be deleted: %s. It is tried again at %s; the annotation "+
 			"%s=true leaves it",
 			v.whyFailed(job, how), again.UTC().Format(time.TimeOnly+" MST"), objects.AnnotationAbandon)
-		said := v.deleting(message, v.discarding, left)
-		said.progress = v.Snapshot.Status.Progress
-		return said
+		decision := v.deleting(message, v.discarding, left)
+		decision.progress = v.Snapshot.Status.Progress
+		return decision
 	}
 	return v.discards(v.discardJob(n + 1))
 }
@@ -128,18 +128,18 @@ func discarding(v *view) *verdict {
 		return nil
 	}
 	_, progress, resync := v.progress(job)
-	said := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
-	said.progress = progress
-	return said
+	decision := v.deleting("what is stored is being deleted: "+progress, v.discarding, resync)
+	decision.progress = progress
+	return decision
 }
 
 func discard(v *view) *verdict { return v.discards(v.discardJob(1)) }
 
 // discards makes a Job that deletes.
 func (v *view) discards(job *batchv1.Job) *verdict {
-	said := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.Patience)
-	said.progress = isMade(job)
-	return said
+	decision := v.deleting("what is stored is deleted by Job "+job.Name, []*batchv1.Job{job}, rule.ResyncLater)
+	decision.progress = isMade(job)
+	return decision
 }
 
 // deleting is a verdict on the way to the end.

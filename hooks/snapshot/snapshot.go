@@ -54,8 +54,8 @@ type Decision struct {
 	Status v1alpha1.EtcdSnapshotStatus
 	// ResyncAfter is when to ask again at the latest; 0 leaves it to the controller's resync period.
 	ResyncAfter time.Duration
-	// Because is the rule that fired.
-	Because rule.Because
+	// Reason is the rule that fired.
+	Reason rule.Reason
 	// Finalized lets a snapshot that is being deleted go.
 	Finalized bool
 }
@@ -145,30 +145,30 @@ func Decide(o Observation) Decision {
 	if o.Snapshot.DeletionTimestamp != nil {
 		rules = endingRules
 	}
-	at, said := rules.First(v)
+	at, decision := rules.First(v)
 	d := Decision{
-		Jobs: said.jobs, ResyncAfter: max(0, said.resync), Finalized: said.finalized,
-		Because: rule.Because{Rule: rules[at].Name, Message: said.message},
+		Jobs: decision.jobs, ResyncAfter: max(0, decision.resync), Finalized: decision.finalized,
+		Reason: rule.Reason{Rule: rules[at].Name, Message: decision.message},
 	}
-	d.Status = v.status(said)
+	d.Status = v.status(decision)
 	return d
 }
 
 // ---- rules of a snapshot that nobody deletes
 
 func finished(v *view) *verdict {
-	said := &verdict{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
+	decision := &verdict{message: v.Snapshot.Status.Message, stays: true, jobs: v.all()}
 	switch v.Snapshot.Status.Phase {
 	default:
 		return nil
 	case v1alpha1.SnapshotFailed, v1alpha1.SnapshotStored:
-		return said
+		return decision
 	case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSkipped:
 	}
-	said.jobs = nil
+	decision.jobs = nil
 	for _, job := range v.all() {
 		if job.Status.CompletionTime == nil && !over(job) {
-			said.jobs = append(said.jobs, job) // a moment more
+			decision.jobs = append(decision.jobs, job) // a moment more
 			continue
 		}
 		left := jobKept
@@ -176,10 +176,10 @@ func finished(v *view) *verdict {
 			left = at.Add(jobKept).Sub(v.Now)
 		}
 		if left > 0 {
-			said.jobs, said.resync = append(said.jobs, job), left
+			decision.jobs, decision.resync = append(decision.jobs, job), left
 		}
 	}
-	return said
+	return decision
 }
 
 func succeeded(v *view) *verdict {
@@ -190,7 +190,7 @@ func succeeded(v *view) *verdict {
 		return nil
 	}
 	return &verdict{phase: v1alpha1.SnapshotSucceeded, message: whatIsStored(report), report: report, jobs: v.all(),
-		resync: rule.Patience}
+		resync: rule.ResyncLater}
 }
 
 func skipped(v *view) *verdict {
@@ -201,7 +201,7 @@ func skipped(v *view) *verdict {
 	message := fmt.Sprintf("no snapshot was needed: the keys still have revision %d, and users and roles %d",
 		report.Revision, report.AuthRevision)
 	return &verdict{phase: v1alpha1.SnapshotSkipped, message: message, report: report, jobs: v.all(),
-		resync: rule.Patience}
+		resync: rule.ResyncLater}
 }
 
 // givenUp says why no Job goes on to take the snapshot, and whether the last one has told what came of it; empty while
@@ -238,15 +238,15 @@ func look(v *view) *verdict {
 		return nil
 	}
 	why = v.why(why)
-	said := &verdict{
+	decision := &verdict{
 		phase: v1alpha1.SnapshotRunning, failure: why, message: why + "; whether anything is stored is looked up: ",
-		report: v.told(), jobs: v.all(), resync: rule.Patience,
+		report: v.told(), jobs: v.all(), resync: rule.ResyncLater,
 	}
 	look := v.look()
 	if look != nil && !over(look) {
-		_, said.progress, said.resync = v.progress(look)
-		said.message += said.progress
-		return said
+		_, decision.progress, decision.resync = v.progress(look)
+		decision.message += decision.progress
+		return decision
 	}
 	if look != nil {
 		done := ended(look, batchv1.JobComplete)
@@ -254,16 +254,16 @@ func look(v *view) *verdict {
 		case done == nil || v.hasLooked(look):
 			return nil
 		case v.Now.Sub(done.LastTransitionTime.Time) < reportLag:
-			said.message += "its report is waited for"
-			return said
+			decision.message += "its report is waited for"
+			return decision
 		case jobNumber(look) >= mostReads:
 			return nil
 		}
 	}
 	next := v.lookJob()
-	said.progress, said.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
-	said.message += said.progress
-	return said
+	decision.progress, decision.jobs = isMade(next), slices.Concat(v.discarding, v.taking, []*batchv1.Job{next})
+	decision.message += decision.progress
+	return decision
 }
 
 func stored(v *view) *verdict {
@@ -314,7 +314,7 @@ func readAgain(v *view) *verdict {
 		return nil
 	case v.Now.Sub(how.LastTransitionTime.Time) < reportLag:
 		return &verdict{phase: v1alpha1.SnapshotRunning, message: "the Job is done; its report is waited for",
-			jobs: v.all(), resync: rule.Patience}
+			jobs: v.all(), resync: rule.ResyncLater}
 	case jobNumber(job) >= mostReads, v.blocked() != "", validate(&v.Snapshot.Spec) != nil:
 		return nil
 	}
@@ -322,7 +322,7 @@ func readAgain(v *view) *verdict {
 	return &verdict{
 		phase: v1alpha1.SnapshotRunning, message: "the Job is done, but its report is gone with its pod: what is " +
 			"stored is read again",
-		progress: isMade(next), jobs: append(v.discarding, next), resync: rule.Patience,
+		progress: isMade(next), jobs: append(v.discarding, next), resync: rule.ResyncLater,
 	}
 }
 
@@ -384,7 +384,7 @@ func pending(v *view) *verdict {
 func take(v *view) *verdict {
 	job := v.takingJob(1)
 	return &verdict{phase: v1alpha1.SnapshotPending, message: isMade(job), progress: isMade(job),
-		jobs: append(v.discarding, job), resync: rule.Patience}
+		jobs: append(v.discarding, job), resync: rule.ResyncLater}
 }
 
 // ---- rules of one that is being deleted

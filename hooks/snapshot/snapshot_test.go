@@ -43,7 +43,7 @@ func aSnapshot() Observation {
 func theJob(t *testing.T, o Observation) *batchv1.Job {
 	t.Helper()
 	d := Decide(o)
-	require.Len(t, d.Jobs, 1, d.Because)
+	require.Len(t, d.Jobs, 1, d.Reason)
 	return d.Jobs[0]
 }
 
@@ -265,7 +265,7 @@ func TestWhoUsesASnapshot(t *testing.T) {
 			assert.Equal(t, c.uses, len(Decide(o).Status.UsedBy) > 0)
 			o.Snapshot.DeletionTimestamp = &metav1.Time{Time: o.Now}
 			d := Decide(o)
-			assert.Equal(t, c.uses, d.Because.Rule == "InUse", d.Because)
+			assert.Equal(t, c.uses, d.Reason.Rule == "InUse", d.Reason)
 			assert.False(t, d.Finalized)
 			assert.Equal(t, c.uses, d.Status.Phase == v1alpha1.SnapshotSucceeded, "a restore by name goes on")
 		})
@@ -326,8 +326,8 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 			says := func(rule string) {
 				t.Helper()
 				d = Decide(o)
-				require.Equal(t, rule, d.Because.Rule)
-				assert.Truef(t, strings.HasPrefix(d.Because.Message, words), "%s: %s", rule, d.Because.Message)
+				require.Equal(t, rule, d.Reason.Rule)
+				assert.Truef(t, strings.HasPrefix(d.Reason.Message, words), "%s: %s", rule, d.Reason.Message)
 				o.Snapshot.Status, o.Jobs = d.Status, map[string]*batchv1.Job{}
 				for _, job := range d.Jobs {
 					o.Jobs[job.Name] = job
@@ -352,10 +352,10 @@ func TestADeletionThatFailsSaysTheSame(t *testing.T) {
 	o.Snapshot.Status.Phase, o.Snapshot.Status.URI = v1alpha1.SnapshotSucceeded, "s3://backups/nightly"
 	late(&o, Decide(o))
 	first := Decide(o)
-	require.Equal(t, "Undiscarded", first.Because.Rule)
+	require.Equal(t, "Undiscarded", first.Reason.Rule)
 	for range 3 {
 		o.Snapshot.Status = Decide(o).Status
-		assert.Equal(t, first.Because, Decide(o).Because)
+		assert.Equal(t, first.Reason, Decide(o).Reason)
 		assert.Equal(t, first.Status, o.Snapshot.Status)
 	}
 }

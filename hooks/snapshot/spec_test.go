@@ -21,7 +21,7 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		change(&o.Snapshot.Spec)
 		o.Clusters[o.Snapshot.Spec.Cluster] = o.Clusters["orders"]
 		d := Decide(o)
-		assert.Equal(t, "Unsupported", d.Because.Rule)
+		assert.Equal(t, "Unsupported", d.Reason.Rule)
 		assert.Empty(t, d.Jobs)
 		assert.Equal(t, v1alpha1.SnapshotFailed, d.Status.Phase)
 		assert.Contains(t, d.Status.Message, "spec.")

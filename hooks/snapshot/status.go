@@ -26,24 +26,24 @@ const mostWords = 1000
 const slowPod = 20 * time.Second
 
 // status is what people see of a snapshot.
-func (v *view) status(said *verdict) v1alpha1.EtcdSnapshotStatus {
+func (v *view) status(decision *verdict) v1alpha1.EtcdSnapshotStatus {
 	s := *v.Snapshot.Status.DeepCopy()
 	s.ObservedGeneration, s.UsedBy = v.Snapshot.Generation, v.users()
-	if said.tells {
-		s.Message = clipped(said.message)
+	if decision.tells {
+		s.Message = clipped(decision.message)
 	}
-	if said.stays {
+	if decision.stays {
 		for i := range s.Conditions { // kubectl wait compares each condition's own
 			s.Conditions[i].ObservedGeneration = s.ObservedGeneration
 		}
 		return s
 	}
-	s.Phase, s.Message = said.phase, clipped(said.message)
-	s.Progress, s.Failure = clipped(said.progress), clipped(said.failure)
-	if said.report != nil {
-		fill(&s, said.report)
+	s.Phase, s.Message = decision.phase, clipped(decision.message)
+	s.Progress, s.Failure = clipped(decision.progress), clipped(decision.failure)
+	if decision.report != nil {
+		fill(&s, decision.report)
 	}
-	v.setConditions(&s, said.report)
+	v.setConditions(&s, decision.report)
 	return s
 }
 

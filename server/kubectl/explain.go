@@ -146,7 +146,7 @@ func (e *explanation) print(w io.Writer) {
 	} else {
 		e.printRules(p)
 		p.section("SAYS")
-		p.say(e.d.Because.Rule + ": " + e.d.Because.Message)
+		p.say(e.d.Reason.Rule + ": " + e.d.Reason.Message)
 		e.printStep(p)
 	}
 	e.printChildren(p)
@@ -189,7 +189,7 @@ func (e *explanation) printRules(p page) {
 	p.section("RULES, IN ORDER")
 	var passed []string
 	for _, r := range mode.Rules {
-		if r.Name != e.d.Because.Rule {
+		if r.Name != e.d.Reason.Rule {
 			passed = append(passed, r.Name)
 			continue
 		}

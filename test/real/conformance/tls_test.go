@@ -60,15 +60,15 @@ func TestHandshake(t *testing.T) {
 	})
 }
 
-// TestReaddress: a member that is listed with a URL by which nobody can dial it goes on, because it dials the others. That is
+// TestUpdatePeerURL: a member that is listed with a URL by which nobody can dial it goes on, because it dials the others. That is
 // what every member goes through on the way from plain text to TLS, and why it is one at a time.
-func TestReaddress(t *testing.T) {
+func TestUpdatePeerURL(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 3, etcdproc.NewAuthority(t).PeerFlags()...)
 		_, followers := leaderAndFollowers(t, c)
 		before, _ := look(t, c.Endpoints())
 		follower := followers[0]
-		step := hooks.Readdress{ID: idOf(t, before, follower), Name: follower.Name, PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
+		step := hooks.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name, PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
 		chapter(t, "it is listed with https, and nobody but it", func(t *testing.T) {
 			require.NoError(t, do(t, c, step))
 			after, _ := look(t, c.Endpoints())
@@ -89,7 +89,7 @@ func TestReaddress(t *testing.T) {
 			}
 		})
 		chapter(t, "a member that does not exist is told so", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.Readdress{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}), etcdops.ErrMemberGone)
+			require.ErrorIs(t, do(t, c, hooks.UpdatePeerURL{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}), etcdops.ErrMemberGone)
 		})
 	})
 }

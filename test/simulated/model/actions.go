@@ -167,7 +167,7 @@ func (a action) cut() cut {
 // life is what goes on by itself, and what faults leave when they end.
 func (m *Model) life(s *state, list []action) []action {
 	p := &s.live.parent.status
-	later := s.young != 0 || p.old != p.voters|p.learners || s.live.record.renewing.withdrawn == justSpared
+	later := s.young != 0 || p.old != p.voters|p.learners || s.live.record.choice.withdrawn == justWithdrawn
 	for n := range maxMembers {
 		p := &s.live.pods[n]
 		if p.uid != 0 && (!s.running.has(n) || p.deleting != stays || p.status != runs || s.proc[n] != p.version) {
@@ -176,7 +176,7 @@ func (m *Model) life(s *state, list []action) []action {
 		if s.live.claims[n].deleting && !p.bound {
 			list = append(list, action{deed: claimsCollected})
 		}
-		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh || p.spared == justSpared
+		later = later || p.deleting == leaving && s.lost.has(n) || p.fresh || p.withdrawn == justWithdrawn
 	}
 	list = append(list, action{deed: etcdTicks})
 	for n := range (s.learners & s.following()).all {
@@ -226,8 +226,8 @@ func (m *Model) life(s *state, list []action) []action {
 
 // outlived reports whether a call is under way that ends before anybody trusts in its end.
 func (s *state) outlived() bool {
-	spared := slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.spared == justSpared })
-	return s.flight.phase != none && (spared || s.live.record.renewing.withdrawn == justSpared)
+	withdrawn := slices.ContainsFunc(s.live.pods[:], func(p pod) bool { return p.withdrawn == justWithdrawn })
+	return s.flight.phase != none && (withdrawn || s.live.record.choice.withdrawn == justWithdrawn)
 }
 
 func each(who set, d deed, list []action) []action {

@@ -205,7 +205,7 @@ func (s *state) facts(m *Model) string {
 	for n := range maxMembers {
 		if p := s.live.pods[n]; p.uid != 0 {
 			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
-			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, "spared": p.spared == justSpared, "long spared": p.spared == longSpared, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
+			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn, "long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
 			fmt.Fprintf(&b, " claim %s", name(n))
@@ -251,7 +251,7 @@ func flags(b *strings.Builder, all map[string]bool) {
 
 // chosen is whom the record names, and whether it is still that pod, or that container.
 func (s *state) chosen() string {
-	c := s.live.record.renewing
+	c := s.live.record.choice
 	if c.member == 0 {
 		return ""
 	}
@@ -271,7 +271,7 @@ func removalWords(name string, withdrawn uint8) string {
 }
 
 func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationRenewing], " down")), "", "", "", "")
+	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationChosen], " down")), "", "", "", "")
 	if fields[1] == "removal" {
 		return removalWords(fields[0], d.since(fields[3]))
 	}
@@ -279,18 +279,20 @@ func (d *double) chosen(record *corev1.ConfigMap) string {
 	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
 }
 
-// spared is how long the pod has been spared.
-func (d *double) spared(p *corev1.Pod) uint8 { return d.since(p.Annotations[objects.AnnotationSpared]) }
+// withdrawn is how long ago the restart of the pod was withdrawn.
+func (d *double) withdrawn(p *corev1.Pod) uint8 {
+	return d.since(p.Annotations[objects.AnnotationWithdrawn])
+}
 
 func (d *double) since(said string) uint8 {
 	since, err := time.Parse(time.RFC3339, said)
 	switch {
 	case err != nil:
-		return unspared
+		return notWithdrawn
 	case d.w.Now.Before(since.Add(hooks.CallsEnd)):
-		return justSpared
+		return justWithdrawn
 	}
-	return longSpared
+	return longWithdrawn
 }
 
 // facts are the world's, in the same words.
@@ -310,7 +312,7 @@ func (d *double) facts() string {
 			container := containerID(p)
 			flags(&b, map[string]bool{
 				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
-				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container, "spared": d.spared(p) == justSpared, "long spared": d.spared(p) == longSpared, p.Spec.PriorityClassName: true,
+				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container, "withdrawn": d.withdrawn(p) == justWithdrawn, "long withdrawn": d.withdrawn(p) == longWithdrawn, p.Spec.PriorityClassName: true,
 				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
 			})
 			data = w.Dirs["memory of "+string(p.UID)]
@@ -403,7 +405,7 @@ func (d *double) record() string {
 	quorate := r.Annotations[objects.AnnotationClusterID] != ""
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[objects.EpochKeyInitialCluster]).names(), starts, r.Annotations[objects.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[objects.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[objects.AnnotationRenewing] != ""})
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[objects.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[objects.AnnotationChosen] != ""})
 	return b.String()
 }
 

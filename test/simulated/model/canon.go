@@ -129,8 +129,8 @@ func (r *record) relevant() set {
 			all = all.with(n)
 		}
 	}
-	if r.renewing.member > 0 {
-		all = all.with(int(r.renewing.member) - 1)
+	if r.choice.member > 0 {
+		all = all.with(int(r.choice.member) - 1)
 	}
 	return all
 }
@@ -195,8 +195,8 @@ func (r *record) renumber(relevant set, shift func(uint8) uint8) {
 	r.next = shift(r.next)
 	r.initial = r.initial.squeezed(relevant)
 	squeeze(&r.startsOn, relevant)
-	if r.renewing.member > 0 {
-		r.renewing.member = shift(r.renewing.member-1) + 1
+	if r.choice.member > 0 {
+		r.choice.member = shift(r.choice.member-1) + 1
 	}
 }
 
@@ -242,7 +242,7 @@ func (s *state) renewUIDs() {
 		}
 		for _, r := range s.records() {
 			uids.add(&r.startsOn[n])
-			if c := &r.renewing; int(c.member) == n+1 && !c.removes {
+			if c := &r.choice; int(c.member) == n+1 && !c.removes {
 				uids.add(&c.pod)
 				turns.addAfter(&c.turn)
 			}

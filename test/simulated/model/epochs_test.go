@@ -204,7 +204,7 @@ func (s *takeover) again() (turn, bool) {
 	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
 	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
 		record, is := o.(*corev1.ConfigMap)
-		return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[objects.AnnotationPhase] != "forsaken"
+		return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[objects.AnnotationPhase] != "cancelled"
 	})
 	return turn{"edit restore=again", true, func(s *takeover) {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest(e.Restore.ID + "-again") })
@@ -323,7 +323,7 @@ func (s *takeover) identity() identity {
 		try := w.Clone()
 		try.TakeLog()
 		try.Apply(s.held)
-		fmt.Fprintln(&b, s.held.Decision.Because, try.TakeLog())
+		fmt.Fprintln(&b, s.held.Decision.Reason, try.TakeLog())
 	}
 	if s.late != nil {
 		try := w.Clone()
@@ -355,7 +355,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 		switch t := all[key].(type) {
 		case *corev1.Pod:
 			n.pod(b, w, t)
-			fmt.Fprintln(b, t.Annotations[objects.AnnotationBegins], t.Annotations[objects.AnnotationSucceeds], t.Annotations[objects.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
+			fmt.Fprintln(b, t.Annotations[objects.AnnotationBegins], t.Annotations[objects.AnnotationPredecessorGone], t.Annotations[objects.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
 			if proc, runs := w.Procs[t.UID]; live {
 				fmt.Fprintln(b, runs, w.Dirs[proc.Dir].Index, w.Prepared[t.UID], w.Markers[t.UID])
 			}
@@ -370,7 +370,7 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 				case k == objects.AnnotationForeignSince:
 					since, err := time.Parse(time.RFC3339, t.Annotations[k])
 					fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= 15*time.Second)
-				case k == objects.AnnotationRenewing:
+				case k == objects.AnnotationChosen:
 					fmt.Fprintln(b, n.choice(w, t.Annotations[k]))
 				case k == objects.AnnotationStartsOn:
 					for pair := range strings.SplitSeq(t.Annotations[k], ",") {
@@ -644,8 +644,8 @@ func believesPods(o hooks.Observation) hooks.Decision {
 	marked := func(pod *corev1.Pod, mark string) *corev1.Pod {
 		m := *pod
 		m.Annotations = maps.Clone(pod.Annotations)
-		if m.Annotations[objects.AnnotationSucceeds] = mark; mark == "" {
-			delete(m.Annotations, objects.AnnotationSucceeds)
+		if m.Annotations[objects.AnnotationPredecessorGone] = mark; mark == "" {
+			delete(m.Annotations, objects.AnnotationPredecessorGone)
 		}
 		return &m
 	}

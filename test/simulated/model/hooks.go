@@ -158,7 +158,7 @@ func (j *judge) decisions() int {
 func (j *judge) think(s *sight) *verdict {
 	o := j.observation(s)
 	d := j.decide(o)
-	v := &verdict{plain: plain{rule: d.Because.Rule, settled: d.ResyncAfter == 0 && d.Step == nil}}
+	v := &verdict{plain: plain{rule: d.Reason.Rule, settled: d.ResyncAfter == 0 && d.Step == nil}}
 	if j.verify {
 		if err := hooks.Verify(o, d); err != nil {
 			v.broken = strings.Split(err.Error(), "\n")
@@ -244,11 +244,11 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 	if seen.start == joins && seen.told != 0 && p.Annotations[objects.AnnotationInitialCluster] == "" {
 		do |= forget
 	}
-	switch spared := p.Annotations[objects.AnnotationSpared] != ""; {
-	case spared && seen.spared == unspared:
-		do |= spare
-	case !spared && seen.spared != unspared:
-		do |= unspare
+	switch withdrawn := p.Annotations[objects.AnnotationWithdrawn] != ""; {
+	case withdrawn && seen.withdrawn == notWithdrawn:
+		do |= withdraw
+	case !withdrawn && seen.withdrawn != notWithdrawn:
+		do |= unwithdraw
 	}
 	return do
 }
@@ -282,7 +282,7 @@ func (j *judge) readRecord(o *corev1.ConfigMap) record {
 		version: versionOf(o.Annotations[objects.AnnotationVersion]),
 		quorate: o.Annotations[objects.AnnotationClusterID] != "",
 	}
-	r.renewing = readChoice(o.Annotations[objects.AnnotationRenewing])
+	r.choice = readChoice(o.Annotations[objects.AnnotationChosen])
 	starts := o.Annotations[objects.AnnotationStartsOn]
 	r.founded = starts != "" || r.quorate
 	for field := range strings.SplitSeq(starts, ",") {

@@ -306,10 +306,10 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 			p.version, p.exchanged = a.pods[n].version, p.exchanged || p.ran()
 		}
 		switch {
-		case a.podDo[n]&spare != 0:
-			p.spared = justSpared
-		case a.podDo[n]&unspare != 0:
-			p.spared = unspared
+		case a.podDo[n]&withdraw != 0:
+			p.withdrawn = justWithdrawn
+		case a.podDo[n]&unwithdraw != 0:
+			p.withdrawn = notWithdrawn
 		}
 	}
 }
@@ -318,8 +318,8 @@ func (m *Model) writePod(s *state, v *view, a *answer, n int) {
 func (m *Model) freshPod(s *state, n int) uint8 {
 	uid := max(s.live.pods[n].uid, s.seen.pods[n].uid, s.flight.view.pods[n].uid)
 	for _, r := range s.records() {
-		if int(r.renewing.member) == n+1 {
-			uid = max(uid, r.renewing.pod)
+		if int(r.choice.member) == n+1 {
+			uid = max(uid, r.choice.pod)
 		}
 	}
 	if m.Medium == v1alpha1.Memory {
@@ -411,8 +411,8 @@ func (m *Model) kubelet(s *state, n int) []string {
 func (s *state) freshTurn(n int) uint8 {
 	turn := max(s.live.pods[n].turn, s.seen.pods[n].turn, s.flight.view.pods[n].turn)
 	for _, r := range s.records() {
-		if int(r.renewing.member) == n+1 && r.renewing.turn > 0 && r.renewing.turn != unseenTurn {
-			turn = max(turn, r.renewing.turn-1)
+		if int(r.choice.member) == n+1 && r.choice.turn > 0 && r.choice.turn != unseenTurn {
+			turn = max(turn, r.choice.turn-1)
 		}
 	}
 	return turn + 1

@@ -106,8 +106,8 @@ func (s *state) later() {
 	s.young = 0
 	s.age()
 	for _, r := range s.records() {
-		if r.renewing.withdrawn == justSpared {
-			r.renewing.withdrawn = longSpared
+		if r.choice.withdrawn == justWithdrawn {
+			r.choice.withdrawn = longWithdrawn
 		}
 	}
 	for _, v := range []*view{&s.live, &s.seen, &s.flight.view} {
@@ -116,8 +116,8 @@ func (s *state) later() {
 				v.pods[n].deleting = overdue
 			}
 			v.pods[n].fresh = false
-			if v.pods[n].spared == justSpared {
-				v.pods[n].spared = longSpared
+			if v.pods[n].withdrawn == justWithdrawn {
+				v.pods[n].withdrawn = longWithdrawn
 			}
 		}
 	}

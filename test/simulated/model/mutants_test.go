@@ -143,7 +143,7 @@ func promotesUnasked(o hooks.Observation) hooks.Decision {
 // freezesBlind leaves everything as it is while no quorum answers.
 func freezesBlind(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	if o.Etcd == nil && d.Because.Rule == "Blind" {
+	if o.Etcd == nil && d.Reason.Rule == "Blind" {
 		d.Children, _ = hooks.Finalize(o)
 	}
 	return d
@@ -216,15 +216,15 @@ func recordOf(all map[string]*corev1.ConfigMap) *corev1.ConfigMap {
 // rollsUnrecorded restarts the member that it has just chosen, as if that had been recorded before.
 func rollsUnrecorded(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	if d.Because.Rule != "RollingUpdate" {
+	if d.Reason.Rule != "RollingUpdate" {
 		return d
 	}
 	record := recordOf(o.Children.ConfigMaps)
-	record.Annotations[objects.AnnotationRenewing] = d.Children.ConfigMaps[0].Annotations[objects.AnnotationRenewing]
+	record.Annotations[objects.AnnotationChosen] = d.Children.ConfigMaps[0].Annotations[objects.AnnotationChosen]
 	chosen := o
 	chosen.Children.ConfigMaps = map[string]*corev1.ConfigMap{record.Name: record}
 	if d = hooks.Decide(chosen); len(d.Children.ConfigMaps) > 0 {
-		delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationRenewing)
+		delete(d.Children.ConfigMaps[0].Annotations, objects.AnnotationChosen)
 	}
 	return d
 }
@@ -248,7 +248,7 @@ func seesNoExchange(o hooks.Observation) hooks.Decision {
 func hopsEarly(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	record := recordOf(o.Children.ConfigMaps)
-	if d.Because.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == versions[usualVersion] {
+	if d.Reason.Rule == "RollingUpdate" && record.Annotations[objects.AnnotationVersion] == versions[usualVersion] {
 		d.Children.ConfigMaps[0].Annotations[objects.AnnotationVersion] = o.Cluster.Spec.Version
 	}
 	return d

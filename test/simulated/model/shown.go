@@ -179,8 +179,8 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	if p.exchanged {
 		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
 	}
-	if p.spared != unspared {
-		o.Annotations[objects.AnnotationSpared] = sparedSince(p.spared)
+	if p.withdrawn != notWithdrawn {
+		o.Annotations[objects.AnnotationWithdrawn] = withdrawnSince(p.withdrawn)
 	}
 	o.Spec.Containers = []corev1.Container{{Name: objects.ContainerEtcd, Image: image(p.version)}}
 	if p.gated {
@@ -199,9 +199,9 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 	return o
 }
 
-// sparedSince is the time of which a pod, or a removal, says so.
-func sparedSince(spared uint8) string {
-	return map[uint8]time.Time{justSpared: now, longSpared: now.Add(-time.Hour)}[spared].Format(time.RFC3339)
+// withdrawnSince is the time of which a pod, or a removal, says so.
+func withdrawnSince(withdrawn uint8) string {
+	return map[uint8]time.Time{justWithdrawn: now, longWithdrawn: now.Add(-time.Hour)}[withdrawn].Format(time.RFC3339)
 }
 
 // container is the ID of the container that was reported last.
@@ -255,8 +255,8 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1", objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
 	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)), objects.AnnotationVersion: versions[r.version]}
-	if r.renewing.member > 0 {
-		o.Annotations[objects.AnnotationRenewing] = r.renewing.words()
+	if r.choice.member > 0 {
+		o.Annotations[objects.AnnotationChosen] = r.choice.words()
 	}
 	if r.founded {
 		o.Annotations[objects.AnnotationStartsOn] = joinPairs(starts, ":")
@@ -271,10 +271,10 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 func (c choice) words() string {
 	n := int(c.member) - 1
 	switch {
-	case c.removes && c.withdrawn == unspared:
+	case c.removes && c.withdrawn == notWithdrawn:
 		return name(n) + " removal"
 	case c.removes:
-		return name(n) + " removal withdrawn " + sparedSince(c.withdrawn)
+		return name(n) + " removal withdrawn " + withdrawnSince(c.withdrawn)
 	}
 	said := fmt.Sprintf("%s %s", name(n), podUID(n, c.pod))
 	switch {
@@ -299,7 +299,7 @@ func readChoice(said string) (c choice) {
 	if fields[1] == "removal" {
 		c.removes = true
 		if len(fields) > 2 {
-			c.withdrawn = map[string]uint8{sparedSince(justSpared): justSpared, sparedSince(longSpared): longSpared}[fields[3]]
+			c.withdrawn = map[string]uint8{withdrawnSince(justWithdrawn): justWithdrawn, withdrawnSince(longWithdrawn): longWithdrawn}[fields[3]]
 		}
 		return c
 	}

@@ -51,7 +51,7 @@ type pod struct {
 	// exchanged: the container that the kubelet has reported ends, for another image has been put into the pod.
 	exchanged bool
 	turn      uint8 // which container runs, or ran last
-	spared    uint8 // marked as one that is not to be restarted any more
+	withdrawn uint8 // the mark that withdraws its restart
 	oldFlags  bool  // made for a version that has other flags
 	fresh     bool  // started only seconds ago
 }
@@ -86,11 +86,11 @@ const (
 	overdue       // its grace period has long passed
 )
 
-// Whether a pod is spared, or a removal withdrawn.
+// Whether the restart of a pod, or a removal, was withdrawn.
 const (
-	unspared uint8 = iota
-	justSpared
-	longSpared // since before all calls that are under way
+	notWithdrawn uint8 = iota
+	justWithdrawn
+	longWithdrawn // since before all calls that are under way
 )
 
 // claim as stored and as shown; a uid of 0 is none.
@@ -108,7 +108,7 @@ type record struct {
 	quorate  bool
 	next     uint8
 	version  uint8
-	renewing choice
+	choice   choice
 	rev      uint8 // of the API server
 }
 
@@ -247,14 +247,14 @@ type answer struct {
 
 // What becomes of an object.
 const (
-	omit     uint8 = 0
-	keep     uint8 = 1
-	create   uint8 = 2
-	release  uint8 = 4  // besides keep: a pod's scheduling gate goes
-	newImage uint8 = 8  // besides keep: a pod's image changes
-	spare    uint8 = 16 // besides keep: a pod is marked as spared
-	unspare  uint8 = 32 // besides keep: it is no longer
-	forget   uint8 = 64 // besides keep: a pod no longer says how to join
+	omit       uint8 = 0
+	keep       uint8 = 1
+	create     uint8 = 2
+	release    uint8 = 4  // besides keep: a pod's scheduling gate goes
+	newImage   uint8 = 8  // besides keep: a pod's image changes
+	withdraw   uint8 = 16 // besides keep: the restart of a pod is withdrawn
+	unwithdraw uint8 = 32 // besides keep: it is no longer
+	forget     uint8 = 64 // besides keep: a pod no longer says how to join
 )
 
 // ---- words for facts

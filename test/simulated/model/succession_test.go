@@ -251,7 +251,7 @@ func (s *succession) identity() identity {
 	}
 	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
 		said := record.GetAnnotations()
-		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.choice(w, said[objects.AnnotationRenewing]))
+		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.choice(w, said[objects.AnnotationChosen]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -318,7 +318,7 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 }
 
 func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
-	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationSpared])
+	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationWithdrawn])
 	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
 	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
 		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole], n.of(p.Annotations[objects.AnnotationServes]))
@@ -527,7 +527,7 @@ func signsEarly(o hooks.Observation) hooks.Decision {
 // rollsAll takes all pods away when one is to be restarted.
 func rollsAll(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	if d.Because.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
+	if d.Reason.Rule == "RollingUpdate" && d.Step == nil && len(d.Children.Pods) == 2 {
 		d.Children.Pods = nil
 	}
 	return d

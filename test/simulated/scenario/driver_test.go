@@ -51,7 +51,7 @@ var verbs = map[string]func(*story, args) string{
 	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
 	// also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m | windows=none
 	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
-	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim condemn=demo-1 | count=demo-1: kubectl annotate
+	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
 	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
 	"status":   (*story).status,    // status wipe
 	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
@@ -329,7 +329,7 @@ func (s *story) recoverBy(a args) string {
 
 func (s *story) claim(a args) string {
 	if !a.has("grow") {
-		s.w.Condemn(a.only(), a.has("condemn"))
+		s.w.MarkFailed(a.only(), a.has("failed"))
 		return ""
 	}
 	s.w.GrowClaim(a["grow"], resource.MustParse(a["size"]))
@@ -746,7 +746,7 @@ func verdict(c *world.Call) string {
 	if c.Finalizing {
 		return fmt.Sprintf("finalize: finalized %t\n", c.Finalized)
 	}
-	return fmt.Sprintf("%s: %s\n", c.Decision.Because.Rule, c.Decision.Because.Message)
+	return fmt.Sprintf("%s: %s\n", c.Decision.Reason.Rule, c.Decision.Reason.Message)
 }
 
 func outcome(o *hooks.Outcome) string {
@@ -754,9 +754,9 @@ func outcome(o *hooks.Outcome) string {
 	case o == nil:
 		return ""
 	case o.Err != "":
-		return fmt.Sprintf("  step: %s (%s): %s\n", o.Step, o.Because, o.Err)
+		return fmt.Sprintf("  step: %s (%s): %s\n", o.Step, o.Rule, o.Err)
 	}
-	return fmt.Sprintf("  step: %s (%s)\n", o.Step, o.Because)
+	return fmt.Sprintf("  step: %s (%s)\n", o.Step, o.Rule)
 }
 
 func lost(c *world.Call) string {

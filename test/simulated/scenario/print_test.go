@@ -230,8 +230,8 @@ func kept(claim *corev1.PersistentVolumeClaim) string {
 	switch {
 	case claim.Annotations[objects.AnnotationQuarantined] != "":
 		return " (quarantined)"
-	case claim.Annotations[objects.AnnotationCondemned] != "":
-		return " (condemned)"
+	case claim.Annotations[objects.AnnotationFailedMember] != "":
+		return " (failed member)"
 	}
 	return ""
 }

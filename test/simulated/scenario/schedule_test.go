@@ -190,7 +190,7 @@ func (s *scheduleStory) unfinished() []string {
 func (s *scheduleStory) sync() string {
 	o := s.observed()
 	d := schedule.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
+	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
 	stays := map[string]bool{}
 	for _, snapshot := range d.Snapshots {
 		stays[snapshot.Name] = true

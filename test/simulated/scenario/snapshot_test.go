@@ -389,7 +389,7 @@ func (s *snapshotStory) sync() string {
 		o.Clusters["demo"] = s.cluster
 	}
 	d := snapshot.Decide(o)
-	out := fmt.Sprintf("%s: %s\n", d.Because.Rule, d.Because.Message)
+	out := fmt.Sprintf("%s: %s\n", d.Reason.Rule, d.Reason.Message)
 	if err := snapshot.Verify(o, d); err != nil {
 		out += fmt.Sprintf("VIOLATION %s\n", err)
 	}

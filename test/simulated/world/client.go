@@ -269,8 +269,8 @@ func (c *client) carryOut(cluster Cluster, step hooks.Step) error {
 		cluster, err = c.w.promote(cluster, s.ID)
 	case hooks.Remove:
 		cluster, err = c.w.removeMember(cluster, s.ID)
-	case hooks.Readdress:
-		cluster, err = c.w.readdress(cluster, s.ID, s.PeerURL)
+	case hooks.UpdatePeerURL:
+		cluster, err = c.w.updatePeerURL(cluster, s.ID, s.PeerURL)
 	case hooks.MoveLeader:
 		cluster, err = c.w.moveLeader(cluster, s.To)
 	case hooks.EnableDowngrade:
@@ -330,8 +330,8 @@ func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
 	return c, nil
 }
 
-// readdress lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no guards).
-func (w *World) readdress(c Cluster, id uint64, peerURL string) (Cluster, error) {
+// updatePeerURL lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no guards).
+func (w *World) updatePeerURL(c Cluster, id uint64, peerURL string) (Cluster, error) {
 	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
 	if i < 0 {
 		return c, etcdops.ErrMemberGone

@@ -129,12 +129,12 @@ func (w *World) ExchangeVolume(claim string) {
 	w.storeDir(volumeOf(w.Claim(claim).UID), Dir{Cluster: strangeID, Member: strangeID, Index: 1 << 20})
 }
 
-// Condemn is a person who puts the annotation on a claim that keeps it from seeding an epoch, or takes it off.
-func (w *World) Condemn(claim string, put bool) {
+// MarkFailed is a person who puts the annotation on a claim that keeps it from seeding an epoch, or takes it off.
+func (w *World) MarkFailed(claim string, put bool) {
 	w.editClaim(claim, func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = clone(c.Annotations)
-		if delete(c.Annotations, objects.AnnotationCondemned); put {
-			c.Annotations[objects.AnnotationCondemned] = "true"
+		if delete(c.Annotations, objects.AnnotationFailedMember); put {
+			c.Annotations[objects.AnnotationFailedMember] = "true"
 		}
 	})
 }

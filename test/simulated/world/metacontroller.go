@@ -162,7 +162,7 @@ func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Obj
 	before := w.fingerprint(o)
 	c.Decision, c.Outcome = w.decide(o, etcd)
 	c.lacks = etcd.lacks
-	if c.Decision.Because.Rule != "WaitForWindow" { // which says of Ready that it may be so
+	if c.Decision.Reason.Rule != "WaitForWindow" { // which says of Ready that it may be so
 		c.lacks = cmp.Or(c.lacks, etcd.outdated)
 	}
 	if w.fingerprint(o) != before {
@@ -186,7 +186,7 @@ func (w *World) decide(o hooks.Observation, etcd *client) (hooks.Decision, *hook
 	if d.Step == nil {
 		return d, nil
 	}
-	o.Taken = &hooks.Outcome{Step: d.Step, Because: d.Because.Rule}
+	o.Taken = &hooks.Outcome{Step: d.Step, Rule: d.Reason.Rule}
 	if err := etcd.Do(context.Background(), d.Step, o.Etcd, endpoints); err != nil {
 		o.Taken.Err = err.Error()
 	}
@@ -464,7 +464,7 @@ func (w *World) writeStatus(c *Call) {
 	}
 	w.Lacked = c.lacks
 	if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.Ready) && c.lacks != "" {
-		w.violate("Ready", "Ready is True (%s), and %s", c.Decision.Because.Rule, c.lacks)
+		w.violate("Ready", "Ready is True (%s), and %s", c.Decision.Reason.Rule, c.lacks)
 	}
 	if reflect.DeepEqual(live.Status, status) {
 		return

@@ -11,23 +11,23 @@ import (
 )
 
 // The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
-// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What ails a
-// member is said by ails, in healing.go, in every rule that waits for one.
+// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What whyNotServing a
+// member is said by whyNotServing, in replacement.go, in every rule that waits for one.
 
-// complaintsOf is what a message says of members that do not serve, after it has named them; empty for nothing.
-func (v *view) complaintsOf(silent []*member) string {
-	var all complaints
+// explainAll is what a message says of members that do not serve, after it has named them; empty for nothing.
+func (v *view) explainAll(silent []*member) string {
+	var all groupedReasons
 	for _, m := range silent {
-		if what := v.complaint(m); what != "" {
-			all.add(m.called(), what)
+		if what := v.explain(m); what != "" {
+			all.add(m.displayName(), what)
 		}
 	}
 	return following(all)
 }
 
-// ailingPods is what a message says of the pods of these members while etcd's list is not known.
-func (v *view) ailingPods(names []string) string {
-	var all complaints
+// whyPodsNotServing is what a message says of the pods of these members while etcd's list is not known.
+func (v *view) whyPodsNotServing(names []string) string {
+	var all groupedReasons
 	for _, name := range names {
 		m := &member{name: name, pod: v.Children.Pods[name], health: v.Health[name]}
 		for _, s := range v.Cluster.Status.Members {
@@ -35,14 +35,14 @@ func (v *view) ailingPods(names []string) string {
 				m.ID = id
 			}
 		}
-		if what := v.ails(m); what != "" && !v.deaf(m.health) {
+		if what := v.whyNotServing(m); what != "" && !v.distrustsPeers(m.health) {
 			all.add(name, what)
 		}
 	}
 	return following(all)
 }
 
-func following(all complaints) string {
+func following(all groupedReasons) string {
 	if len(all) == 0 {
 		return ""
 	}

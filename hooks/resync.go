@@ -19,15 +19,15 @@ import (
 // that is made, gets an address, starts or turns ready is an event, at which Metacontroller calls at once; so are
 // a Secret, a snapshot and an edit.
 
-// restless is the part of a silence that may pass until the next look.
-const restless = 10
+// silenceShare is the part of a silence that may pass until the next look.
+const silenceShare = 10
 
-// wake is how soon to be asked again: as the rule says, less often while members are silent, and when a time is
+// resyncAfter is how soon to be asked again: as the rule says, less often while members are silent, and when a time is
 // over that is counted, the schedule begins a run or a maintenance window opens.
-func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
-	until := []time.Duration{v.grown(resync, s), v.nextTimeOver()}
-	if v.run != nil && !v.run.Next.IsZero() {
-		until = append(until, v.run.Next.Sub(v.Now))
+func (v *view) resyncAfter(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
+	until := []time.Duration{v.backedOff(resync, s), v.nextTimeOver()}
+	if v.defragRun != nil && !v.defragRun.Next.IsZero() {
+		until = append(until, v.defragRun.Next.Sub(v.Now))
 	}
 	if v.windows.closed() && !v.windows.opens.IsZero() {
 		until = append(until, v.windows.opens.Sub(v.Now))
@@ -39,14 +39,14 @@ func (v *view) wake(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Du
 	return slices.Min(until)
 }
 
-// grown is a pause while members are silent. At its longest it is left to Metacontroller's resync: two calls in
+// backedOff is a pause while members are silent. At its longest it is left to Metacontroller's resync: two calls in
 // one period would be one too many.
-func (v *view) grown(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
+func (v *view) backedOff(resync time.Duration, s *v1alpha1.EtcdClusterStatus) time.Duration {
 	silent := v.Etcd == nil || slices.ContainsFunc(s.Members, func(m v1alpha1.MemberStatus) bool { return !m.Ready })
-	if resync == 0 || resync > rule.Patience || !silent {
+	if resync == 0 || resync > rule.ResyncLater || !silent {
 		return resync
 	}
-	pause := max(resync, v.observed(lastChange(s))/restless)
+	pause := max(resync, v.observed(lastChange(s))/silenceShare)
 	switch {
 	case pause < v.resyncPeriod():
 		return pause.Round(time.Millisecond)
@@ -73,7 +73,7 @@ func lastChange(s *v1alpha1.EtcdClusterStatus) time.Time {
 
 // nextTimeOver is in how long the next of the times is over that are counted; 0 for none.
 func (v *view) nextTimeOver() time.Duration {
-	if !v.counts() {
+	if !v.clockRuns() {
 		return 0
 	}
 	var left []time.Duration
@@ -83,14 +83,14 @@ func (v *view) nextTimeOver() time.Duration {
 		}
 	}
 	if l := v.learner(); l != nil {
-		if s := v.remembered(l); s != nil {
+		if s := v.lastStatus(l); s != nil {
 			left = append(left, v.timeFor()-v.whileAvailable(s.Joined))
 		}
 	}
 	if v.Etcd == nil {
 		left = append(left, v.lostUntil().Sub(v.Now))
 	}
-	if v.heir != nil && v.choosing() {
+	if v.next != nil && v.choosing() {
 		left = append(left, v.surveyFor()-v.observed(v.surveyedSince()))
 	}
 	left = filter(left, func(d time.Duration) bool { return d > 0 })

@@ -52,39 +52,39 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 
 // ---- silent voters
 
-func giveUp(v *view) *verdict {
+func replaceDead(v *view) *verdict {
 	for _, m := range v.voters {
-		if v.overdue(m) && v.reprieve(m) == "" {
-			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), wording.Colon(v.ails(m)))
-			return cmp.Or(v.staysBefore(m, why), v.giveUpOn(m, why))
+		if v.overdue(m) && v.whyNotReplaced(m) == "" {
+			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), wording.Colon(v.whyNotServing(m)))
+			return cmp.Or(v.pausedReplacement(m, why), v.replaceDeadVoter(m, why))
 		}
 	}
 	return nil
 }
 
-// giveUpOn removes a voter and keeps its claim.
-func (v *view) giveUpOn(m *member, why string) *verdict {
-	return v.keeping(m, why, objects.CondemnedSilent, v.retire(m, why))
+// replaceDeadVoter removes a voter and keeps its claim.
+func (v *view) replaceDeadVoter(m *member, why string) *verdict {
+	return v.keepingClaim(m, why, objects.FailedSilent, v.removeVoter(m, why))
 }
 
-// keeping removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it later without
+// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it later without
 // its member knows that it is to be kept. The mark stays while the member is about to be removed, even if it serves. One
 // that is only silent is not marked while its removal has to wait: it may have more than the others when these are lost.
-func (v *view) keeping(m *member, why, mark string, said *verdict) *verdict {
-	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !condemned(c) }
-	_, removes := said.step.(Remove)
-	removes = removes || said.recordsRemoval()
-	if !removes && mark == objects.CondemnedSilent {
-		return said
+func (v *view) keepingClaim(m *member, why, failure string, decision *verdict) *verdict {
+	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !ofFailedMember(c) }
+	_, removes := decision.step.(Remove)
+	removes = removes || decision.recordsRemoval()
+	if !removes && failure == objects.FailedSilent {
+		return decision
 	}
 	switch {
-	case removes && slices.ContainsFunc(v.grounds(m.name), unmarked):
-		said = &verdict{message: why + "; marking its claim first, so that it is kept", renew: said.renew, resync: rule.Soon}
-	case removes && mark == objects.CondemnedSilent && v.replacements("").Voter != m.name:
-		said = &verdict{message: why + "; noting that first", renew: said.renew, resync: rule.Soon}
+	case removes && slices.ContainsFunc(v.memberClaims(m.name), unmarked):
+		decision = &verdict{message: why + "; marking its claim first, so that it is kept", choose: decision.choose, resync: rule.ResyncSoon}
+	case removes && failure == objects.FailedSilent && v.replacements("").Voter != m.name:
+		decision = &verdict{message: why + "; noting that first", choose: decision.choose, resync: rule.ResyncSoon}
 	}
-	said.condemn, said.mark = m.name, mark
-	return said
+	decision.failed, decision.failure = m.name, failure
+	return decision
 }
 
 // overdue reports whether a voter of ours has been silent for longer than the policy allows.
@@ -94,7 +94,7 @@ func (v *view) overdue(m *member) bool {
 
 // silentFor is how long a member has not served while the others had quorum, as far as the status tells.
 func (v *view) silentFor(m *member) time.Duration {
-	s := v.remembered(m)
+	s := v.lastStatus(m)
 	if s == nil || s.Ready || s.Since.IsZero() {
 		return 0
 	}
@@ -107,17 +107,17 @@ const busyFor = 10 * time.Minute
 
 // busy reports whether a member may still be at that.
 func (v *view) busy(m *member) bool {
-	if !v.underWay() || len(v.run.Done) == 0 {
+	if !v.underWay() || len(v.defragRun.Done) == 0 {
 		return false
 	}
-	return v.run.Done[len(v.run.Done)-1] == m.name && v.Now.Before(v.run.Last.Add(busyFor))
+	return v.defragRun.Done[len(v.defragRun.Done)-1] == m.name && v.Now.Before(v.defragRun.Last.Add(busyFor))
 }
 
 // onHold reports whether a person keeps a member from being brought back: then its time does not count.
 func (v *view) onHold(name string) bool { return v.Cluster.Spec.Suspend || v.fenced(name) }
 
-// remembered is what the status says of a member; nil for nothing.
-func (v *view) remembered(m *member) *v1alpha1.MemberStatus {
+// lastStatus is what the status says of a member; nil for nothing.
+func (v *view) lastStatus(m *member) *v1alpha1.MemberStatus {
 	i := slices.IndexFunc(v.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID == hex(m.ID) })
 	if i < 0 {
 		return nil
@@ -134,8 +134,8 @@ func (v *view) whileAvailable(since metav1.Time) time.Duration {
 	return v.observed(later(since.Time, c.LastTransitionTime.Time))
 }
 
-// reprieve is why an overdue voter is not given up all the same, and what a person can do; empty when it is.
-func (v *view) reprieve(m *member) string {
+// whyNotReplaced is why an overdue voter is not given up all the same, and what a person can do; empty when it is.
+func (v *view) whyNotReplaced(m *member) string {
 	switch {
 	case v.mismatched(m):
 		return "a person decides"
@@ -163,13 +163,13 @@ func (v *view) changeAtFault(m *member) bool {
 // differs reports whether the member's pod was made from another template or image than the spec's.
 func (v *view) differs(m *member) bool {
 	_, image := v.imageDiffers(m)
-	return image || v.agedTemplate(m)
+	return image || v.hasOutdatedTemplate(m)
 }
 
 // ---- what a pod shows of why its member does not serve
 
-// ails says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
-func (v *view) ails(m *member) string {
+// whyNotServing says what the member's pod shows; empty when that is nothing in particular, or passes by itself.
+func (v *view) whyNotServing(m *member) string {
 	if m.pod == nil || m.serving() {
 		return ""
 	}
@@ -181,7 +181,7 @@ func (v *view) ails(m *member) string {
 			return what
 		}
 	}
-	if v.deaf(m.health) {
+	if v.distrustsPeers(m.health) {
 		return "it does not trust the authority of the others"
 	}
 	return ""
@@ -214,20 +214,20 @@ func (v *view) crashes(m *member) string {
 		return ""
 	}
 	for _, t := range failures(m.pod) {
-		if r := v.remembered(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
+		if r := v.lastStatus(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
 			return "it crashes: " + endOf(m.pod, t)
 		}
 	}
 	return ""
 }
 
-// complaint is all that is to be said of a member that does not serve; empty when that is nothing in particular.
-func (v *view) complaint(m *member) string {
-	words := []string{v.ails(m), v.needsNode(m)}
+// explain is all that is to be said of a member that does not serve; empty when that is nothing in particular.
+func (v *view) explain(m *member) string {
+	words := []string{v.whyNotServing(m), v.needsNode(m)}
 	if v.mismatched(m) {
 		words = []string{v.mismatch(m)}
 	} else if v.overdue(m) {
-		words = append(words, v.reprieve(m))
+		words = append(words, v.whyNotReplaced(m))
 	}
 	return strings.Join(filter(words, func(s string) bool { return s != "" }), "; ")
 }
@@ -246,20 +246,20 @@ func brief(d time.Duration) string {
 
 // ---- claims in quarantine
 
-func condemned(claim *corev1.PersistentVolumeClaim) bool {
-	return claim != nil && claim.Annotations[objects.AnnotationCondemned] != ""
+func ofFailedMember(claim *corev1.PersistentVolumeClaim) bool {
+	return claim != nil && claim.Annotations[objects.AnnotationFailedMember] != ""
 }
 
 func quarantined(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Annotations[objects.AnnotationQuarantined] != ""
 }
 
-// withheld reports whether a claim is kept although etcd no longer lists its member. What a person writes in place of the time keeps it
+// claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place of the time keeps it
 // for good.
-func (v *view) withheld(claim *corev1.PersistentVolumeClaim) bool {
+func (v *view) claimKept(claim *corev1.PersistentVolumeClaim) bool {
 	keep := keepClaimFor(&v.Cluster.Spec)
 	if keep == 0 || !quarantined(claim) {
-		return keep > 0 && condemned(claim)
+		return keep > 0 && ofFailedMember(claim)
 	}
 	since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 	return err != nil || v.Now.Before(since.Add(keep))
@@ -267,18 +267,18 @@ func (v *view) withheld(claim *corev1.PersistentVolumeClaim) bool {
 
 // quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept without theirs. A member that
 // serves again, and is not given up for something else, is no longer marked.
-func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, said *verdict) {
+func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, decision *verdict) {
 	for _, claim := range claims {
-		member, _ := standsOn(v.Cluster.Name, claim.Name)
+		member, _ := memberOfClaim(v.Cluster.Name, claim.Name)
 		m := v.find(member)
 		switch {
-		case member == said.condemn && v.ours(claim):
-			if old := claim.Annotations[objects.AnnotationCondemned]; old == "" || old == objects.CondemnedSilent {
-				claim.Annotations[objects.AnnotationCondemned] = said.mark
+		case member == decision.failed && v.ours(claim):
+			if old := claim.Annotations[objects.AnnotationFailedMember]; old == "" || old == objects.FailedSilent {
+				claim.Annotations[objects.AnnotationFailedMember] = decision.failure
 			}
 		case m != nil && m.serving():
-			delete(claim.Annotations, objects.AnnotationCondemned)
-		case m == nil && condemned(claim) && !quarantined(claim):
+			delete(claim.Annotations, objects.AnnotationFailedMember)
+		case m == nil && ofFailedMember(claim) && !quarantined(claim):
 			claim.Annotations[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
 			claim.Labels[objects.LabelQuarantined] = "true"
 		}
@@ -293,9 +293,9 @@ func learnerLate(v *view) *verdict {
 		return nil
 	}
 	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.name {
-		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), wording.Colon(v.ails(l))), resync: rule.Patience}
+		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))), resync: rule.ResyncLater}
 	}
-	return v.expel(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), wording.Colon(v.ails(l))))
+	return v.removeMember(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))))
 }
 
 // late is the learner that has not caught up in time; nil when there is none.
@@ -304,7 +304,7 @@ func (v *view) late() *member {
 	if l == nil || l.name == "" || v.mismatched(l) {
 		return nil
 	}
-	s := v.remembered(l)
+	s := v.lastStatus(l)
 	if s == nil || s.Joined.IsZero() || v.whileAvailable(s.Joined) < v.timeFor() {
 		return nil
 	}
@@ -352,12 +352,12 @@ func (v *view) replacements(givenUp string) v1alpha1.ReplacementStatus {
 
 // countLate counts learners that came to nothing. They are forgotten when one becomes a voter or none is wanted.
 func (v *view) countLate(r *v1alpha1.ReplacementStatus) {
-	if v.promoted() || v.learner() == nil && len(v.counted()) >= v.wanted() {
+	if v.promoted() || v.learner() == nil && len(v.replicaVoters()) >= v.wanted() {
 		r.Failures, r.Learner, r.NotBefore = 0, "", metav1.Time{}
 	}
 	if late := v.late(); late != nil && late.name != r.Learner {
 		r.Failures, r.Learner = r.Failures+1, late.name
-		r.NotBefore = metav1.NewTime(v.second().Add(pauseAfter(r.Failures)))
+		r.NotBefore = metav1.NewTime(v.nowInSeconds().Add(pauseAfter(r.Failures)))
 	}
 }
 
@@ -369,12 +369,12 @@ func (v *view) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
 	}
 	if name != "" && name != r.Voter {
 		r.GivenUp, r.Voter = r.GivenUp+1, name
-		r.NextGivenUp = metav1.NewTime(v.second().Add(pauseAfter(r.GivenUp)))
+		r.NextGivenUp = metav1.NewTime(v.nowInSeconds().Add(pauseAfter(r.GivenUp)))
 	}
 }
 
-// staysBefore says why a voter is not given up now, although its time is over; nil when it is.
-func (v *view) staysBefore(m *member, why string) *verdict {
+// pausedReplacement says why a voter is not given up now, although its time is over; nil when it is.
+func (v *view) pausedReplacement(m *member, why string) *verdict {
 	r := v.replacements("")
 	if r.Voter == m.name || !v.Now.Before(r.NextGivenUp.Time) {
 		return nil
@@ -392,8 +392,8 @@ func (v *view) promoted() bool {
 	return is
 }
 
-// restsBefore says why no learner is added now; nil when one may be.
-func (v *view) restsBefore(why string) *verdict {
+// pausedGrowth says why no learner is added now; nil when one may be.
+func (v *view) pausedGrowth(why string) *verdict {
 	a := v.replacements("")
 	if !v.Now.Before(a.NotBefore.Time) {
 		return nil
@@ -405,7 +405,7 @@ func (v *view) restsBefore(why string) *verdict {
 // ---- members that answer as somebody else
 
 // impostor reports whether an etcd answered at the member's address that is not the member.
-func (m *member) impostor() bool { return m.heard && m.health.Err != "" && m.health.MemberID != 0 }
+func (m *member) impostor() bool { return m.asked && m.health.Err != "" && m.health.MemberID != 0 }
 
 // mismatched reports whether the member answers as somebody else, or did and has not answered as itself since.
 func (v *view) mismatched(m *member) bool {
@@ -437,12 +437,12 @@ func (v *view) troubleWord() string {
 	switch {
 	case v.Etcd == nil && v.longUnmade() && (v.epoch == nil || !v.neverBegins()):
 		return failedCreate
-	case v.Etcd == nil && !v.epoch.quorate():
+	case v.Etcd == nil && !v.epoch.hadQuorum():
 		return "BootstrapStalled"
 	case v.Etcd == nil:
 	case v.mismatchedPods() > 0:
 		return "MemberMismatch"
-	case slices.ContainsFunc(v.voters, func(m *member) bool { return v.overdue(m) && v.reprieve(m) != "" }):
+	case slices.ContainsFunc(v.voters, func(m *member) bool { return v.overdue(m) && v.whyNotReplaced(m) != "" }):
 		return "PersonDecides"
 	case v.longUnmade():
 		return failedCreate

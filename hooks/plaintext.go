@@ -16,8 +16,8 @@ import (
 // no more than one of the two. Two such members at a time would not hear each other. Clients are listened to in both ways until
 // the spec says otherwise. A learner's URL never changes.
 
-// speech is how a member speaks, by the flags that its pod was made with.
-type speech struct {
+// tlsFlags is how a member speaks, by the flags that its pod was made with.
+type tlsFlags struct {
 	// certificates: it has what it takes to dial others by TLS.
 	certificates bool
 	// anyPeer: it takes every certificate of its authorities for a peer's.
@@ -28,8 +28,8 @@ type speech struct {
 	clients, plain bool
 }
 
-func speaks(pod *corev1.Pod) speech {
-	var s speech
+func tlsFlagsOf(pod *corev1.Pod) tlsFlags {
+	var s tlsFlags
 	named := false
 	if pod == nil {
 		return s
@@ -69,7 +69,7 @@ func (v *view) peersDial(name string) bool {
 	if v.epoch == nil || !objects.Encrypted(v.Cluster) {
 		return objects.Encrypted(v.Cluster)
 	}
-	return !v.epoch.plain() || slices.Contains(v.epoch.readdressed, name)
+	return !v.epoch.plain() || slices.Contains(v.epoch.httpsPeers, name)
 }
 
 // plain reports whether the epoch began in plain text.
@@ -85,13 +85,13 @@ func (e *epoch) plain() bool {
 	return false
 }
 
-// readdressed are the members that etcd lists with https although the epoch began in plain text, for the day that etcd doesn't answer.
-func (v *view) readdressed() []string {
+// httpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd doesn't answer.
+func (v *view) httpsPeers() []string {
 	if !v.epoch.plain() {
 		return nil
 	}
 	if v.Etcd == nil {
-		return v.epoch.readdressed
+		return v.epoch.httpsPeers
 	}
 	var list []string
 	for _, m := range v.members {
@@ -104,7 +104,7 @@ func (v *view) readdressed() []string {
 
 // everyoneDials reports whether every listed member of ours can dial others by TLS, or will when it gets its pod.
 func (v *view) everyoneDials() bool {
-	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && m.pod != nil && !m.speech.certificates })
+	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && m.pod != nil && !m.tls.certificates })
 }
 
 // peerURL is the URL of a new member: one of TLS once everybody can dial that.
@@ -112,12 +112,12 @@ func (v *view) peerURL(name string) string {
 	return objects.PeerURLOf(v.Cluster, name, objects.Encrypted(v.Cluster) && v.everyoneDials())
 }
 
-// speaksOtherwise reports whether the member must be restarted to speak as it should, and why.
-func (v *view) speaksOtherwise(m *member) (string, bool) {
-	if !objects.Encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.lacking) > 0 {
+// tlsFlagsDiffer reports whether the member must be restarted to speak as it should, and why.
+func (v *view) tlsFlagsDiffer(m *member) (string, bool) {
+	if !objects.Encrypted(v.Cluster) || m.name == "" || m.pod == nil || len(v.certificateProblems) > 0 {
 		return "", false
 	}
-	s := m.speech
+	s := m.tls
 	switch {
 	case !s.certificates:
 		return "it has no certificates yet", true

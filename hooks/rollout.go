@@ -13,55 +13,55 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// How a change reaches members that run. A member whose pod is not the one that the spec asks for is renewed: restarted by deleting its
-// pod, or by exchanging the image in it, where nothing else differs. Where a member can't be spared (its data is in memory, or there
+// How a change reaches members that run. A member whose pod is not the one that the spec asks for is updated: restarted by deleting its
+// pod, or by exchanging the image in it, where nothing else differs. Where a member can't be restarted (its data is in memory, or there
 // are one or two voters) it is succeeded by a new one, which joins first.
 //
-// Renewals go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower after the other, and
+// Updates go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower after the other, and
 // the leader last (rule RollingUpdate). So a change that does not work stops at its first member, and taking it back mends that one first.
 // Which voter is restarted is written to the epoch record before: see choice.go.
 
-// renewal is why a member must be restarted, or succeeded by another.
-type renewal struct {
+// update is why a member must be restarted, or succeeded by another.
+type update struct {
 	reason string
 	// inPlace: another image in the same pod is all that it takes.
 	inPlace bool
-	// elsewhere: a restart is not enough; it takes another volume.
-	elsewhere bool
+	// newVolume: a restart is not enough; it takes another volume.
+	newVolume bool
 }
 
-// renewal of a member; nil when it is as it should be.
-func (v *view) renewal(m *member) *renewal {
-	if m.renewal == nil {
-		found := v.findRenewal(m)
-		m.renewal = &found
+// updateOf of a member; nil when it is as it should be.
+func (v *view) updateOf(m *member) *update {
+	if m.update == nil {
+		found := v.findUpdate(m)
+		m.update = &found
 	}
-	return *m.renewal
+	return *m.update
 }
 
-func (v *view) findRenewal(m *member) *renewal {
+func (v *view) findUpdate(m *member) *update {
 	if m.name == "" || m.pod == nil {
 		return nil
 	}
-	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.speaksOtherwise, v.opensWide, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
+	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.tlsFlagsDiffer, v.allowsAnyPeer, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
 		if reason, differs := otherwise(m); differs {
-			return &renewal{reason: reason}
+			return &update{reason: reason}
 		}
 	}
 	if reason, differs := v.imageDiffers(m); differs && !v.mayDiffer(m) {
-		return &renewal{reason: reason, inPlace: sameFlags(madeForVersion(m.pod), v.epoch.version)}
+		return &update{reason: reason, inPlace: sameFlags(madeForVersion(m.pod), v.epoch.version)}
 	}
 	if v.peersInPlain(m) {
-		return &renewal{reason: "its peers reach it in plain text"}
+		return &update{reason: "its peers reach it in plain text"}
 	}
 	if reason, differs := v.volumeDiffers(m); differs {
-		return &renewal{reason: reason, elsewhere: true}
+		return &update{reason: reason, newVolume: true}
 	}
 	return nil
 }
 
 func (v *view) templateDiffers(m *member) (string, bool) {
-	return "the template of its pod has changed", v.agedTemplate(m)
+	return "the template of its pod has changed", v.hasOutdatedTemplate(m)
 }
 
 // imageDiffers reports whether the member is to run another image, and which.
@@ -112,23 +112,23 @@ func (v *view) peersInPlain(m *member) bool {
 	return !v.restartable() && objects.Encrypted(v.Cluster) && v.everyoneDials() && !byTLS(m.PeerURLs...)
 }
 
-// spareable reports whether the quorum can do without one voter (S1). A third voter that is there only to replace one of two does not
+// canLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace one of two does not
 // make it so: it would be one too many at once.
-func (v *view) spareable() bool { return min(len(v.voters), v.replicas) > 2 }
+func (v *view) canLoseOne() bool { return min(len(v.voters), v.replicas) > 2 }
 
 // restartable reports whether a voter's pod may be deleted without losing its data or the quorum.
-func (v *view) restartable() bool { return !v.memory() && v.spareable() }
+func (v *view) restartable() bool { return !v.memory() && v.canLoseOne() }
 
-// renewable reports whether the renewal may be done to the member itself; otherwise another one must succeed it.
-func (v *view) renewable(r *renewal) bool {
-	return !r.elsewhere && (v.restartable() || r.inPlace && v.spareable())
+// restartSuffices reports whether the update may be done to the member itself; otherwise another one must succeed it.
+func (v *view) restartSuffices(r *update) bool {
+	return !r.newVolume && (v.restartable() || r.inPlace && v.canLoseOne())
 }
 
-// due are the voters that are to be renewed themselves, the leader last.
+// due are the voters that are to be updated themselves, the leader last.
 func (v *view) due() []*member {
 	list := filter(v.voters, func(m *member) bool {
-		r := v.renewal(m)
-		return r != nil && v.renewable(r) && !v.waits(m)
+		r := v.updateOf(m)
+		return r != nil && v.restartSuffices(r) && !v.waits(m)
 	})
 	slices.SortStableFunc(list, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	return list
@@ -141,27 +141,27 @@ func (v *view) leads(m *member) int {
 	return 0
 }
 
-func roll(v *view) *verdict {
-	if said := v.unsettled(); said != nil {
-		return said
+func rollingUpdate(v *view) *verdict {
+	if decision := v.unsettled(); decision != nil {
+		return decision
 	}
-	due := v.heldFirst(v.due())
+	due := v.chosenFirst(v.due())
 	if len(due) == 0 {
-		return v.letGo()
+		return v.withdraw()
 	}
 	m := due[0]
-	r := v.renewal(m)
-	inPlace := r.inPlace && !v.goes(m)
+	r := v.updateOf(m)
+	inPlace := r.inPlace && !v.chosenForDeletion(m)
 	if v.leads(m) == 1 {
 		return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, r.reason))
 	}
-	if said := v.choose(m, inPlace, r.reason); said != nil {
-		return said
+	if decision := v.chooseForRestart(m, inPlace, r.reason); decision != nil {
+		return decision
 	}
 	if inPlace {
-		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patch: m.name, resync: rule.Soon}
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patchImage: m.name, resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), roll: m.name, resync: rule.Soon}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), deletePod: m.name, resync: rule.ResyncSoon}
 }
 
 // unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just been exchanged,
@@ -171,12 +171,12 @@ func (v *view) unsettled() *verdict {
 		switch {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
-			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: rule.Soon}
+			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: rule.ResyncSoon}
 		case m.restarting():
-			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: rule.Soon}
+			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: rule.ResyncSoon}
 		case v.runsOtherVersion(m):
 			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
-				m.pod.Annotations[objects.AnnotationImage], v.epoch.version), outlook: Waits, resync: rule.Soon}
+				m.pod.Annotations[objects.AnnotationImage], v.epoch.version), outlook: Waits, resync: rule.ResyncSoon}
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func (v *view) runsOtherVersion(m *member) bool {
 // start may be all that keeps the quorum away; so another patch release that the spec asks for is followed then, and so is a version
 // that other members have been given.
 func (v *view) versionNow() string {
-	if v.Etcd != nil || !v.epoch.quorate() {
+	if v.Etcd != nil || !v.epoch.hadQuorum() {
 		return v.epoch.version
 	}
 	wanted, err := parseRelease(v.Cluster.Spec.Version)

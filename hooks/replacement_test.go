@@ -44,7 +44,7 @@ func given(what ...func(o *Observation)) Observation {
 }
 
 func marked(o *Observation) {
-	note(o.Children.Claims["demo-1"], objects.AnnotationCondemned, "true")
+	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
 	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
@@ -104,7 +104,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
 			require.NoError(t, Verify(c.o, d))
-			assert.Equal(t, c.rule, d.Because.Rule, d.Because.Message)
+			assert.Equal(t, c.rule, d.Reason.Rule, d.Reason.Message)
 			assert.Equal(t, c.step, d.Step)
 		})
 	}
@@ -112,11 +112,11 @@ func TestWhoIsGivenUp(t *testing.T) {
 
 func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	d := Decide(given())
-	assert.Equal(t, objects.CondemnedSilent, claimNamed(d, "demo-1").Annotations[objects.AnnotationCondemned])
-	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationCondemned])
+	assert.Equal(t, objects.FailedSilent, claimNamed(d, "demo-1").Annotations[objects.AnnotationFailedMember])
+	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationFailedMember])
 
 	back := given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] })
-	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[objects.AnnotationCondemned], "who serves again is no longer given up")
+	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[objects.AnnotationFailedMember], "who serves again is no longer given up")
 
 	gone := serve(3)
 	gone.Etcd.Members = append(gone.Etcd.Members[:1:1], gone.Etcd.Members[2:]...)
@@ -203,11 +203,11 @@ func TestWhatAPodShows(t *testing.T) {
 	} {
 		o := given(func(o *Observation) { shows(o.Children.Pods["demo-1"]) })
 		d := Decide(o)
-		assert.Contains(t, d.Because.Message, want)
+		assert.Contains(t, d.Reason.Message, want)
 		assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Degraded).Message, want)
 	}
 	long := given(func(o *Observation) { ended(time.Hour)(o.Children.Pods["demo-1"]) })
-	assert.NotContains(t, Decide(long).Because.Message, "crashes", "that was long before it went silent")
+	assert.NotContains(t, Decide(long).Reason.Message, "crashes", "that was long before it went silent")
 }
 
 func TestPausesBetweenLearners(t *testing.T) {
@@ -235,8 +235,8 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	d = Decide(waits)
 	require.NoError(t, Verify(waits, d))
 	assert.Nil(t, d.Step)
-	assert.Equal(t, "ReplaceDead", d.Because.Rule)
-	assert.Contains(t, d.Because.Message, "after 9 voters given up in a row it stays a member until "+second.Add(time.Hour).Format(time.RFC3339))
+	assert.Equal(t, "ReplaceDead", d.Reason.Rule)
+	assert.Contains(t, d.Reason.Message, "after 9 voters given up in a row it stays a member until "+second.Add(time.Hour).Format(time.RFC3339))
 	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
 
 	for name, c := range map[string]struct {
@@ -276,7 +276,7 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	late.Cluster.Status.Members[len(late.Cluster.Status.Members)-1].Joined = metav1.NewTime(now.Add(-10 * time.Minute))
 	d := Decide(late)
 	require.NoError(t, Verify(late, d))
-	assert.Equal(t, "LearnerLate", d.Because.Rule)
+	assert.Equal(t, "LearnerLate", d.Reason.Rule)
 	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds the next one")
 	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
 
@@ -294,10 +294,10 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	after.Cluster.Spec.Replicas = new(int32(5))
 	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement, after.Cluster.Generation
 	waits := Decide(after)
-	assert.Equal(t, "Grow", waits.Because.Rule)
+	assert.Equal(t, "Grow", waits.Reason.Rule)
 	assert.Nil(t, waits.Step)
 	assert.Equal(t, status.Replacement, waits.Status.Replacement)
-	assert.Contains(t, waits.Because.Message, "3 learners did not catch up")
+	assert.Contains(t, waits.Reason.Message, "3 learners did not catch up")
 
 	after.Cluster.Generation++
 	assert.NotNil(t, Decide(after).Step, "an edit may be what mends it")

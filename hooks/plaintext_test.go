@@ -37,15 +37,15 @@ func live(t *testing.T, o *Observation) []string {
 	for i := range 60 {
 		breathe(o, i)
 		d := Decide(*o)
-		require.NoError(t, Verify(*o, d), d.Because.Message)
-		if d.Because.Rule == "Converged" && len(recipes(d)) == 0 {
+		require.NoError(t, Verify(*o, d), d.Reason.Message)
+		if d.Reason.Rule == "Converged" && len(recipes(d)) == 0 {
 			observe(o, d)
 			return story
 		}
 		if d.Step != nil {
 			happen(o, d.Step)
 			story = append(story, d.Step.String())
-			o.Taken = &Outcome{Step: d.Step, Because: d.Because.Rule}
+			o.Taken = &Outcome{Step: d.Step, Rule: d.Reason.Rule}
 			d = Decide(*o)
 			o.Taken = nil
 		}
@@ -76,7 +76,7 @@ func breathe(o *Observation, turn int) {
 			{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}
 		o.Health[m.Name] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: o.Etcd.Leader, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000}
-		if speaks(pod).certificates {
+		if tlsFlagsOf(pod).certificates {
 			shakeHands(o, m.Name)
 		}
 	}
@@ -86,7 +86,7 @@ func happen(o *Observation, step Step) {
 	switch s := step.(type) {
 	case MoveLeader:
 		o.Etcd.Leader = s.To
-	case Readdress:
+	case UpdatePeerURL:
 		o.Etcd.Members = slices.Clone(o.Etcd.Members)
 		for i := range o.Etcd.Members {
 			if o.Etcd.Members[i].ID == s.ID {
@@ -101,7 +101,7 @@ func deaf(t *testing.T, o *Observation) {
 	t.Helper()
 	n := 0
 	for _, m := range o.Etcd.Members {
-		if pod := o.Children.Pods[m.Name]; pod == nil || speaks(pod).peers != byTLS(m.PeerURLs...) {
+		if pod := o.Children.Pods[m.Name]; pod == nil || tlsFlagsOf(pod).peers != byTLS(m.PeerURLs...) {
 			n++
 		}
 	}
@@ -113,13 +113,13 @@ func TestAClusterLearnsTLSWhileItRuns(t *testing.T) {
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, AllowPlaintextClients: true}
 	assert.Equal(t, []string{
 		"restart demo-1", "restart demo-2", "move leader to demo-1", "restart demo-0",
-		"readdress demo-0", "restart demo-0", "readdress demo-2", "restart demo-2", "readdress demo-1", "move leader to demo-0", "restart demo-1",
+		"update the peer URL of demo-0", "restart demo-0", "update the peer URL of demo-2", "restart demo-2", "update the peer URL of demo-1", "move leader to demo-0", "restart demo-1",
 	}, live(t, &o))
 	for _, m := range o.Etcd.Members {
 		assert.True(t, byTLS(m.PeerURLs...))
-		assert.Equal(t, speech{certificates: true, peers: true, clients: true, plain: true}, speaks(o.Children.Pods[m.Name]))
+		assert.Equal(t, tlsFlags{certificates: true, peers: true, clients: true, plain: true}, tlsFlagsOf(o.Children.Pods[m.Name]))
 	}
-	assert.Equal(t, "demo-0,demo-1,demo-2", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationReaddressed])
+	assert.Equal(t, "demo-0,demo-1,demo-2", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHTTPSPeers])
 	reason, _, secured := security(newView(o))
 	assert.Equal(t, "PlaintextAllowed", reason)
 	assert.False(t, secured)
@@ -127,7 +127,7 @@ func TestAClusterLearnsTLSWhileItRuns(t *testing.T) {
 	o.Cluster.Spec.TLS.AllowPlaintextClients = false
 	assert.Equal(t, []string{"restart demo-1", "restart demo-2", "move leader to demo-1", "restart demo-0"}, live(t, &o))
 	for _, m := range o.Etcd.Members {
-		assert.Equal(t, speech{certificates: true, peers: true, clients: true}, speaks(o.Children.Pods[m.Name]))
+		assert.Equal(t, tlsFlags{certificates: true, peers: true, clients: true}, tlsFlagsOf(o.Children.Pods[m.Name]))
 	}
 	_, _, secured = security(newView(o))
 	assert.True(t, secured)
@@ -138,7 +138,7 @@ func TestAPodIsMadeAsItsPeersDialIt(t *testing.T) {
 	o := plainText(3)
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, AllowPlaintextClients: true}
 	withCertificates(&o)
-	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationReaddressed] = "demo-1"
+	o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHTTPSPeers] = "demo-1"
 	o.Etcd = nil
 	clear(o.Children.Pods)
 	clear(o.Health)
@@ -146,8 +146,8 @@ func TestAPodIsMadeAsItsPeersDialIt(t *testing.T) {
 	require.NoError(t, Verify(o, d))
 	require.Len(t, d.Children.Pods, 3)
 	for _, pod := range d.Children.Pods {
-		assert.Equal(t, pod.Name == "demo-1", speaks(pod).peers, pod.Name)
-		assert.True(t, speaks(pod).certificates)
+		assert.Equal(t, pod.Name == "demo-1", tlsFlagsOf(pod).peers, pod.Name)
+		assert.True(t, tlsFlagsOf(pod).certificates)
 	}
 }
 

@@ -58,20 +58,20 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 			watch(&o, 24*time.Hour)
 			d := Decide(o)
 			require.NoError(t, Verify(o, d))
-			assert.Equal(t, c.want, d.ResyncAfter, "%s: %+v", d.Because.Rule, c)
+			assert.Equal(t, c.want, d.ResyncAfter, "%s: %+v", d.Reason.Rule, c)
 		}
 	}
 
 	o := served()
 	blind(&o, 10*time.Hour)
-	assert.Equal(t, rule.Patience, Decide(o).ResyncAfter, "none of that was seen")
+	assert.Equal(t, rule.ResyncLater, Decide(o).ResyncAfter, "none of that was seen")
 	watch(&o, 24*time.Hour)
 	o.Cluster.Status.History[0].Rule = "WaitForMembers"
-	assert.Equal(t, rule.Patience, Decide(o).ResyncAfter, "another rule decides since now")
+	assert.Equal(t, rule.ResyncLater, Decide(o).ResyncAfter, "another rule decides since now")
 
 	o = learnerAt(50)
 	o.Now = second
 	watch(&o, 24*time.Hour)
-	assert.Equal(t, rule.Soon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
+	assert.Equal(t, rule.ResyncSoon, Decide(o).ResyncAfter, "all answer, and it is the learner that takes its time")
 	assert.Zero(t, Decide(served()).ResyncAfter)
 }
