@@ -56,7 +56,8 @@ func TestCheckTable(t *testing.T) {
 		want = append(want, []string{"`" + c.Name + "`", c.Looks})
 	}
 	if got := table(t, "check.md", "What it looks at"); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("docs/check.md: the table under \"What it looks at\" is not check.Checks. It should be:\n\n| Name | What it says when it is well |\n| --- | --- |\n%s", rows(want))
+		t.Errorf("docs/check.md: the table under \"What it looks at\" is not check.Checks. It should be:\n\n| Name | "+
+			"What it says when it is well |\n| --- | --- |\n%s", rows(want))
 	}
 }
 
@@ -71,7 +72,8 @@ func TestEveryStatusIsExplained(t *testing.T) {
 			t.Errorf("docs/operations.md, \"What STATUS says\": there is nothing about %s", r.Name)
 		}
 	}
-	for _, m := range regexp.MustCompile(`see (\w+) in (docs/[a-z-]+\.md)`).FindAllStringSubmatch(readAll(t, "hooks/*.go"), -1) {
+	for _, m := range regexp.MustCompile(`see (\w+) in (docs/[a-z-]+\.md)`).FindAllStringSubmatch(readAll(t,
+		"hooks/*.go"), -1) {
 		if !slices.Contains(anchors(t, filepath.Join(root, m[2])), strings.ToLower(m[1])) {
 			t.Errorf("a message of hooks sends people to %s in %s, which has no such heading", m[1], m[2])
 		}
@@ -84,10 +86,12 @@ func TestTheRecordingInTheREADME(t *testing.T) {
 	_, part, found := strings.Cut(readme, "<!-- recording: begin -->\n```text\n")
 	part, _, ended := strings.Cut(part, "```\n<!-- recording: end -->")
 	if !found || !ended || part == "" {
-		t.Fatal("README.md: there is no recording between \"recording: begin\" and \"recording: end\"; `make recording` writes it")
+		t.Fatal("README.md: there is no recording between \"recording: begin\" and \"recording: end\"; `make " +
+			"recording` writes it")
 	}
 	if !strings.Contains(recording, part) {
-		t.Error("README.md: what is between the marks of the recording is not a part of docs/recording.txt; `make recording` writes both")
+		t.Error("README.md: what is between the marks of the recording is not a part of docs/recording.txt; `make " +
+			"recording` writes both")
 	}
 }
 
@@ -95,7 +99,8 @@ func TestTheRecordingInTheREADME(t *testing.T) {
 func TestSafetyTable(t *testing.T) {
 	tests := map[string]bool{}
 	test := ""
-	for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(|^\tc\.tell\("(\w+)"`).FindAllStringSubmatch(readTree(t, "_test.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(|^\tc\.tell\("(\w+)"`).FindAllStringSubmatch(readTree(t,
+		"_test.go"), -1) {
 		if test = cmp.Or(m[1], test); m[2] == "" {
 			tests[test] = true
 		} else {
@@ -377,7 +382,8 @@ func anchors(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fenced.ReplaceAllString(string(raw), ""), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(fenced.ReplaceAllString(string(raw),
+		""), -1) {
 		slug := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
 		all = append(all, strings.ReplaceAll(slug, " ", "-"))
 	}

@@ -33,11 +33,11 @@ const (
 	authAtOnce = 8
 )
 
-// authorize makes etcd's users and roles what is wanted, in one go: read, plan, change after change, and read again until there
-// is nothing left to do. It stops at the first error, then with a [users.Unfinished].
+// authorize makes etcd's users and roles what is wanted, in one go: read, plan, change after change, and read again
+// until there is nothing left to do. It stops at the first error, then with a [users.Unfinished].
 //
-// Reading goes through etcd's log as a change does (AuthStatus, UserGet and the like in etcd's etcdserver/v3_server.go make a
-// raftRequest each): nothing here may be called only to observe.
+// Reading goes through etcd's log as a change does (AuthStatus, UserGet and the like in etcd's
+// etcdserver/v3_server.go make a raftRequest each): nothing here may be called only to observe.
 func (e *Etcd) authorize(ctx context.Context, client *clientv3.Client, step hooks.Authorize) error {
 	ctx, cancel := context.WithTimeout(ctx, authorizeTime)
 	defer cancel()
@@ -89,8 +89,8 @@ func (r *authRun) settle(ctx context.Context) error {
 	return ErrAuthContended
 }
 
-// next is what is wanted, with no more passwords to be tried than one look may take: those of the other users that exist are left
-// for later. Left is how many passwords there are to see to.
+// next is what is wanted, with no more passwords to be tried than one look may take: those of the other users that
+// exist are left for later. Left is how many passwords there are to see to.
 func (r *authRun) next() (want users.Want, left int) {
 	want = r.want
 	want.Users = slices.Clone(r.want.Users)
@@ -182,7 +182,8 @@ func (r *authRun) has(user string) {
 
 // mayEnable refuses to turn auth on when we would be the first to be locked out.
 func (r *authRun) mayEnable(change users.Change) error {
-	if _, ok := change.(users.EnableAuth); !ok || hasCertificate(r.TLS) && strings.HasPrefix(r.client.Endpoints()[0], "https://") {
+	if _, ok := change.(users.EnableAuth); !ok || hasCertificate(r.TLS) && strings.HasPrefix(r.client.Endpoints()[0],
+		"https://") {
 		return nil
 	}
 	return ErrNoCertificate
@@ -232,7 +233,8 @@ var permissionTypes = map[v1alpha1.Access]clientv3.PermissionType{
 func wasOvertaken(err error) bool {
 	return slices.ContainsFunc([]error{
 		rpctypes.ErrUserAlreadyExist, rpctypes.ErrUserNotFound, rpctypes.ErrRoleAlreadyExist, rpctypes.ErrRoleNotFound,
-		rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted, rpctypes.ErrRootUserNotExist, rpctypes.ErrRootRoleNotExist,
+		rpctypes.ErrRoleNotGranted, rpctypes.ErrPermissionNotGranted, rpctypes.ErrRootUserNotExist,
+		rpctypes.ErrRootRoleNotExist,
 		// To delete root, which is allowed while auth is off, just after somebody has turned it on.
 		rpctypes.ErrInvalidAuthMgmt,
 	}, func(known error) bool { return errors.Is(err, known) })
@@ -248,7 +250,8 @@ func (e *Etcd) password(from users.PasswordFrom) (string, error) {
 		return "", because(ErrPassword, fmt.Sprintf("%s: %s", from.Field, err))
 	}
 	if flaw := users.PasswordFlaw(password); flaw != "" {
-		return "", because(ErrPassword, fmt.Sprintf("%s: what is under %q in Secret %s %s", from.Field, from.Key, from.Secret, flaw))
+		return "", because(ErrPassword, fmt.Sprintf("%s: what is under %q in Secret %s %s", from.Field, from.Key,
+			from.Secret, flaw))
 	}
 	return password, nil
 }
@@ -262,8 +265,8 @@ func (e *Etcd) passwordOrNobodys(from *users.PasswordFrom) (string, error) {
 
 // ---- what etcd has
 
-// readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users that were not
-// given theirs before.
+// readAuth reads what there is, in full for the users and roles that are wanted, and tries the passwords of users
+// that were not given theirs before.
 func (e *Etcd) readAuth(ctx context.Context, client *clientv3.Client, want users.Want) (users.Have, error) {
 	have := users.Have{Roles: map[string][]users.Permit{}, Users: map[string]users.UserHave{}}
 	for _, question := range []func(context.Context) error{
@@ -345,7 +348,9 @@ func (e *Etcd) readRole(ctx context.Context, client *clientv3.Client, name strin
 			return unlessGone(err)
 		}
 		for _, p := range role.Perm {
-			permits = append(permits, users.Permit{Keys: users.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())}, Access: accesses[p.GetPermType()]})
+			permits = append(permits,
+				users.Permit{Keys: users.Keys{Key: string(p.GetKey()), End: string(p.GetRangeEnd())},
+					Access: accesses[p.GetPermType()]})
 		}
 		return nil
 	})
@@ -359,7 +364,8 @@ var accesses = map[authpb.Permission_Type]v1alpha1.Access{
 }
 
 // readUser is what a user has; nothing when it has just been deleted.
-func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users.UserWant, enabled bool) (has users.UserHave, err error) {
+func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users.UserWant,
+	enabled bool) (has users.UserHave, err error) {
 	err = e.readOne(ctx, func(ctx context.Context) error {
 		user, err := client.UserGet(ctx, want.Name)
 		if err != nil {
@@ -375,13 +381,15 @@ func (e *Etcd) readUser(ctx context.Context, client *clientv3.Client, want users
 	return has, err
 }
 
-// passwordless is what etcd says to whoever tries a password of a user that has none (ErrNoPasswordUser in its auth/store.go). Its
-// API server has no code for that error and passes the words on (togRPCError in etcdserver/api/v3rpc/util.go), in 3.5 to 3.7.
+// passwordless is what etcd says to whoever tries a password of a user that has none (ErrNoPasswordUser in its
+// auth/store.go). Its API server has no code for that error and passes the words on (togRPCError in
+// etcdserver/api/v3rpc/util.go), in 3.5 to 3.7.
 const passwordless = "auth: authentication failed, password was given for no password user"
 
-// tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a user that should have
-// none.
-func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client, want users.UserWant) (state users.PasswordState, err error) {
+// tryPassword logs in as the user to see whether it has the password that is wanted; with one that nobody has for a
+// user that should have none.
+func (e *Etcd) tryPassword(ctx context.Context, client *clientv3.Client,
+	want users.UserWant) (state users.PasswordState, err error) {
 	password, err := e.passwordOrNobodys(want.Password)
 	if err != nil {
 		return 0, err

@@ -113,7 +113,8 @@ func (f *authFake) UserDelete(_ context.Context, r *pb.AuthUserDeleteRequest) (*
 	return &pb.AuthUserDeleteResponse{}, nil
 }
 
-func (f *authFake) UserGrantRole(_ context.Context, r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse, error) {
+func (f *authFake) UserGrantRole(_ context.Context, r *pb.AuthUserGrantRoleRequest) (*pb.AuthUserGrantRoleResponse,
+	error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.roles[r.GetUser()] = append(f.roles[r.GetUser()], r.GetRole())
@@ -124,14 +125,18 @@ func (f *authFake) authorize(t *testing.T, e *Etcd, want users.Want) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	on := &hooks.Membership{ClusterID: testCluster, Leader: 1, Members: []hooks.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
+	on := &hooks.Membership{ClusterID: testCluster, Leader: 1,
+		Members: []hooks.Member{{ID: 1, PeerURLs: []string{peerURL(0)}}}}
 	return e.Do(ctx, hooks.Authorize{Want: want}, on, []hooks.Endpoint{f.endpoint})
 }
 
 func wantUsers(names ...string) users.Want {
-	w := users.Want{Users: []users.UserWant{{Name: "root", Roles: []string{"root"}, Password: &users.PasswordFrom{Secret: "root", Key: "password", Version: "7"}}}}
+	w := users.Want{Users: []users.UserWant{{Name: "root", Roles: []string{"root"},
+		Password: &users.PasswordFrom{Secret: "root", Key: "password", Version: "7"}}}}
 	for _, name := range names {
-		w.Users = append(w.Users, users.UserWant{Name: name, Password: &users.PasswordFrom{Secret: name, Key: "password", Version: "8", Field: "spec.auth.users[0].passwordSecret"}})
+		w.Users = append(w.Users,
+			users.UserWant{Name: name, Password: &users.PasswordFrom{Secret: name, Key: "password", Version: "8",
+				Field: "spec.auth.users[0].passwordSecret"}})
 	}
 	return w
 }
@@ -169,19 +174,23 @@ func TestAnAuthorizeThatStopsTellsHowFarItCame(t *testing.T) {
 	}{
 		"refused": {
 			wantUsers("a", "b", "c"), func(f *authFake) { f.refuses = "b" }, ErrNotPermitted,
-			"apply users and roles: add user b with the password in Secret b: etcd's auth does not permit it to the user of our certificate",
+			"apply users and roles: add user b with the password in Secret b: etcd's auth does not permit it to the " +
+				"user of our certificate",
 		},
 		"out of time": {
 			wantUsers("a", "b", "c"), func(f *authFake) { f.hangs = "b" }, ErrAuthUnfinished,
-			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no answer in time",
+			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no " +
+				"answer in time",
 		},
 		"out of time by etcd's clock": {
 			wantUsers("a", "b", "c"), func(f *authFake) { f.gaveUp = "b" }, ErrAuthUnfinished,
-			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no answer in time",
+			"apply users and roles: not done yet, to be continued: add user b with the password in Secret b: no " +
+				"answer in time",
 		},
 		"no password": {
 			wantUsers("a", "gone", "c"), func(*authFake) {}, ErrPassword,
-			"apply users and roles: add user gone with the password in Secret gone: the password cannot be used: spec.auth.users[0].passwordSecret: there is no Secret gone",
+			"apply users and roles: add user gone with the password in Secret gone: the password cannot be used: " +
+				"spec.auth.users[0].passwordSecret: there is no Secret gone",
 		},
 		"a bad password": {
 			wantUsers("a", "broken", "c"), func(*authFake) {}, ErrPassword,
@@ -212,7 +221,8 @@ func TestAuthIsNotTurnedOnWhenItWouldLockUsOut(t *testing.T) {
 	assert.False(t, f.enabled)
 
 	plain := secrets()
-	plain.TLS = &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS13} // which is not shown over plain text
+	// which is not shown over plain text
+	plain.TLS = &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS13}
 	require.ErrorIs(t, f.authorize(t, plain, w), ErrNoCertificate)
 	assert.False(t, f.enabled)
 }

@@ -20,8 +20,8 @@ const (
 	mostURLs = 16
 	// longestURL and longestWord are in bytes: of a URL or name of a member, and of a version.
 	longestURL, longestWord = 1024, 64
-	// mostErrors is how many lines Status has at most: etcd has three kinds of alarms, a line for each of them and member,
-	// and two lines more (Status in etcd's etcdserver/api/v3rpc/maintenance.go).
+	// mostErrors is how many lines Status has at most: etcd has three kinds of alarms, a line for each of them and
+	// member, and two lines more (Status in etcd's etcdserver/api/v3rpc/maintenance.go).
 	mostErrors = 3*mostMembers + 2
 )
 
@@ -37,7 +37,8 @@ func bounded(members []*pb.Member) error {
 		for _, words := range [][]string{{m.GetName()}, m.GetPeerURLs(), m.GetClientURLs()} {
 			for _, word := range words {
 				if !plain(word, longestURL) {
-					return fmt.Errorf("%w: the name or a URL of member %x is longer than %d bytes, or can't be printed", ErrStranger, m.GetID(), longestURL)
+					return fmt.Errorf("%w: the name or a URL of member %x is longer than %d bytes, or can't be printed",
+						ErrStranger, m.GetID(), longestURL)
 				}
 			}
 		}
@@ -48,16 +49,19 @@ func bounded(members []*pb.Member) error {
 // boundedStatus says what about a status no etcd would say.
 func boundedStatus(s *pb.StatusResponse) error {
 	if len(s.GetErrors()) > mostErrors {
-		return fmt.Errorf("%w: its status has %d errors, and %d are the most", ErrStranger, len(s.GetErrors()), mostErrors)
+		return fmt.Errorf("%w: its status has %d errors, and %d are the most", ErrStranger, len(s.GetErrors()),
+			mostErrors)
 	}
 	for _, line := range s.GetErrors() {
 		if !plain(line, longestURL) {
-			return fmt.Errorf("%w: an error in its status is longer than %d bytes, or can't be printed", ErrStranger, longestURL)
+			return fmt.Errorf("%w: an error in its status is longer than %d bytes, or can't be printed", ErrStranger,
+				longestURL)
 		}
 	}
 	for _, version := range []string{s.GetVersion(), s.GetStorageVersion(), s.GetDowngradeInfo().GetTargetVersion()} {
 		if !plain(version, longestWord) {
-			return fmt.Errorf("%w: a version in its status is longer than %d bytes, or can't be printed", ErrStranger, longestWord)
+			return fmt.Errorf("%w: a version in its status is longer than %d bytes, or can't be printed", ErrStranger,
+				longestWord)
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// TestAnswersOfNoEtcd: one process asks the members of all tenants, and a tenant may choose what answers. An answer that no etcd gives
-// is none: it costs little, and its text goes nowhere.
+// TestAnswersOfNoEtcd: one process asks the members of all tenants, and a tenant may choose what answers. An answer
+// that no etcd gives is none: it costs little, and its text goes nowhere.
 func TestAnswersOfNoEtcd(t *testing.T) {
 	t.Parallel()
 	members := func(n int, change func(*pb.Member)) []*pb.Member {
@@ -27,10 +27,19 @@ func TestAnswersOfNoEtcd(t *testing.T) {
 	same := func(*pb.Member) {}
 	long := strings.Repeat("x", 8<<20)
 	for words, lie := range map[string]func(*fake){
-		"it lists 65 members":                                  func(f *fake) { f.members = members(65, same) },
-		"member 1 with more than 16 URLs":                      func(f *fake) { f.members = members(1, func(m *pb.Member) { m.PeerURLs = make([]string, 17) }) },
-		"member 1 is longer than 1024 bytes":                   func(f *fake) { f.members = members(1, func(m *pb.Member) { m.Name = long[:1025] }) },
-		"another etcd answers at this address: its answer has": func(f *fake) { f.members = members(1, func(m *pb.Member) { m.Name = long }) },
+		"it lists 65 members": func(f *fake) { f.members = members(65, same) },
+		"member 1 with more than 16 URLs": func(f *fake) {
+			f.members = members(1,
+				func(m *pb.Member) { m.PeerURLs = make([]string, 17) })
+		},
+		"member 1 is longer than 1024 bytes": func(f *fake) {
+			f.members = members(1,
+				func(m *pb.Member) { m.Name = long[:1025] })
+		},
+		"another etcd answers at this address: its answer has": func(f *fake) {
+			f.members = members(1,
+				func(m *pb.Member) { m.Name = long })
+		},
 		"or can't be printed": func(f *fake) {
 			f.members = members(1, func(m *pb.Member) { m.ClientURLs = []string{"http://a\x1b[2J"} })
 		},

@@ -16,13 +16,15 @@ import (
 )
 
 // Do implements [hooks.Etcd]. The error wraps one of this package's and begins with the step. After ErrNoAnswer and
-// ErrUnreachable the step may or may not have been carried out; after any other error it was not. A defragmentation that takes
-// longer than the step's deadline goes on after ErrNoAnswer: the member hands its database over without looking at the call any
-// more (Defragment in etcd's etcdserver/api/v3rpc/maintenance.go), and answers nobody until it is done.
+// ErrUnreachable the step may or may not have been carried out; after any other error it was not. A defragmentation
+// that takes longer than the step's deadline goes on after ErrNoAnswer: the member hands its database over without
+// looking at the call any more (Defragment in etcd's etcdserver/api/v3rpc/maintenance.go), and answers nobody until
+// it is done.
 //
-// A step that changes the member list always goes with the list that it was decided on: a second Do of the same decision
-// meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the other: it refuses
-// the second (the peer URL exists, the member is gone, the member votes already), or drops it without a word (ErrNoAnswer).
+// A step that changes the member list always goes with the list that it was decided on: a second Do of the same
+// decision meets ErrMembershipChanged. Two at the same moment are settled by etcd, which applies one change after the
+// other: it refuses the second (the peer URL exists, the member is gone, the member votes already), or drops it
+// without a word (ErrNoAnswer).
 func (e *Etcd) Do(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) error {
 	if err := e.do(ctx, step, on, endpoints); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
@@ -48,10 +50,11 @@ func (e *Etcd) do(ctx context.Context, step hooks.Step, on *hooks.Membership, en
 	return failure
 }
 
-// executors are the endpoints that may carry out the step, the leader's first. Which one is asked matters: etcd judges
-// an addition or a removal by the connections of the very member that serves the request, only the leader knows how far
-// a learner has come (another member would pass the promotion on to it), and only the leader can hand over its office. A member
-// defragments its own database and no other's. All else of maintenance goes through raft's log, so that any voter will do.
+// executors are the endpoints that may carry out the step, the leader's first. Which one is asked matters: etcd
+// judges an addition or a removal by the connections of the very member that serves the request, only the leader
+// knows how far a learner has come (another member would pass the promotion on to it), and only the leader can hand
+// over its office. A member defragments its own database and no other's. All else of maintenance goes through raft's
+// log, so that any voter will do.
 func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint) []hooks.Endpoint {
 	var leader, others []hooks.Endpoint
 	for _, endpoint := range endpoints {
@@ -71,8 +74,8 @@ func executors(step hooks.Step, on *hooks.Membership, endpoints []hooks.Endpoint
 	return append(leader, others...)
 }
 
-// serves reports whether this voter may be asked for the step: any but the one that is removed, and none but the one that is
-// defragmented.
+// serves reports whether this voter may be asked for the step: any but the one that is removed, and none but the one
+// that is defragmented.
 func serves(step hooks.Step, id uint64) bool {
 	switch s := step.(type) {
 	case hooks.Remove:
@@ -93,7 +96,8 @@ func memberAt(on *hooks.Membership, peerURL string) *hooks.Member {
 
 // doAt carries out the step at one endpoint. It is not asked for the step when it could not give us the member list:
 // the next endpoint may be tried then.
-func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint, all []hooks.Endpoint) (asked bool, err error) {
+func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, endpoint hooks.Endpoint,
+	all []hooks.Endpoint) (asked bool, err error) {
 	client, err := e.open(endpoint)
 	if err != nil {
 		return false, err
@@ -117,7 +121,8 @@ func (e *Etcd) doAt(ctx context.Context, step hooks.Step, on *hooks.Membership, 
 			return true, err
 		}
 	}
-	return true, e.call(ctx, step.Verb(), e.stepTimeout(), func(ctx context.Context) error { return carryOut(ctx, client, step) })
+	return true, e.call(ctx, step.Verb(), e.stepTimeout(),
+		func(ctx context.Context) error { return carryOut(ctx, client, step) })
 }
 
 // learnerOf is where the learner that is to be promoted can be asked; nil when it has no address.
@@ -132,10 +137,11 @@ func learnerOf(p hooks.Promote, on *hooks.Membership, all []hooks.Endpoint) *hoo
 	return &all[i]
 }
 
-// proveConnected lets the leader write an entry and sees it arrive at the learner (S5). Nothing else tells that the two hear
-// each other now: a learner that is cut off goes on naming its leader, since it never campaigns (tickElection in etcd's raft),
-// and the leader's guard remembers how far the learner had come (isLearnerReady in etcdserver/server.go). Promoted, it would
-// count for the quorum and not be heard. The entry is the question for the list of alarms, which etcd answers through the log.
+// proveConnected lets the leader write an entry and sees it arrive at the learner (S5). Nothing else tells that the
+// two hear each other now: a learner that is cut off goes on naming its leader, since it never campaigns
+// (tickElection in etcd's raft), and the leader's guard remembers how far the learner had come (isLearnerReady in
+// etcdserver/server.go). Promoted, it would count for the quorum and not be heard. The entry is the question for the
+// list of alarms, which etcd answers through the log.
 func (e *Etcd) proveConnected(ctx context.Context, leader *clientv3.Client, learner *hooks.Endpoint) error {
 	if learner == nil {
 		return because(ErrLearnerCutOff, "it has no address")

@@ -76,7 +76,8 @@ func TestNoStepIsTakenBlind(t *testing.T) {
 
 func TestALeaderIsRemovedByAnother(t *testing.T) {
 	all := fakes(t, 3)
-	require.NoError(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 1, Name: "demo-0"}, observed(t, all), endpointsOf(all)))
+	require.NoError(t, new(Etcd).Do(t.Context(), hooks.Remove{ID: 1, Name: "demo-0"}, observed(t, all),
+		endpointsOf(all)))
 	assert.Empty(t, all[0].calls())
 	assert.Equal(t, []string{"MemberList", "MemberRemove 1"}, all[1].calls())
 }
@@ -120,7 +121,8 @@ func TestALearnerIsPromotedOnceAnEntryOfTheLeaderHasReachedIt(t *testing.T) {
 	}{
 		"it does not arrive": {
 			func(_ *testing.T, f *fake) { f.status.RaftIndex = 99 },
-			"promote demo-2: the learner is not connected to the leader: an entry that the leader wrote does not arrive",
+			"promote demo-2: the learner is not connected to the leader: an entry that the leader wrote does not " +
+				"arrive",
 		},
 		"the learner has died": {
 			func(t *testing.T, f *fake) { f.endpoint.ClientURL = refused(t) },
@@ -168,7 +170,8 @@ func TestNoStepAtAStranger(t *testing.T) {
 func TestARefusalIsFinal(t *testing.T) {
 	all := fakes(t, 3)
 	all[0].step = rpctypes.ErrGRPCUnhealthy
-	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all), endpointsOf(all))
+	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
+		endpointsOf(all))
 	require.ErrorIs(t, err, ErrUnhealthy)
 	assert.EqualError(t, err, "add learner demo-3: etcd asks to wait: too few voters have been connected for 5 seconds")
 	assert.Len(t, all[0].calls(), 2, "no retries")
@@ -178,7 +181,8 @@ func TestARefusalIsFinal(t *testing.T) {
 func TestAnAdditionIsNeverToldThatTheMemberIsGone(t *testing.T) {
 	all := fakes(t, 3)
 	all[0].step = rpctypes.ErrGRPCMemberNotFound
-	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all), endpointsOf(all))
+	err := new(Etcd).Do(t.Context(), hooks.AddLearner{Name: "demo-3", PeerURL: peerURL(3)}, observed(t, all),
+		endpointsOf(all))
 	require.ErrorIs(t, err, ErrPeerURLUsed)
 }
 

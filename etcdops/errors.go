@@ -22,13 +22,15 @@ var (
 	ErrBlind = errors.New("no step is taken without a member list")
 	// ErrMembershipChanged: the member list is not the one that the step was decided on. Decide again.
 	ErrMembershipChanged = errors.New("the membership has changed since the decision")
-	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has none.
+	// ErrNoExecutor: no voter that could carry out the step has an address, or the step is the leader's and it has
+	// none.
 	ErrNoExecutor = errors.New("no member that could carry it out can be asked")
 	// ErrNoQuorum: nobody could give us a linearizable member list.
 	ErrNoQuorum = errors.New("the member list cannot be read")
 	// ErrStranger: the etcd at an endpoint is not the member that we meant.
 	ErrStranger = errors.New("another etcd answers at this address")
-	// ErrLearnerCutOff: the learner that is to be promoted does not get what the leader writes now (S5); why follows. Wait.
+	// ErrLearnerCutOff: the learner that is to be promoted does not get what the leader writes now (S5); why follows.
+	// Wait.
 	ErrLearnerCutOff = errors.New("the learner is not connected to the leader")
 	// ErrUnknownStep: a step of a kind that this package does not know.
 	ErrUnknownStep = errors.New("unknown step")
@@ -44,9 +46,9 @@ var (
 
 	// Refused by etcd. Nothing was changed.
 
-	// ErrUnhealthy is routine: with strict-reconfig-check, etcd changes members only while the member that is asked has
-	// had connections to enough voters for 5 seconds (HealthInterval in etcd's etcdserver/server.go). Wait; never switch
-	// the check off.
+	// ErrUnhealthy is routine: with strict-reconfig-check, etcd changes members only while the member that is asked
+	// has had connections to enough voters for 5 seconds (HealthInterval in etcd's etcdserver/server.go). Wait; never
+	// switch the check off.
 	ErrUnhealthy = errors.New("etcd asks to wait: too few voters have been connected for 5 seconds")
 	// ErrNotEnoughStarted: too few of the listed voters have ever started for one to be removed or promoted.
 	ErrNotEnoughStarted = errors.New("etcd asks to wait: too few voters have started")
@@ -54,12 +56,13 @@ var (
 	ErrLearnerNotReady = errors.New("etcd asks to wait: the learner has not caught up with the leader")
 	// ErrTooManyLearners: one learner at a time is etcd's default (max-learners).
 	ErrTooManyLearners = errors.New("there is a learner already")
-	// ErrPeerURLExists: the addition was made before, or the name was used twice (S9). An added member's ID is a hash of
-	// its peer URLs and the time in seconds (computeMemberID in etcd's etcdserver/api/membership/member.go), so that etcd
-	// says "member ID already exist" when both additions fall into one second, else "Peer URLs already exists".
+	// ErrPeerURLExists: the addition was made before, or the name was used twice (S9). An added member's ID is a hash
+	// of its peer URLs and the time in seconds (computeMemberID in etcd's etcdserver/api/membership/member.go), so
+	// that etcd says "member ID already exist" when both additions fall into one second, else "Peer URLs already
+	// exists".
 	ErrPeerURLExists = errors.New("a member has this peer URL already")
-	// ErrPeerURLUsed: the same hash again, now that of a member which was added and removed within this second. etcd says
-	// "member not found" to the addition.
+	// ErrPeerURLUsed: the same hash again, now that of a member which was added and removed within this second. etcd
+	// says "member not found" to the addition.
 	ErrPeerURLUsed = errors.New("a member with this peer URL was removed a moment ago")
 	// ErrMemberGone: the member was removed, or never existed.
 	ErrMemberGone = errors.New("there is no such member")
@@ -75,15 +78,17 @@ var (
 	ErrBadTransferee = errors.New("the member cannot lead: it does not vote, or is no member")
 	// ErrNoLeader: an election is going on, or there is no quorum.
 	ErrNoLeader = errors.New("the cluster has no leader")
-	// ErrNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look at them
-	// (client-cert-auth).
+	// ErrNobody: auth is on, and etcd takes us for nobody: we came without a client certificate, or it does not look
+	// at them (client-cert-auth).
 	ErrNobody = errors.New("etcd's auth is on, and it does not accept our certificate")
 	// ErrNotPermitted: auth is on, and our certificate's user is not one with the role root.
 	ErrNotPermitted = errors.New("etcd's auth does not permit it to the user of our certificate")
 	// ErrDowngradeUnderWay: one goes on, to another version than that which is asked for.
 	ErrDowngradeUnderWay = errors.New("a downgrade to another version is under way: cancel that one first")
-	// ErrDowngradeTarget: a cluster goes down by one minor version at a time, from the version that all members have agreed on.
-	ErrDowngradeTarget = errors.New("etcd goes down by one minor version at a time, and not to this one from the one that it has")
+	// ErrDowngradeTarget: a cluster goes down by one minor version at a time, from the version that all members have
+	// agreed on.
+	ErrDowngradeTarget = errors.New("etcd goes down by one minor version at a time, and not to this one from the one " +
+		"that it has")
 	// ErrDowngradeVersion: etcd cannot read the version.
 	ErrDowngradeVersion = errors.New("the version of the downgrade is not one, such as 3.6.0")
 	// ErrVersionUnknown: the cluster is that young.
@@ -93,9 +98,11 @@ var (
 	// ErrFutureRevision: there is no such revision yet, or the member that was asked has not heard of it.
 	ErrFutureRevision = errors.New("the keys have not come to this revision yet")
 	// ErrNoSpace: the quota of a member is used up, or was when it raised its alarm.
-	ErrNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the members, then disarm it")
+	ErrNoSpace = errors.New("etcd takes no more data while there is an alarm NOSPACE: compact, defragment the " +
+		"members, then disarm it")
 	// ErrCorrupt: etcd serves no keys while it knows that members differ.
-	ErrCorrupt = errors.New("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data differs, then disarm it")
+	ErrCorrupt = errors.New("etcd serves no keys while there is an alarm CORRUPT: replace the member whose data " +
+		"differs, then disarm it")
 	// ErrRefused: etcd refused for another reason, which follows.
 	ErrRefused = errors.New("etcd refused")
 
@@ -114,9 +121,11 @@ var (
 var sentinels = []error{
 	ErrBlind, ErrMembershipChanged, ErrNoExecutor, ErrNoQuorum, ErrStranger, ErrLearnerCutOff, ErrUnknownStep,
 	ErrNoCertificate, ErrPassword, ErrAuthUnfinished, ErrAuthContended, ErrNobody, ErrNotPermitted,
-	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed, ErrMemberGone,
+	ErrUnhealthy, ErrNotEnoughStarted, ErrLearnerNotReady, ErrTooManyLearners, ErrPeerURLExists, ErrPeerURLUsed,
+	ErrMemberGone,
 	ErrNotLearner, ErrBadURL, ErrLearnerRefuses, ErrNotLeader, ErrBadTransferee, ErrNoLeader, ErrRefused,
-	ErrDowngradeUnderWay, ErrDowngradeTarget, ErrDowngradeVersion, ErrVersionUnknown, ErrCompacted, ErrFutureRevision, ErrNoSpace, ErrCorrupt,
+	ErrDowngradeUnderWay, ErrDowngradeTarget, ErrDowngradeVersion, ErrVersionUnknown, ErrCompacted, ErrFutureRevision,
+	ErrNoSpace, ErrCorrupt,
 	ErrNoAnswer, ErrUnreachable, ErrHandshake, ErrFailed,
 }
 

@@ -23,18 +23,22 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 		is   error
 		says string
 	}{
-		{rpctypes.ErrGRPCUnhealthy, ErrUnhealthy, "etcd asks to wait: too few voters have been connected for 5 seconds"},
+		{rpctypes.ErrGRPCUnhealthy, ErrUnhealthy, "etcd asks to wait: too few voters have been connected for 5 " +
+			"seconds"},
 		{rpctypes.ErrUnhealthy, ErrUnhealthy, "etcd asks to wait: too few voters have been connected for 5 seconds"},
 		{rpctypes.ErrGRPCMemberNotEnoughStarted, ErrNotEnoughStarted, "etcd asks to wait: too few voters have started"},
-		{status.Error(codes.Unknown, rpctypes.ErrMemberNotEnoughStarted.Error()), ErrNotEnoughStarted, "etcd asks to wait: too few voters have started"},
-		{rpctypes.ErrMemberLearnerNotReady, ErrLearnerNotReady, "etcd asks to wait: the learner has not caught up with the leader"},
+		{status.Error(codes.Unknown, rpctypes.ErrMemberNotEnoughStarted.Error()), ErrNotEnoughStarted,
+			"etcd asks to wait: too few voters have started"},
+		{rpctypes.ErrMemberLearnerNotReady, ErrLearnerNotReady,
+			"etcd asks to wait: the learner has not caught up with the leader"},
 		{rpctypes.ErrTooManyLearners, ErrTooManyLearners, "there is a learner already"},
 		{rpctypes.ErrPeerURLExist, ErrPeerURLExists, "a member has this peer URL already"},
 		{rpctypes.ErrMemberExist, ErrPeerURLExists, "a member has this peer URL already"},
 		{rpctypes.ErrMemberNotFound, ErrMemberGone, "there is no such member"},
 		{rpctypes.ErrMemberNotLearner, ErrNotLearner, "the member votes already"},
 		{rpctypes.ErrNotLeader, ErrNotLeader, "the member that was asked is not the leader"},
-		{rpctypes.ErrBadLeaderTransferee, ErrBadTransferee, "the member cannot lead: it does not vote, or is no member"},
+		{rpctypes.ErrBadLeaderTransferee, ErrBadTransferee, "the member cannot lead: it does not vote, or is no " +
+			"member"},
 		{rpctypes.ErrGRPCNotSupportedForLearner, ErrLearnerRefuses, "a learner does not answer this"},
 		{rpctypes.ErrNoLeader, ErrNoLeader, "the cluster has no leader"},
 		{rpctypes.ErrTimeoutDueToConnectionLost, ErrNoAnswer, "no answer in time"},
@@ -42,21 +46,30 @@ func TestEveryAnswerHasOneSentence(t *testing.T) {
 		{context.DeadlineExceeded, ErrNoAnswer, "no answer in time"},
 		{status.Error(codes.DeadlineExceeded, "context deadline exceeded"), ErrNoAnswer, "no answer in time"},
 		{status.Error(codes.Canceled, "context canceled"), ErrNoAnswer, "no answer in time"},
-		{rpctypes.ErrPermissionDenied, ErrNotPermitted, "etcd's auth does not permit it to the user of our certificate"},
+		{rpctypes.ErrPermissionDenied, ErrNotPermitted, "etcd's auth does not permit it to the user of our " +
+			"certificate"},
 		{rpctypes.ErrGRPCUserEmpty, ErrNobody, "etcd's auth is on, and it does not accept our certificate"},
 		{rpctypes.ErrGRPCAuthNotEnabled, ErrRefused, "etcd refused: authentication is not enabled"},
-		{rpctypes.ErrDowngradeInProcess, ErrDowngradeUnderWay, "a downgrade to another version is under way: cancel that one first"},
-		{rpctypes.ErrInvalidDowngradeTargetVersion, ErrDowngradeTarget, "etcd goes down by one minor version at a time, and not to this one from the one that it has"},
-		{rpctypes.ErrWrongDowngradeVersionFormat, ErrDowngradeVersion, "the version of the downgrade is not one, such as 3.6.0"},
-		{rpctypes.ErrClusterVersionUnavailable, ErrVersionUnknown, "etcd asks to wait: the members have not agreed on the version of the cluster yet"},
+		{rpctypes.ErrDowngradeInProcess, ErrDowngradeUnderWay,
+			"a downgrade to another version is under way: cancel that one first"},
+		{rpctypes.ErrInvalidDowngradeTargetVersion, ErrDowngradeTarget,
+			"etcd goes down by one minor version at a time, and not to this one from the one that it has"},
+		{rpctypes.ErrWrongDowngradeVersionFormat, ErrDowngradeVersion,
+			"the version of the downgrade is not one, such as 3.6.0"},
+		{rpctypes.ErrClusterVersionUnavailable, ErrVersionUnknown,
+			"etcd asks to wait: the members have not agreed on the version of the cluster yet"},
 		{rpctypes.ErrCompacted, ErrCompacted, "this revision of the keys has been compacted away"},
 		{rpctypes.ErrGRPCFutureRev, ErrFutureRevision, "the keys have not come to this revision yet"},
-		{rpctypes.ErrGRPCNoSpace, ErrNoSpace, "etcd takes no more data while there is an alarm NOSPACE: compact, defragment the members, then disarm it"},
-		{rpctypes.ErrGRPCCorrupt, ErrCorrupt, "etcd serves no keys while there is an alarm CORRUPT: replace the member whose data differs, then disarm it"},
+		{rpctypes.ErrGRPCNoSpace, ErrNoSpace, "etcd takes no more data while there is an alarm NOSPACE: compact, " +
+			"defragment the members, then disarm it"},
+		{rpctypes.ErrGRPCCorrupt, ErrCorrupt, "etcd serves no keys while there is an alarm CORRUPT: replace the " +
+			"member whose data differs, then disarm it"},
 		{status.Error(codes.Unavailable, "etcdserver: something new"), ErrRefused, "etcd refused: something new"},
 		{status.Error(codes.Unknown, ""), ErrRefused, "etcd refused"},
-		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "connection refused")), ErrUnreachable, "unreachable: connection refused"},
-		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "no route to host")), ErrUnreachable, "unreachable: no route to host"},
+		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "connection refused")), ErrUnreachable,
+			"unreachable: connection refused"},
+		{status.Error(codes.Unavailable, fmt.Sprintf(dialing, "no route to host")), ErrUnreachable,
+			"unreachable: no route to host"},
 		{status.Error(codes.Unavailable, "error reading from server: EOF"), ErrUnreachable, "unreachable: EOF"},
 		{errors.New("URL scheme must be http"), ErrFailed, "the call failed: URL scheme must be http"},
 		{fmt.Errorf("%w: x", ErrStranger), ErrStranger, "another etcd answers at this address: x"},
@@ -88,14 +101,15 @@ func shaped(shape uint8, code codes.Code, said string) error {
 	return status.Error(code, said)
 }
 
-// FuzzErrorMapping: whatever etcd, gRPC or the network say, in whatever shape, there is one cause of ours, the same words every
-// time, one short printable line, and etcd's own words mean the same in every shape.
+// FuzzErrorMapping: whatever etcd, gRPC or the network say, in whatever shape, there is one cause of ours, the same
+// words every time, one short printable line, and etcd's own words mean the same in every shape.
 func FuzzErrorMapping(f *testing.F) {
 	for _, said := range slices.Sorted(maps.Keys(answers)) {
 		f.Add(uint32(codes.Unknown), said, uint8(asStatus))
 		f.Add(uint32(codes.Unavailable), said, uint8(asEtcds))
 	}
-	f.Add(uint32(codes.Unavailable), `connection error: desc = "transport: dial tcp 10.0.0.1:2379: connect: connection refused"`, uint8(asStatus))
+	f.Add(uint32(codes.Unavailable),
+		`connection error: desc = "transport: dial tcp 10.0.0.1:2379: connect: connection refused"`, uint8(asStatus))
 	f.Add(uint32(codes.Unavailable), ": ", uint8(asStatus))
 	f.Add(uint32(codes.OK), "fine", uint8(asEtcds))
 	f.Add(uint32(codes.DataLoss), "etcdserver: corrupt cluster", uint8(asEtcds))

@@ -107,7 +107,10 @@ func (e *Etcd) config(endpoint hooks.Endpoint, told *handshake) clientv3.Config 
 		DialOptions: []grpc.DialOption{
 			grpc.WithMaxHeaderListSize(largestHeaders), // without it, 16 MiB
 			// Whatever name the client knows the member by, it is reached at its pod's address.
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return e.dial(ctx, endpoint) }),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+				error) {
+				return e.dial(ctx, endpoint)
+			}),
 			grpc.WithChainUnaryInterceptor(failFast),
 		},
 	}
@@ -214,7 +217,8 @@ func (h *handshake) told() (certificate string, authorities []string) {
 
 // failFast undoes etcd's WaitForReady(true), which no field of its configuration reaches: of two equal call options
 // the last one counts.
-func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func failFast(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	return invoke(ctx, method, req, reply, conn, append(opts, grpc.WaitForReady(false))...)
 }
 

@@ -43,7 +43,8 @@ func fakes(t *testing.T, n int) []*fake {
 	t.Helper()
 	var list []*pb.Member
 	for i := range n {
-		list = append(list, &pb.Member{ID: uint64(i + 1), Name: name(i), PeerURLs: []string{peerURL(i)}, ClientURLs: []string{"http://" + name(i)}})
+		list = append(list, &pb.Member{ID: uint64(i + 1), Name: name(i), PeerURLs: []string{peerURL(i)},
+			ClientURLs: []string{"http://" + name(i)}})
 	}
 	var all []*fake
 	for i := range n {
@@ -52,7 +53,8 @@ func fakes(t *testing.T, n int) []*fake {
 			members: list,
 		}
 		f.status = &pb.StatusResponse{
-			Header: f.header, Version: "3.6.16", Leader: 1, RaftTerm: testTerm, RaftIndex: 100, RaftAppliedIndex: 100, DbSize: 20, DbSizeInUse: 10,
+			Header: f.header, Version: "3.6.16", Leader: 1, RaftTerm: testTerm, RaftIndex: 100, RaftAppliedIndex: 100,
+			DbSize: 20, DbSizeInUse: 10,
 		}
 		f.endpoint = hooks.Endpoint{Name: name(i), ClientURL: "http://" + f.serve(t), PeerURL: peerURL(i)}
 		all = append(all, f)
@@ -99,7 +101,8 @@ func (f *fake) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse
 		f.note("Alarm")
 		return &pb.AlarmResponse{}, nil
 	}
-	return &pb.AlarmResponse{}, f.change(ctx, fmt.Sprintf("Alarm %s %s %d", r.GetAction(), r.GetAlarm(), r.GetMemberID()))
+	return &pb.AlarmResponse{},
+		f.change(ctx, fmt.Sprintf("Alarm %s %s %d", r.GetAction(), r.GetAlarm(), r.GetMemberID()))
 }
 
 func (f *fake) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
@@ -111,7 +114,8 @@ func (f *fake) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVRespons
 }
 
 func (f *fake) Downgrade(ctx context.Context, r *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
-	return &pb.DowngradeResponse{}, f.change(ctx, strings.TrimSpace(fmt.Sprintf("Downgrade %s %s", r.GetAction(), r.GetVersion())))
+	return &pb.DowngradeResponse{},
+		f.change(ctx, strings.TrimSpace(fmt.Sprintf("Downgrade %s %s", r.GetAction(), r.GetVersion())))
 }
 
 func (f *fake) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
@@ -142,7 +146,8 @@ func (f *fake) change(ctx context.Context, call string) error {
 }
 
 func (f *fake) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
-	return &pb.MemberAddResponse{}, f.change(ctx, fmt.Sprintf("MemberAdd %v learner=%v", r.GetPeerURLs(), r.GetIsLearner()))
+	return &pb.MemberAddResponse{},
+		f.change(ctx, fmt.Sprintf("MemberAdd %v learner=%v", r.GetPeerURLs(), r.GetIsLearner()))
 }
 
 func (f *fake) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {

@@ -45,7 +45,8 @@ func (e *Etcd) dialForeign(ctx context.Context, endpoint hooks.Endpoint) (net.Co
 
 // inOurWords puts what an endpoint of another etcd answers into words of ours, before anything else of the client's
 // sees it.
-func inOurWords(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func inOurWords(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	answer, is := status.FromError(err)
 	if err == nil || !is {
@@ -61,15 +62,20 @@ func inOurWords(ctx context.Context, method string, req, reply any, conn *grpc.C
 // Clauses for what an endpoint may be found to be. Each is the end of the text in which Go's packages say so.
 var (
 	unreachable = []string{
-		errForbidden.Error(), "connection refused", "no such host", "network is unreachable", "no route to host", "connection reset by peer", "i/o timeout", "server misbehaving", "EOF",
+		errForbidden.Error(), "connection refused", "no such host", "network is unreachable", "no route to host",
+		"connection reset by peer", "i/o timeout", "server misbehaving", "EOF",
 	}
 	// untrusted are beginnings: what follows them may be out of the certificate that was shown.
 	untrusted = []string{
-		"failed to verify certificate: x509: certificate signed by unknown authority", "failed to verify certificate: x509: certificate has expired or is not yet valid",
-		"failed to verify certificate: x509: certificate is valid for", "failed to verify certificate: x509: certificate is not valid for any names",
+		"failed to verify certificate: x509: certificate signed by unknown authority",
+		"failed to verify certificate: x509: certificate has expired or is not yet valid",
+		"failed to verify certificate: x509: certificate is valid for",
+		"failed to verify certificate: x509: certificate is not valid for any names",
 		"failed to verify certificate: x509: cannot validate certificate", "failed to verify certificate",
-		"first record does not look like a TLS handshake", "handshake failure", "bad certificate", "certificate required", "unknown certificate authority", "expired certificate",
-		"unsupported certificate", "unknown certificate", "protocol version not supported", "it takes no certificate of our authority",
+		"first record does not look like a TLS handshake", "handshake failure", "bad certificate",
+		"certificate required", "unknown certificate authority", "expired certificate",
+		"unsupported certificate", "unknown certificate", "protocol version not supported",
+		"it takes no certificate of our authority",
 	}
 )
 

@@ -54,10 +54,12 @@ func TestWhatIsNotAllowedIsNotDialed(t *testing.T) {
 	}()
 	_, open, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	everything := &hooks.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, Hosts: []string{"localhost"}}
+	everything := &hooks.AllowedEndpoints{Networks: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
+		netip.MustParsePrefix("::/0")}, Hosts: []string{"localhost"}}
 	var endpoints []hooks.Endpoint
 	for _, allowed := range []*hooks.AllowedEndpoints{nil, {}, everything} {
-		for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "localhost.shop.svc"} {
+		for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST.", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1",
+			"localhost.shop.svc"} {
 			for _, port := range []string{open, "1"} {
 				e := elsewhere("http://" + host + ":" + port)
 				e.Name, e.Allowed = fmt.Sprint(len(endpoints)), allowed
@@ -68,7 +70,8 @@ func TestWhatIsNotAllowedIsNotDialed(t *testing.T) {
 	_, health := (&Etcd{}).Observe(t.Context(), endpoints)
 	for _, e := range endpoints {
 		if !strings.Contains(e.ClientURL, ".svc:") { // it is looked up
-			assert.Equal(t, "unreachable: this installation of Quorate does not allow its address", health[e.Name].Err, "%+v", e)
+			assert.Equal(t, "unreachable: this installation of Quorate does not allow its address", health[e.Name].Err,
+				"%+v", e)
 		}
 	}
 	assert.Zero(t, heard.Load())
@@ -130,22 +133,30 @@ func TestWhatAnswersElsewhereIsToldInOurWords(t *testing.T) {
 		serve  func(net.Listener)
 		want   string
 	}{
-		"a banner":           {"http", plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")) }), none},
-		"it hangs up":        {"http", plain(func(net.Conn) {}), none},
-		"a web server":       {"http", web, none},
-		"another service":    {"http", func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, none},
-		"words, unknown":     {"http", talks(codes.Unknown, peerSays), none},
-		"words, internal":    {"http", talks(codes.Internal, "etcdserver: "+peerSays), none},
-		"words, unavailable": {"http", talks(codes.Unavailable, "etcdserver: "+peerSays), "unreachable: there is no connection"},
-		"words, as of TLS":   {"http", talks(codes.Unavailable, "tls: "+peerSays), "TLS handshake failed: the two sides don't accept each other's certificate"},
-		"words, denied":      {"http", talks(codes.PermissionDenied, peerSays), none},
-		"words, too large":   {"http", talks(codes.ResourceExhausted, "grpc: received message "+peerSays), "another etcd answers at this address: its answer has more than 4 MiB"},
-		"etcd's own":         {"http", talks(codes.InvalidArgument, "etcdserver: authentication failed, invalid user ID or password"), "etcd refused: authentication failed, invalid user ID or password"},
-		"plain text by TLS":  {"https", plain(func(c net.Conn) { _, _ = c.Write([]byte(peerSays + peerSays)) }), "TLS handshake failed: first record does not look like a TLS handshake"},
+		"a banner": {"http",
+			plain(func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-" + peerSays + "\r\n")) }), none},
+		"it hangs up":     {"http", plain(func(net.Conn) {}), none},
+		"a web server":    {"http", web, none},
+		"another service": {"http", func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, none},
+		"words, unknown":  {"http", talks(codes.Unknown, peerSays), none},
+		"words, internal": {"http", talks(codes.Internal, "etcdserver: "+peerSays), none},
+		"words, unavailable": {"http", talks(codes.Unavailable, "etcdserver: "+peerSays),
+			"unreachable: there is no connection"},
+		"words, as of TLS": {"http", talks(codes.Unavailable, "tls: "+peerSays),
+			"TLS handshake failed: the two sides don't accept each other's certificate"},
+		"words, denied": {"http", talks(codes.PermissionDenied, peerSays), none},
+		"words, too large": {"http", talks(codes.ResourceExhausted, "grpc: received message "+peerSays),
+			"another etcd answers at this address: its answer has more than 4 MiB"},
+		"etcd's own": {"http", talks(codes.InvalidArgument, "etcdserver: authentication failed, invalid user "+
+			"ID or password"), "etcd refused: authentication failed, invalid user ID or password"},
+		"plain text by TLS": {"https", plain(func(c net.Conn) { _, _ = c.Write([]byte(peerSays + peerSays)) }),
+			"TLS handshake failed: first record does not look like a TLS handshake"},
 		"a stranger's by TLS": {"https", func(l net.Listener) {
 			web(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{marked(t, "10.1.2.3")}}))
 		}, "TLS handshake failed: failed to verify certificate: x509: certificate signed by unknown authority"},
-		"another name's by TLS": {"https", func(l net.Listener) { web(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{marked(t)}})) }, "TLS handshake failed: failed to verify certificate: x509: certificate is valid"},
+		"another name's by TLS": {"https",
+			func(l net.Listener) { web(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{marked(t)}})) },
+			"TLS handshake failed: failed to verify certificate: x509: certificate is valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -173,8 +184,11 @@ func marked(t *testing.T, addresses ...string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: peerSays, Organization: []string{peerSays}}, DNSNames: []string{peerSays + ".example"},
-		IPAddresses: []net.IP{net.ParseIP("10.9.9.9")}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		Subject:     pkix.Name{CommonName: peerSays, Organization: []string{peerSays}},
+		DNSNames:    []string{peerSays + ".example"},
+		IPAddresses: []net.IP{net.ParseIP("10.9.9.9")}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour)}
 	for _, a := range addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(a))
 	}

@@ -13,7 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // which the program does not link: TestNoCompressionIsLinked in package server
+	_ "google.golang.org/grpc/encoding/gzip" // which the program does not link: TestNoCompressionIsLinked
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -37,7 +37,8 @@ func plainly(l net.Listener) net.Listener { return l }
 
 // before does something before each answer.
 func before(do func(context.Context) error) grpc.ServerOption {
-	return grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, answer grpc.UnaryHandler) (any, error) {
+	return grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo,
+		answer grpc.UnaryHandler) (any, error) {
 		if err := do(ctx); err != nil {
 			return nil, err
 		}
@@ -45,13 +46,14 @@ func before(do func(context.Context) error) grpc.ServerOption {
 	})
 }
 
-// TestACompressedListIsNotUnpacked: 64 MiB that take 64 KiB on the wire are unpacked up to what an answer may have, even where a part of the
-// program could unpack them.
+// TestACompressedListIsNotUnpacked: 64 MiB that take 64 KiB on the wire are unpacked up to what an answer may have,
+// even where a part of the program could unpack them.
 func TestACompressedListIsNotUnpacked(t *testing.T) {
 	f := fakes(t, 1)[0]
 	var sent atomic.Int64
 	f.members[0].Name = strings.Repeat("x", 64<<20)
-	f.serveWith(t, func(l net.Listener) net.Listener { return &counted{Listener: l, sent: &sent} }, before(func(ctx context.Context) error { return grpc.SetSendCompressor(ctx, "gzip") }))
+	f.serveWith(t, func(l net.Listener) net.Listener { return &counted{Listener: l, sent: &sent} },
+		before(func(ctx context.Context) error { return grpc.SetSendCompressor(ctx, "gzip") }))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	e := &Etcd{Timeout: time.Minute}
@@ -145,7 +147,8 @@ func TestDeadlinesAreKept(t *testing.T) {
 			e := &Etcd{Timeout: 200 * time.Millisecond}
 			began := time.Now()
 			membership, health := e.Observe(t.Context(), []hooks.Endpoint{f.endpoint})
-			require.Less(t, time.Since(began), 10*time.Second, "three timeouts, on a busy machine; byte by byte it takes eight hours")
+			require.Less(t, time.Since(began), 10*time.Second,
+				"three timeouts, on a busy machine; byte by byte it takes eight hours")
 			require.Nil(t, membership)
 			require.Less(t, len(health[f.endpoint.Name].Err), 300)
 		})
@@ -157,9 +160,15 @@ func TestWordsOfNoEtcd(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	for name, do := range map[string]func(context.Context) error{
-		"an error":               func(context.Context) error { return status.Error(codes.Internal, long) },
-		"an error that answers":  func(context.Context) error { return status.Error(codes.Unavailable, "etcdserver: "+long) },
-		"one that ends the line": func(context.Context) error { return status.Error(codes.FailedPrecondition, "no\r\n\x1b[2J"+long[:100]) },
+		"an error": func(context.Context) error { return status.Error(codes.Internal, long) },
+		"an error that answers": func(context.Context) error {
+			return status.Error(codes.Unavailable,
+				"etcdserver: "+long)
+		},
+		"one that ends the line": func(context.Context) error {
+			return status.Error(codes.FailedPrecondition,
+				"no\r\n\x1b[2J"+long[:100])
+		},
 		"headers": func(ctx context.Context) error {
 			return grpc.SetHeader(ctx, metadata.Pairs("a", long, "b", long, "c", long, "d", long, "e", long, "f", long))
 		},

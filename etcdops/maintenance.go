@@ -21,8 +21,10 @@ func maintain(ctx context.Context, client *clientv3.Client, step hooks.Step) (er
 	case hooks.CancelDowngrade:
 		err = cancelDowngrade(ctx, client)
 	case hooks.Compact:
-		// Physical: what is to be defragmented next must be gone from the database by then, as far as the call can wait for it.
-		if _, err = client.Compact(ctx, s.Revision, clientv3.WithCompactPhysical()); errors.Is(err, rpctypes.ErrCompacted) {
+		// Physical: what is to be defragmented next must be gone from the database by then, as far as the call can
+		// wait for it.
+		if _, err = client.Compact(ctx, s.Revision, clientv3.WithCompactPhysical()); errors.Is(err,
+			rpctypes.ErrCompacted) {
 			err = nil // done before, by us or by the member's own compactor
 		}
 	case hooks.Defragment:
@@ -45,8 +47,9 @@ func enableDowngrade(ctx context.Context, client *clientv3.Client, version strin
 	if !errors.Is(err, rpctypes.ErrDowngradeInProcess) && !errors.Is(err, rpctypes.ErrInvalidDowngradeTargetVersion) {
 		return err
 	}
-	// It may be this very downgrade. etcd looks at the version first (DowngradeValidate in etcdserver/version/version.go), and that
-	// of the cluster goes down as soon as the downgrade is enabled: the second try is for an "invalid target".
+	// It may be this very downgrade. etcd looks at the version first (DowngradeValidate in
+	// etcdserver/version/version.go), and that of the cluster goes down as soon as the downgrade is enabled: the
+	// second try is for an "invalid target".
 	target, unknown := downgradeTarget(ctx, client)
 	if unknown == nil && sameMinor(target, version) {
 		return nil
@@ -54,8 +57,8 @@ func enableDowngrade(ctx context.Context, client *clientv3.Client, version strin
 	return err
 }
 
-// cancelDowngrade looks afterwards: from 3.6 on, etcd answers a cancellation that failed as if it had not (downgradeCancel in
-// etcdserver/v3_server.go drops the error).
+// cancelDowngrade looks afterwards: from 3.6 on, etcd answers a cancellation that failed as if it had not
+// (downgradeCancel in etcdserver/v3_server.go drops the error).
 func cancelDowngrade(ctx context.Context, client *clientv3.Client) error {
 	if _, err := client.Downgrade(ctx, clientv3.DowngradeCancel, ""); err != nil {
 		if errors.Is(err, rpctypes.ErrNoInflightDowngrade) {
@@ -103,7 +106,8 @@ func disarm(ctx context.Context, client *clientv3.Client, s hooks.Disarm) error 
 	if !known || pb.AlarmType(kind) == pb.AlarmType_NONE {
 		return because(ErrUnknownStep, "no alarm is called "+s.Kind)
 	}
-	_, err := maintenance(client).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: s.ID, Alarm: pb.AlarmType(kind)})
+	_, err := maintenance(client).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: s.ID,
+		Alarm: pb.AlarmType(kind)})
 	return err
 }
 

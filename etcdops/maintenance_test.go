@@ -18,14 +18,17 @@ func TestMaintenanceIsAskedOfOneMember(t *testing.T) {
 		at    int
 		calls []string
 	}{
-		"a downgrade":                    {hooks.EnableDowngrade{Version: "3.5.0"}, 0, []string{"Downgrade VALIDATE 3.5.0", "Downgrade ENABLE 3.5.0"}},
-		"the end of a downgrade":         {hooks.CancelDowngrade{}, 0, []string{"Downgrade CANCEL", "Status"}},
-		"a compaction":                   {hooks.Compact{Revision: 9}, 0, []string{"Compact 9"}},
-		"a database":                     {hooks.Defragment{ID: 3, Name: "demo-2"}, 2, []string{"Defragment"}},
-		"the leader's database":          {hooks.Defragment{ID: 1, Name: "demo-0"}, 0, []string{"Defragment"}},
-		"an alarm":                       {hooks.Disarm{ID: 2, Name: "demo-1", Kind: "NOSPACE"}, 0, []string{"Alarm DEACTIVATE NOSPACE 2"}},
-		"nobody's alarm":                 {hooks.Disarm{Kind: "CORRUPT"}, 0, []string{"Alarm DEACTIVATE CORRUPT 0"}},
-		"an alarm of a member that went": {hooks.Disarm{ID: 9, Kind: "CORRUPT"}, 0, []string{"Alarm DEACTIVATE CORRUPT 9"}},
+		"a downgrade": {hooks.EnableDowngrade{Version: "3.5.0"}, 0,
+			[]string{"Downgrade VALIDATE 3.5.0", "Downgrade ENABLE 3.5.0"}},
+		"the end of a downgrade": {hooks.CancelDowngrade{}, 0, []string{"Downgrade CANCEL", "Status"}},
+		"a compaction":           {hooks.Compact{Revision: 9}, 0, []string{"Compact 9"}},
+		"a database":             {hooks.Defragment{ID: 3, Name: "demo-2"}, 2, []string{"Defragment"}},
+		"the leader's database":  {hooks.Defragment{ID: 1, Name: "demo-0"}, 0, []string{"Defragment"}},
+		"an alarm": {hooks.Disarm{ID: 2, Name: "demo-1", Kind: "NOSPACE"}, 0,
+			[]string{"Alarm DEACTIVATE NOSPACE 2"}},
+		"nobody's alarm": {hooks.Disarm{Kind: "CORRUPT"}, 0, []string{"Alarm DEACTIVATE CORRUPT 0"}},
+		"an alarm of a member that went": {hooks.Disarm{ID: 9, Kind: "CORRUPT"}, 0,
+			[]string{"Alarm DEACTIVATE CORRUPT 9"}},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -83,17 +86,27 @@ func TestWhatIsDoneAlreadyIsDone(t *testing.T) {
 		info    *pb.DowngradeInfo
 		want    error
 	}{
-		"compacted":                             {hooks.Compact{Revision: 9}, rpctypes.ErrGRPCCompacted, nil, nil},
-		"not there yet":                         {hooks.Compact{Revision: 9}, rpctypes.ErrGRPCFutureRev, nil, ErrFutureRevision},
-		"no downgrade":                          {hooks.CancelDowngrade{}, rpctypes.ErrGRPCNoInflightDowngrade, nil, nil},
-		"a cancellation that etcd only feigns":  {hooks.CancelDowngrade{}, nil, under("3.5.0"), ErrNoAnswer},
-		"enabled, the cluster not down yet":     {hooks.EnableDowngrade{Version: "3.5.0"}, rpctypes.ErrGRPCDowngradeInProcess, under("3.5.0"), nil},
-		"enabled, the cluster is down":          {hooks.EnableDowngrade{Version: "3.5.35"}, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, under("3.5.0"), nil},
-		"another is under way":                  {hooks.EnableDowngrade{Version: "3.5.0"}, rpctypes.ErrGRPCDowngradeInProcess, under("3.6.0"), ErrDowngradeUnderWay},
-		"one is under way, nobody knows where":  {hooks.EnableDowngrade{Version: "3.4.0"}, rpctypes.ErrGRPCDowngradeInProcess, nil, ErrDowngradeUnderWay},
-		"too far":                               {hooks.EnableDowngrade{Version: "3.4.0"}, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, nil, ErrDowngradeTarget},
-		"was enabled once, and is not any more": {hooks.EnableDowngrade{Version: "3.5.0"}, rpctypes.ErrGRPCInvalidDowngradeTargetVersion, &pb.DowngradeInfo{TargetVersion: "3.5.0"}, ErrDowngradeTarget},
-		"no version":                            {hooks.EnableDowngrade{Version: "x"}, rpctypes.ErrGRPCWrongDowngradeVersionFormat, under(""), ErrDowngradeVersion},
+		"compacted": {hooks.Compact{Revision: 9}, rpctypes.ErrGRPCCompacted, nil, nil},
+		"not there yet": {hooks.Compact{Revision: 9}, rpctypes.ErrGRPCFutureRev, nil,
+			ErrFutureRevision},
+		"no downgrade": {hooks.CancelDowngrade{}, rpctypes.ErrGRPCNoInflightDowngrade, nil,
+			nil},
+		"a cancellation that etcd only feigns": {hooks.CancelDowngrade{}, nil, under("3.5.0"), ErrNoAnswer},
+		"enabled, the cluster not down yet": {hooks.EnableDowngrade{Version: "3.5.0"},
+			rpctypes.ErrGRPCDowngradeInProcess, under("3.5.0"), nil},
+		"enabled, the cluster is down": {hooks.EnableDowngrade{Version: "3.5.35"},
+			rpctypes.ErrGRPCInvalidDowngradeTargetVersion, under("3.5.0"), nil},
+		"another is under way": {hooks.EnableDowngrade{Version: "3.5.0"},
+			rpctypes.ErrGRPCDowngradeInProcess, under("3.6.0"), ErrDowngradeUnderWay},
+		"one is under way, nobody knows where": {hooks.EnableDowngrade{Version: "3.4.0"},
+			rpctypes.ErrGRPCDowngradeInProcess, nil, ErrDowngradeUnderWay},
+		"too far": {hooks.EnableDowngrade{Version: "3.4.0"},
+			rpctypes.ErrGRPCInvalidDowngradeTargetVersion, nil, ErrDowngradeTarget},
+		"was enabled once, and is not any more": {hooks.EnableDowngrade{Version: "3.5.0"},
+			rpctypes.ErrGRPCInvalidDowngradeTargetVersion, &pb.DowngradeInfo{TargetVersion: "3.5.0"},
+			ErrDowngradeTarget},
+		"no version": {hooks.EnableDowngrade{Version: "x"},
+			rpctypes.ErrGRPCWrongDowngradeVersionFormat, under(""), ErrDowngradeVersion},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {

@@ -30,9 +30,10 @@ type contact struct {
 	hash *hooks.Hash
 }
 
-// Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list one
-// after the other until one answers. It takes at most three timeouts: one for the statuses, two for the list. Only while an
-// alarm says that keys differ between members, it asks for their hashes too, which takes at most one timeout of a step.
+// Observe implements [hooks.Etcd]. It asks every endpoint for its status, all at once, and then for the member list
+// one after the other until one answers. It takes at most three timeouts: one for the statuses, two for the list.
+// Only while an alarm says that keys differ between members, it asks for their hashes too, which takes at most one
+// timeout of a step.
 //
 // A stranger is known by the member list alone: while the membership is nil, a health may be that of another cluster.
 func (e *Etcd) Observe(ctx context.Context, endpoints []hooks.Endpoint) (*hooks.Membership, map[string]hooks.Health) {
@@ -142,8 +143,8 @@ func candidates(contacts []*contact) []*contact {
 	return able
 }
 
-// foreign is 1 for an etcd of another cluster than the recorded one. Such a one may well list itself under the peer URL of a member of
-// ours, as one that was restored from a snapshot does.
+// foreign is 1 for an etcd of another cluster than the recorded one. Such a one may well list itself under the peer
+// URL of a member of ours, as one that was restored from a snapshot does.
 func (c *contact) foreign() int {
 	if c.endpoint.ClusterID != 0 && c.status.GetHeader().GetClusterId() != c.endpoint.ClusterID {
 		return 1
@@ -175,7 +176,8 @@ func (e *Etcd) memberList(ctx context.Context, client *clientv3.Client) (list *c
 }
 
 // belongs checks that whoever answered at the endpoint is the member that we meant to ask: of the list's cluster, in
-// the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer URLs are not (S9).
+// the list, and there under the peer URL that we expect. Pod addresses are reused; member IDs and peer URLs are not
+// (S9).
 func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint hooks.Endpoint) error {
 	if who.GetClusterId() != list.Header.GetClusterId() {
 		return fmt.Errorf("%w: its cluster ID is %x", ErrStranger, who.GetClusterId())
@@ -193,7 +195,8 @@ func belongs(list *clientv3.MemberListResponse, who *pb.ResponseHeader, endpoint
 	return nil
 }
 
-// listed reports whether a peer URL is among these, be it with http or https: a member that learns TLS keeps its name and port.
+// listed reports whether a peer URL is among these, be it with http or https: a member that learns TLS keeps its name
+// and port.
 func listed(urls []string, peerURL string) bool {
 	_, address, _ := strings.Cut(peerURL, "://")
 	return slices.ContainsFunc(urls, func(u string) bool {
@@ -238,7 +241,8 @@ func (c *contact) health(all []*contact) hooks.Health {
 	certificate, trusts := c.told.told()
 	switch {
 	case errors.Is(c.err, ErrStranger): // what it tells of itself is not the member's
-		return hooks.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(), MemberID: c.stranger.GetMemberId()}
+		return hooks.Health{Err: c.err.Error(), ClusterID: c.stranger.GetClusterId(),
+			MemberID: c.stranger.GetMemberId()}
 	case c.status == nil:
 		return hooks.Health{Err: c.err.Error(), Certificate: certificate, Trusts: trusts}
 	}
@@ -275,21 +279,24 @@ func (c *contact) alarms(all []*contact) []string {
 	return names
 }
 
-// best is the status in this contact's cluster that knows the alarms best: that of the member that has applied the most. Every
-// member keeps all alarms of the cluster and tells them with its status. AlarmList would tell the same, but it is a write: it goes
-// through the log of raft (Alarm in etcd's etcdserver/v3_server.go), once per call of the hook.
+// best is the status in this contact's cluster that knows the alarms best: that of the member that has applied the
+// most. Every member keeps all alarms of the cluster and tells them with its status. AlarmList would tell the same,
+// but it is a write: it goes through the log of raft (Alarm in etcd's etcdserver/v3_server.go), once per call of the
+// hook.
 func (c *contact) best(all []*contact) *pb.StatusResponse {
 	best := c.status
 	for _, other := range all {
-		if other.status.GetHeader().GetClusterId() == best.GetHeader().GetClusterId() && other.status.GetRaftAppliedIndex() > best.GetRaftAppliedIndex() {
+		if other.status.GetHeader().GetClusterId() == best.GetHeader().GetClusterId() &&
+			other.status.GetRaftAppliedIndex() > best.GetRaftAppliedIndex() {
 			best = other.status
 		}
 	}
 	return best
 }
 
-// alarmsOf are all alarms that a status tells, sorted, whoever raised them. CORRUPT is raised in the name of member 0 when etcd does not
-// know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees (CompactHashCheck in etcd's etcdserver/corrupt.go).
+// alarmsOf are all alarms that a status tells, sorted, whoever raised them. CORRUPT is raised in the name of member 0
+// when etcd does not know whose data is wrong: by 3.5 always, and since 3.6 when no majority agrees (CompactHashCheck
+// in etcd's etcdserver/corrupt.go).
 func alarmsOf(status *pb.StatusResponse) []hooks.Alarm {
 	var alarms []hooks.Alarm
 	for _, text := range status.GetErrors() {
@@ -307,8 +314,8 @@ func alarmsOf(status *pb.StatusResponse) []hooks.Alarm {
 
 func corrupt(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }
 
-// hashAll asks all voters for a hash of their keys at the newest revision that each of them has, all at once. One that gives none
-// (a learner would refuse) just has none: nothing follows from that.
+// hashAll asks all voters for a hash of their keys at the newest revision that each of them has, all at once. One
+// that gives none (a learner would refuse) just has none: nothing follows from that.
 func (e *Etcd) hashAll(ctx context.Context, contacts []*contact) {
 	able := candidates(contacts)
 	if len(able) == 0 {
@@ -325,8 +332,8 @@ func (e *Etcd) hashAll(ctx context.Context, contacts []*contact) {
 	wg.Wait()
 }
 
-// hashOf reads all keys of a member, for which it gets the time of a step. It is asked for a revision and never for "now" (0), and the
-// revision is said here: before 3.6, etcd does not tell which one it has hashed.
+// hashOf reads all keys of a member, for which it gets the time of a step. It is asked for a revision and never for
+// "now" (0), and the revision is said here: before 3.6, etcd does not tell which one it has hashed.
 func (e *Etcd) hashOf(ctx context.Context, client *clientv3.Client, revision int64) *hooks.Hash {
 	var answer *pb.HashKVResponse
 	err := e.call(ctx, callHash, e.stepTimeout(), func(ctx context.Context) (err error) {

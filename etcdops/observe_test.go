@@ -24,10 +24,12 @@ func TestObserveTellsMembershipAndHealth(t *testing.T) {
 	assert.EqualValues(t, testCluster, m.ClusterID)
 	assert.EqualValues(t, 1, m.Leader)
 	require.Len(t, m.Members, 3)
-	assert.Equal(t, hooks.Member{ID: 2, Name: "demo-1", PeerURLs: []string{peerURL(1)}, ClientURLs: []string{"http://demo-1"}}, m.Members[1])
+	assert.Equal(t, hooks.Member{ID: 2, Name: "demo-1", PeerURLs: []string{peerURL(1)},
+		ClientURLs: []string{"http://demo-1"}}, m.Members[1])
 	require.Len(t, health, 3)
 	assert.Equal(t, hooks.Health{
-		ClusterID: testCluster, MemberID: 2, Leader: 1, Version: "3.6.16", RaftTerm: testTerm, RaftIndex: 100, DBSize: 20, DBSizeInUse: 10,
+		ClusterID: testCluster, MemberID: 2, Leader: 1, Version: "3.6.16", RaftTerm: testTerm, RaftIndex: 100,
+		DBSize: 20, DBSizeInUse: 10,
 	}, health["demo-1"])
 }
 
@@ -131,17 +133,20 @@ func TestStrangersDoNotCount(t *testing.T) {
 		},
 		"another cluster's leader, asked first": {
 			change: func(all []*fake) {
-				all[2].header.ClusterId, all[2].header.RaftTerm, all[2].status.RaftTerm, all[2].status.Leader = 0xC2, 99, 99, 3
+				all[2].header.ClusterId, all[2].header.RaftTerm, all[2].status.RaftTerm, all[2].status.Leader = 0xC2,
+					99, 99, 3
 				all[2].members = []*pb.Member{{ID: 3, PeerURLs: []string{"http://other-0.other-peers:2380"}}}
 			},
-			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is listed with another peer URL"},
+			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is listed with another " +
+				"peer URL"},
 		},
 		"another cluster's leader that is not even in its list": {
 			change: func(all []*fake) {
 				all[2].header.ClusterId, all[2].status.RaftTerm, all[2].status.Leader = 0xC2, 99, 3
 				all[2].members = nil
 			},
-			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is not in the member list"},
+			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is not in the member " +
+				"list"},
 		},
 		"another member of the same cluster": {
 			change: func(all []*fake) { all[1].endpoint.PeerURL, all[2].endpoint.PeerURL = peerURL(2), peerURL(1) },
@@ -154,7 +159,8 @@ func TestStrangersDoNotCount(t *testing.T) {
 			change: func(all []*fake) {
 				all[0].members = all[0].members[:2]
 			},
-			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is not in the member list"},
+			err: map[string]string{"demo-2": "another etcd answers at this address: member 3 is not in the member " +
+				"list"},
 		},
 		"an etcd restored from a snapshot, which lists itself under the peer URL": {
 			change: func(all []*fake) {
@@ -225,7 +231,8 @@ func TestTheLeaderIsUnknownAfterAnElectionDuringTheCall(t *testing.T) {
 
 func TestAlarmsBelongToTheMemberThatRaisedThem(t *testing.T) {
 	all := fakes(t, 3)
-	all[0].status.Errors = []string{"memberID:2 alarm:NOSPACE ", "memberID:2  alarm:CORRUPT", "etcdserver: no leader", "memberID:9 alarm:NOSPACE"}
+	all[0].status.Errors = []string{"memberID:2 alarm:NOSPACE ", "memberID:2  alarm:CORRUPT", "etcdserver: no leader",
+		"memberID:9 alarm:NOSPACE"}
 	all[0].status.RaftAppliedIndex = 101
 	all[2].status.Errors = []string{"memberID:3 alarm:NOSPACE "} // has been disarmed; demo-2 is behind
 	_, health := new(Etcd).Observe(t.Context(), endpointsOf(all))
@@ -236,12 +243,14 @@ func TestAlarmsBelongToTheMemberThatRaisedThem(t *testing.T) {
 
 func TestTheMembershipTellsAllAlarms(t *testing.T) {
 	all := fakes(t, 3)
-	all[2].status.Errors = []string{"memberID:9 alarm:NOSPACE", "memberID:2 alarm:NOSPACE", "etcdserver: no leader", "nonsense", "", "memberID:3", "alarm:CORRUPT "}
+	all[2].status.Errors = []string{"memberID:9 alarm:NOSPACE", "memberID:2 alarm:NOSPACE", "etcdserver: no leader",
+		"nonsense", "", "memberID:3", "alarm:CORRUPT "}
 	all[2].status.RaftAppliedIndex = 101
 	all[0].status.Errors = []string{"memberID:3 alarm:NOSPACE"}
 	m, _ := new(Etcd).Observe(t.Context(), endpointsOf(all))
 	require.NotNil(t, m)
-	assert.Equal(t, []hooks.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}}, m.Alarms, "also of a member that was removed, and of nobody")
+	assert.Equal(t, []hooks.Alarm{{Kind: "CORRUPT"}, {MemberID: 2, Kind: "NOSPACE"}, {MemberID: 9, Kind: "NOSPACE"}},
+		m.Alarms, "also of a member that was removed, and of nobody")
 }
 
 func TestAStrangersAlarmsAreNotOurs(t *testing.T) {
@@ -307,7 +316,8 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 		hasty.Observe(t.Context(), both)
 		m, _ := patient.Observe(t.Context(), serving)
 		require.NotNil(t, m)
-		require.ErrorIs(t, patient.Do(t.Context(), hooks.MoveLeader{To: 2}, &hooks.Membership{}, serving), ErrNoExecutor)
+		require.ErrorIs(t, patient.Do(t.Context(), hooks.MoveLeader{To: 2}, &hooks.Membership{}, serving),
+			ErrNoExecutor)
 		require.NoError(t, patient.Do(t.Context(), hooks.MoveLeader{To: 2}, m, serving))
 	}
 	assert.LessOrEqual(t, settled(), before)
@@ -377,7 +387,8 @@ func TestAForeignMemberIsKnownByItsAnswer(t *testing.T) {
 		assert.Equal(t, uint64(i+1), health[e.Name].MemberID)
 	}
 	step := hooks.Remove{ID: 3, Name: "demo-2"}
-	require.ErrorIs(t, etcd.Do(t.Context(), step, membership, endpoints), ErrNoExecutor, "it is not known who would be asked")
+	require.ErrorIs(t, etcd.Do(t.Context(), step, membership, endpoints), ErrNoExecutor,
+		"it is not known who would be asked")
 	require.NoError(t, etcd.Do(t.Context(), step, membership, hooks.Located(endpoints, membership, health)))
 	assert.Contains(t, all[0].calls(), "MemberRemove 3")
 }
@@ -390,7 +401,8 @@ func TestOnlyForeignMembersAreToldTheForeignUser(t *testing.T) {
 		endpoint hooks.Endpoint
 		user     string
 	}{
-		"a foreign one by TLS":        {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1", Foreign: true}, "root"},
+		"a foreign one by TLS": {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "10.0.0.1",
+			Foreign: true}, "root"},
 		"a foreign one in plain text": {hooks.Endpoint{ClientURL: "http://10.0.0.1:2379", Foreign: true}, ""},
 		"one of ours":                 {hooks.Endpoint{ClientURL: "https://10.0.0.1:2379", ServerName: "demo-0"}, ""},
 	} {

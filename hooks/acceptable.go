@@ -38,11 +38,14 @@ func validateMetadata(m *v1alpha1.Metadata) error {
 func validateKey(what, key string) error {
 	switch {
 	case strings.HasPrefix(key, objects.Domain):
-		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", what, key, objects.Domain)
+		return fmt.Errorf("spec.additionalMetadata.%s has %s: keys of %s are Quorate's own; take it out", what, key,
+			objects.Domain)
 	case len(validation.IsQualifiedName(key)) > 0 && what == "labels",
 		len(validation.IsQualifiedName(strings.ToLower(key))) > 0: // as ValidateAnnotations of apimachinery has it
-		return fmt.Errorf("spec.additionalMetadata.%s has the key %.320q, which no object may have: it must be at most 63 "+
-			"letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct it", what, key)
+		return fmt.Errorf("spec.additionalMetadata.%s has the key %.320q, which no object may have: it must be at "+
+			"most 63 "+
+			"letters, digits, '-', '_' and '.', after the name of a domain and a '/' if it has one; correct it", what,
+			key)
 	}
 	return nil
 }
@@ -53,7 +56,8 @@ var leastMemory = resource.MustParse("32Mi")
 
 func validateMemory(r *corev1.ResourceRequirements) error {
 	if limit, limited := r.Limits[corev1.ResourceMemory]; limited && limit.Cmp(leastMemory) < 0 {
-		return fmt.Errorf("spec.resources.limits.memory %s is less than etcd can run with: give it %s or more, or take the "+
+		return fmt.Errorf("spec.resources.limits.memory %s is less than etcd can run with: give it %s or more, or "+
+			"take the "+
 			"limit out", limit.String(), leastMemory.String())
 	}
 	return nil

@@ -14,10 +14,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// What etcd's own alarms ask for. NOSPACE: a database has reached its quota, and etcd takes no more keys until the alarm is disarmed.
-// CORRUPT: the keys of members differ; etcd takes no writes at all until then, and no member's pod is ready.
+// What etcd's own alarms ask for. NOSPACE: a database has reached its quota, and etcd takes no more keys until the
+// alarm is disarmed. CORRUPT: the keys of members differ; etcd takes no writes at all until then, and no member's pod
+// is ready.
 
-// alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or nobody (ID 0).
+// alarms are those of a kind that have been raised, in order. They may name members that are no longer listed, or
+// nobody (ID 0).
 func (v *view) alarms(kind string) []Alarm {
 	if v.Etcd == nil {
 		return nil
@@ -89,7 +91,10 @@ func (v *view) compareHashes() hashEvidence {
 		return e
 	}
 	truth := e.right[0].hash()
-	e.wrong = filter(v.voters, func(m *member) bool { return m.hash() != nil && m.hash().comparable(truth) && *m.hash() != *truth })
+	e.wrong = filter(v.voters, func(m *member) bool {
+		return m.hash() != nil && m.hash().comparable(truth) &&
+			*m.hash() != *truth
+	})
 	return e
 }
 
@@ -115,7 +120,8 @@ func corrupt(v *view) *verdict {
 	e := v.compareHashes()
 	lost, _ := v.lostVoter()
 	if v.besideForeign() {
-		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): %s; nothing is changed while "+
+			"there are members that are not ours, a person decides: see Corrupt in docs/failure-modes.md",
 			v.named(alarms), v.hashes()), outlook: Waits, resync: rule.ResyncLater}
 	}
 	switch {
@@ -132,9 +138,11 @@ func corrupt(v *view) *verdict {
 		}
 	}
 	if len(e.right) > 1 {
-		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s): waiting for all voters to "+
+			"tell the hash of their keys: %s", v.named(alarms), v.hashes()), resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
+	return &verdict{message: fmt.Sprintf("etcd takes no writes (alarm CORRUPT: %s), and whose data is right is not "+
+		"proven: %s; nothing is changed, a person decides: see Corrupt in docs/failure-modes.md",
 		v.named(alarms), v.hashes()), outlook: Waits, resync: rule.ResyncLater}
 }
 
@@ -165,8 +173,8 @@ func (v *view) alone(take func(*view) *verdict) *verdict {
 	return take(v)
 }
 
-// removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule Replace: as long as the
-// wrong one runs, etcd lets no member start whose keys differ from it.
+// removeCorrupt removes a voter that is proven wrong, the leader last. One that is down is not waited for as in rule
+// Replace: as long as the wrong one runs, etcd lets no member start whose keys differ from it.
 func (v *view) removeCorrupt(e hashEvidence) *verdict {
 	slices.SortStableFunc(e.wrong, func(a, b *member) int { return v.leads(a) - v.leads(b) })
 	m := e.wrong[0]
@@ -177,7 +185,8 @@ func (v *view) removeCorrupt(e hashEvidence) *verdict {
 	case len(stay) < quorum(len(others)) && v.waitForRestarts(others, why) != nil:
 		return v.waitForRestarts(others, why)
 	case len(stay) < quorum(len(others)):
-		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay), len(others)), resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("%s; waiting: without it only %d of %d voters would serve", why, len(stay),
+			len(others)), resync: rule.ResyncLater}
 	case v.leads(m) == 1:
 		return v.change(v.handOver(m), why+"; it leads and hands over first")
 	}
@@ -190,7 +199,8 @@ func (v *view) hashes() string {
 	for _, m := range v.voters {
 		who := cmp.Or(m.displayName(), "the stranger "+hex(m.ID))
 		if h := m.hash(); h != nil {
-			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision, h.CompactRevision))
+			list = append(list, fmt.Sprintf("%s has the hash %08x at revision %d since %d", who, h.Value, h.Revision,
+				h.CompactRevision))
 		} else {
 			list = append(list, who+" tells no hash")
 		}
@@ -207,8 +217,8 @@ const (
 	compaction = 20 * time.Second
 )
 
-// noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a run of
-// defragmentation that begins with a compaction: see defragmentation.go.
+// noSpace makes room in databases that have reached their quota, and lets etcd take writes again. What it does is a
+// run of defragmentation that begins with a compaction: see defragmentation.go.
 func noSpace(v *view) *verdict {
 	alarms := v.alarms(AlarmNoSpace)
 	recovering := v.underWay() && v.defragRun.Trigger == v1alpha1.TriggerNoSpace
@@ -224,21 +234,28 @@ func noSpace(v *view) *verdict {
 	case !v.roomToMake():
 		return nil
 	case v.spaceMadeLately():
-		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the last time: see NOSPACE in docs/failure-modes.md", resync: rule.ResyncLater}
+		return &verdict{message: "etcd takes no more keys (alarm NOSPACE); room is made again 10 minutes after the " +
+			"last time: see NOSPACE in docs/failure-modes.md", resync: rule.ResyncLater}
 	}
-	return v.beginRun(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s", strings.Join(names(v.nearQuota()), ", ")))
+	return v.beginRun(v1alpha1.TriggerNoSpace, fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): making room in %s",
+		strings.Join(names(v.nearQuota()), ", ")))
 }
 
-// makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would not last.
+// makeRoom takes the next step of a recovery. Where half of the quota or more is in use, defragmentation alone would
+// not last.
 func (v *view) makeRoom(alarms []Alarm) *verdict {
 	crowded := filter(v.nearQuota(), func(m *member) bool { return !m.belowQuota(m.health.DBSizeInUse) })
-	history := slices.ContainsFunc(v.nearQuota(), func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
+	history := slices.ContainsFunc(v.nearQuota(),
+		func(m *member) bool { return m.health.DBSizeInUse >= quota(m.pod)/2 })
 	lead := v.leader()
 	switch {
 	case history && v.mayCompact() && v.defragRun.Compacted == 0 && lead != nil && lead.health.Revision > 0:
-		return v.change(Compact{Revision: lead.health.Revision}, fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
-	case !v.defragRun.Last.IsZero() && len(v.defragRun.Done) == 0 && v.Now.Before(v.defragRun.Last.Add(v.compacting(crowded))):
-		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys", resync: rule.ResyncLater}
+		return v.change(Compact{Revision: lead.health.Revision},
+			fmt.Sprintf("making room (alarm NOSPACE): dropping the revisions of keys before %d", lead.health.Revision))
+	case !v.defragRun.Last.IsZero() && len(v.defragRun.Done) == 0 &&
+		v.Now.Before(v.defragRun.Last.Add(v.compacting(crowded))):
+		return &verdict{message: "making room (alarm NOSPACE): waiting for etcd to drop old revisions of keys",
+			resync: rule.ResyncLater}
 	case len(crowded) > 0 && !v.doubtful(crowded):
 		return v.finishRun("no more room can be made")
 	}
@@ -255,11 +272,13 @@ func (v *view) makeRoom(alarms []Alarm) *verdict {
 	return v.disarm(alarms[0], "disarming NOSPACE: every database is below 90 % of its quota")
 }
 
-// doubtful reports whether members may have more room than they tell. What a compaction has freed, etcd counts as free only once something else
-// is written, and while the alarm lasts nothing is (bbolt frees the pages of a transaction in a later one). A defragmentation shows it: so
-// after a compaction they are defragmented all the same, until one of them turns out to be full indeed.
+// doubtful reports whether members may have more room than they tell. What a compaction has freed, etcd counts as
+// free only once something else is written, and while the alarm lasts nothing is (bbolt frees the pages of a
+// transaction in a later one). A defragmentation shows it: so after a compaction they are defragmented all the same,
+// until one of them turns out to be full indeed.
 func (v *view) doubtful(crowded []*member) bool {
-	return v.defragRun.Compacted > 0 && !slices.ContainsFunc(crowded, func(m *member) bool { return slices.Contains(v.defragRun.Done, m.name) })
+	return v.defragRun.Compacted > 0 &&
+		!slices.ContainsFunc(crowded, func(m *member) bool { return slices.Contains(v.defragRun.Done, m.name) })
 }
 
 // compacting is how long to wait after a compaction: for a while, longer as long as it does not show.
@@ -272,11 +291,12 @@ func (v *view) compacting(crowded []*member) time.Duration {
 
 // spaceMadeLately reports whether the last recovery began less than ten minutes ago.
 func (v *view) spaceMadeLately() bool {
-	return v.defragRun != nil && v.defragRun.Trigger == v1alpha1.TriggerNoSpace && v.Now.Before(v.defragRun.Started.Add(spaceEvery))
+	return v.defragRun != nil && v.defragRun.Trigger == v1alpha1.TriggerNoSpace &&
+		v.Now.Before(v.defragRun.Started.Add(spaceEvery))
 }
 
-// roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a compaction, when
-// there is something to compact that the last recovery did not.
+// roomToMake reports whether a recovery can help: where the data in use leaves room, by defragmentation; else by a
+// compaction, when there is something to compact that the last recovery did not.
 func (v *view) roomToMake() bool {
 	crowded := filter(v.nearQuota(), func(m *member) bool { return !m.belowQuota(m.health.DBSizeInUse) })
 	if len(crowded) == 0 {
@@ -325,7 +345,9 @@ func outOfSpace(v *view) *verdict {
 	if !v.mayCompact() {
 		why = "the data in use, with the history that spec.options.autoCompaction.mode Off keeps,"
 	}
-	return &verdict{message: fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): %s fills 90 %% or more of the quota of %s; delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in docs/failure-modes.md",
+	return &verdict{message: fmt.Sprintf("etcd takes no more keys (alarm NOSPACE): %s fills 90 %% or more of the "+
+		"quota of %s; delete keys%s, or raise spec.options.quotaBackendBytes or spec.storage.size: see NOSPACE in "+
+		"docs/failure-modes.md",
 		why, v.quotas(), v.compactYourself())}
 }
 

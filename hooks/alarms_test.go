@@ -93,7 +93,8 @@ func TestNobodyJoinsWhileDataIsCorrupt(t *testing.T) {
 	addMember(&proven, 3, true)
 	list(&proven, "demo-3", CallsEnd)
 	proven.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "4"
-	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(onceChosen(t, proven)).Step, "the learner may have copied what is wrong")
+	assert.Equal(t, Remove{ID: 4, Name: "demo-3"}, Decide(onceChosen(t, proven)).Step,
+		"the learner may have copied what is wrong")
 
 	grown := hashed(2, 1, 9, 1)
 	grown.Cluster.Spec.Replicas = new(int32(5))
@@ -124,7 +125,8 @@ func spaceOut(size, inUse int64) Observation {
 }
 
 func recovering(o Observation, change func(*v1alpha1.DefragmentationStatus)) Observation {
-	o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Trigger: v1alpha1.TriggerNoSpace, Started: metav1.NewTime(now.Add(-time.Minute))}
+	o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Trigger: v1alpha1.TriggerNoSpace,
+		Started: metav1.NewTime(now.Add(-time.Minute))}
 	change(o.Cluster.Status.Defragmentation)
 	return o
 }
@@ -149,11 +151,13 @@ func TestNoSpace(t *testing.T) {
 		rule  string
 		step  Step
 	}{
-		{"below 90 %: disarm at once", spaceOut(600, 500), "NoSpace", Disarm{ID: 2, Name: "demo-1", Kind: AlarmNoSpace}},
+		{"below 90 %: disarm at once", spaceOut(600, 500), "NoSpace",
+			Disarm{ID: 2, Name: "demo-1", Kind: AlarmNoSpace}},
 		{"it begins by being written down", spaceOut(770, 760), "NoSpace", nil},
 		{"history first", recovering(spaceOut(770, 760), untouched), "NoSpace", Compact{Revision: 100}},
 		{"a compaction may take a while", recovering(spaceOut(770, 760), compacted), "NoSpace", nil},
-		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace", Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
+		{"no compaction when free space is what fills it", recovering(spaceOut(770, 300), untouched), "NoSpace",
+			Defragment{ID: 2, Name: "demo-1", DBSize: 770 << 20}},
 		{"too soon after the last time", recovering(spaceOut(770, 300), finished), "NoSpace", nil},
 		{"the keys fill it, and nothing was written since", recovering(spaceOut(770, 760), stale), "OutOfSpace", nil},
 		{"compaction is off", off(spaceOut(770, 760)), "OutOfSpace", nil},

@@ -13,8 +13,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest: only when
-// something else is wanted than was applied last, and every ten minutes to find what somebody else has changed.
+// When users and roles are looked at. What etcd has can only be read through its log, so that it is not read at rest:
+// only when something else is wanted than was applied last, and every ten minutes to find what somebody else has
+// changed.
 const (
 	authLook = 10 * 60 // seconds
 	authGate = 35      // seconds: longer than the controller's resync period, so that one call falls into it
@@ -33,7 +34,8 @@ func authorize(v *view) *verdict {
 	case v.tried():
 		return nil // whether it worked or not: the condition says it, the next call tries again, and nothing else waits
 	case !users.Recorded(old, want):
-		return &verdict{message: "recording the names of etcd's users and roles before they are made", resync: rule.ResyncSoon}
+		return &verdict{message: "recording the names of etcd's users and roles before they are made",
+			resync: rule.ResyncSoon}
 	case old.Applied == want.Hash() && (v.Now.Unix()+v.offset())%authLook >= authGate:
 		return nil
 	}
@@ -64,7 +66,8 @@ func (v *view) authorized() bool { return v.tried() && v.Taken.Err == "" }
 func (v *view) authWanted() (users.Want, error) {
 	s := v.Cluster.Spec.Auth
 	if !objects.Encrypted(v.Cluster) {
-		return users.Want{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
+		return users.Want{}, fmt.Errorf("spec.auth: passwords would cross the network in plain text, and Quorate " +
+			"needs a certificate to be let in; set spec.tls.mode to another one than Disabled")
 	}
 	if err := users.Validate(s); err != nil {
 		return users.Want{}, err
@@ -95,11 +98,13 @@ var errNoSecret = errors.New("there is no Secret")
 func missingPassword(p *users.PasswordFrom, s *Secret) error {
 	switch {
 	case s == nil:
-		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret, p.Key)
+		return fmt.Errorf("%s: %w %s; create it, with the password under the key %q", p.Field, errNoSecret, p.Secret,
+			p.Key)
 	case !s.has(p.Key) && len(s.Keys) == 0 && s.Flaw != "":
 		return fmt.Errorf("%s: Secret %s can't be read: %s", p.Field, p.Secret, s.Flaw)
 	case !s.has(p.Key):
-		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key, p.Secret)
+		return fmt.Errorf("%s: there is nothing under the key %q in Secret %s; put the password there", p.Field, p.Key,
+			p.Secret)
 	case s.Unfit[p.Key] != "":
 		return fmt.Errorf("%s: the password under %q in Secret %s %s", p.Field, p.Key, p.Secret, s.Unfit[p.Key])
 	}
@@ -125,8 +130,8 @@ func (v *view) secretVersion(name string) string {
 
 // ---- Secrets of users
 
-// UserSecret names the Secret with the certificate of a user that has one. No cluster's name has a dot, so that no other cluster's
-// Secret has this name.
+// UserSecret names the Secret with the certificate of a user that has one. No cluster's name has a dot, so that no
+// other cluster's Secret has this name.
 func UserSecret(cluster, user string) string { return cluster + "-client." + user }
 
 // userLeaves are the certificates of the users that have one.
@@ -137,7 +142,8 @@ func userLeaves(c *v1alpha1.EtcdCluster) []leaf {
 	}
 	for _, u := range c.Spec.Auth.Users {
 		if u.Certificate {
-			list = append(list, leaf{what: "user " + u.Name, secret: UserSecret(c.Name, u.Name), commonName: u.Name, client: true})
+			list = append(list, leaf{what: "user " + u.Name, secret: UserSecret(c.Name, u.Name), commonName: u.Name,
+				client: true})
 		}
 	}
 	return list
@@ -171,7 +177,8 @@ func (v *view) generated() []*DesiredSecret {
 
 // ---- what people see
 
-// authStatus is what was last done about users and roles. What is ours stays recorded while the spec says nothing about it.
+// authStatus is what was last done about users and roles. What is ours stays recorded while the spec says nothing
+// about it.
 func authStatus(v *view) *v1alpha1.AuthStatus {
 	old := v.Cluster.Status.Auth
 	if v.Cluster.Spec.Auth == nil || v.Cluster.Spec.Suspend {
@@ -198,9 +205,11 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 	enabled := now != nil && now.Enabled
 	if v.Cluster.Spec.Auth == nil {
 		if enabled {
-			return "LeftOn", "spec.auth is gone; users and roles in etcd are left as they are, and etcd goes on asking for them; to turn that off, set spec.auth.enabled to false", true
+			return "LeftOn", "spec.auth is gone; users and roles in etcd are left as they are, and etcd goes on " +
+				"asking for them; to turn that off, set spec.auth.enabled to false", true
 		}
-		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything", false
+		return "NotAsked", "spec.auth is not set: every certificate of this cluster may read and write everything",
+			false
 	}
 	want, err := v.authWanted()
 	switch {
@@ -216,13 +225,16 @@ func authorization(v *view, now *v1alpha1.AuthStatus) (reason, message string, i
 		}
 		return "Applying", "users and roles are being applied", false
 	case !enabled:
-		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write everything", false
+		return "Disabled", "spec.auth.enabled is false: every certificate of this cluster may read and write " +
+			"everything", false
 	}
-	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec", wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles), "role")), true
+	return "Enabled", fmt.Sprintf("etcd asks everybody who they are; it has %s and %s of the spec",
+			wording.Count(len(v.Cluster.Spec.Auth.Users), "user"), wording.Count(len(v.Cluster.Spec.Auth.Roles), "role")),
+		true
 }
 
-// Authorize makes etcd's users and roles what is wanted, by what [users.Plan] says. It may be carried out twice, or twice at
-// the same time.
+// Authorize makes etcd's users and roles what is wanted, by what [users.Plan] says. It may be carried out twice, or
+// twice at the same time.
 type Authorize struct{ Want users.Want }
 
 func (Authorize) String() string { return "apply users and roles" }

@@ -19,7 +19,8 @@ func asking() Observation {
 	all := ""
 	o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{
 		Enabled: true,
-		Roles:   []v1alpha1.RoleSpec{{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.ReadWrite, Prefix: &all}}}},
+		Roles: []v1alpha1.RoleSpec{{Name: "all",
+			Permissions: []v1alpha1.Permission{{Access: v1alpha1.ReadWrite, Prefix: &all}}}},
 		Users: []v1alpha1.UserSpec{
 			{Name: "app", Roles: []string{"all"}, Certificate: true},
 			{Name: "ops", Roles: []string{"all"}},
@@ -135,11 +136,13 @@ func TestAFailedApplicationIsToldAndTriedAgain(t *testing.T) {
 
 func TestWrongFieldsAreNamedAndStopNothingElse(t *testing.T) {
 	for says, spoil := range map[string]func(*Observation){
-		"spec.auth.users[1].roles[0]":        func(o *Observation) { o.Cluster.Spec.Auth.Users[1].Roles = []string{"none"} },
-		"spec.auth.users[2].passwordSecret":  func(o *Observation) { delete(o.Related.Secrets, "mine") },
-		"nothing under the key \"password\"": func(o *Observation) { o.Related.Secrets["mine"] = &Secret{Keys: []string{"pass"}} },
+		"spec.auth.users[1].roles[0]":       func(o *Observation) { o.Cluster.Spec.Auth.Users[1].Roles = []string{"none"} },
+		"spec.auth.users[2].passwordSecret": func(o *Observation) { delete(o.Related.Secrets, "mine") },
+		"nothing under the key " +
+			"\"password\"": func(o *Observation) { o.Related.Secrets["mine"] = &Secret{Keys: []string{"pass"}} },
 		"spec.auth.roles[0].permissions[0].ra": func(o *Observation) {
-			o.Cluster.Spec.Auth.Roles[0].Permissions[0] = v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{From: "b", To: "a"}}
+			o.Cluster.Spec.Auth.Roles[0].Permissions[0] = v1alpha1.Permission{Access: v1alpha1.Read,
+				Range: &v1alpha1.KeyRange{From: "b", To: "a"}}
 		},
 	} {
 		o := appliedAuth(t)
@@ -175,7 +178,9 @@ func TestAUserThatGoesTakesItsSecretAlong(t *testing.T) {
 
 func TestAPasswordThatIsMissingNamesTheField(t *testing.T) {
 	from := &users.PasswordFrom{Secret: "web-login", Key: "password", Field: "spec.auth.users[0].passwordSecret"}
-	assert.EqualError(t, missingPassword(from, nil), `spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
-	assert.EqualError(t, missingPassword(from, &Secret{}), `spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
+	assert.EqualError(t, missingPassword(from, nil),
+		`spec.auth.users[0].passwordSecret: there is no Secret web-login; create it, with the password under the key "password"`)
+	assert.EqualError(t, missingPassword(from, &Secret{}),
+		`spec.auth.users[0].passwordSecret: there is nothing under the key "password" in Secret web-login; put the password there`)
 	assert.NoError(t, missingPassword(from, &Secret{Keys: []string{"password"}}))
 }

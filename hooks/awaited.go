@@ -11,8 +11,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// What Kubernetes refuses. A hook answers with the objects that should exist, and is never told what became of that: the
-// API server's refusal (a quota, an admission policy, a priority class that does not exist) is in an event of
+// What Kubernetes refuses. A hook answers with the objects that should exist, and is never told what became of that:
+// the API server's refusal (a quota, an admission policy, a priority class that does not exist) is in an event of
 // Metacontroller's alone. But an object that was answered is there in the next call, or nearly. One that is not there
 // after some seconds was refused, or another object has its name. The status remembers since when each is awaited; it
 // is written after Metacontroller has tried to make them. At rest none is awaited, so nothing is written (S16).
@@ -98,8 +98,8 @@ func (v *view) andUnmade(message string) string {
 	return message + "; " + words
 }
 
-// refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is no
-// fault of the member's.
+// refusesPod reports whether Kubernetes does not make the member's pod, as far as calls before this one tell. That is
+// no fault of the member's.
 func (v *view) refusesPod(m *member) bool {
 	return m.pod == nil && slices.ContainsFunc(v.Cluster.Status.Awaited, func(a v1alpha1.AwaitedStatus) bool {
 		return a.Kind == "Pod" && a.Name == m.name && !v.Now.Before(a.Since.Add(missedAfter))

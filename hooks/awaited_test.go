@@ -17,7 +17,8 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 	o := serve(3)
 	delete(o.Children.Budgets, "demo")
 	first := Decide(o)
-	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo", Since: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
+	require.Equal(t, []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+		Since: metav1.NewTime(now.Truncate(time.Second))}}, first.Status.Awaited)
 	assert.NotContains(t, first.Reason.Message, "has not made")
 	assert.Equal(t, missedAfter, first.ResyncAfter.Round(time.Second))
 
@@ -49,7 +50,9 @@ func TestWhatIsNotThereIsSpokenOf(t *testing.T) {
 func TestATimeAheadIsNotBelieved(t *testing.T) {
 	o := given(func(o *Observation) {
 		delete(o.Children.Budgets, "demo")
-		o.Cluster.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo", Since: metav1.NewTime(now.Add(time.Hour))}, {Kind: "Pod", Name: "demo-1", Since: metav1.NewTime(now.Add(-time.Hour))}}
+		o.Cluster.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "PodDisruptionBudget", Name: "demo",
+			Since: metav1.NewTime(now.Add(time.Hour))},
+			{Kind: "Pod", Name: "demo-1", Since: metav1.NewTime(now.Add(-time.Hour))}}
 	})
 	d := Decide(o)
 	require.Len(t, d.Status.Awaited, 1, "the pod is there")

@@ -13,18 +13,20 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows and what to do. The
-// epoch is never begun anew unasked: that Quorate has not seen a quorum does not prove that there was none. One that it could not reach may have
-// served clients, and their writes would go with its data (S8).
+// Initial members that do not come to their first quorum. Whatever the reason, it is said, with what each pod shows
+// and what to do. The epoch is never begun anew unasked: that Quorate has not seen a quorum does not prove that there
+// was none. One that it could not reach may have served clients, and their writes would go with its data (S8).
 //
-// One reason is etcd's own. An etcd that ends after it has made its log and before its first entries are in it, as by a full disk, finds an
-// empty log when it is started again. It takes that for a member that has been bootstrapped, knows no voters, and so stands for no
-// election, for ever. Beside others it does no harm: they elect one of themselves, with its vote, and send it the entries.
+// One reason is etcd's own. An etcd that ends after it has made its log and before its first entries are in it, as by
+// a full disk, finds an empty log when it is started again. It takes that for a member that has been bootstrapped,
+// knows no voters, and so stands for no election, for ever. Beside others it does no harm: they elect one of
+// themselves, with its vote, and send it the entries.
 
 // stalled says why the initial members won't come to a quorum by themselves, or did not in time; empty while they may.
 func (v *view) stalled() string {
 	if len(v.epoch.startsOn) == 0 {
-		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: see RecordDeleted in docs/failure-modes.md"
+		return "the epoch record was deleted before the cluster first had quorum, and nobody may bootstrap any more: " +
+			"see RecordDeleted in docs/failure-modes.md"
 	}
 	if why := cmp.Or(v.unfilled(), v.differing()); why != "" {
 		return why
@@ -34,12 +36,14 @@ func (v *view) stalled() string {
 		return ""
 	}
 	return fmt.Sprintf("the members have not come to a first quorum within %s (%s), and `kubectl logs -n %s %s --all-containers` may tell why; %s; see Bootstrap that can't finish in docs/failure-modes.md",
-		brief(recoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.epoch.initialNames()[0], v.howToBeginAgain())
+		brief(recoverAfter(&v.Cluster.Spec)), shows, v.Cluster.Namespace, v.epoch.initialNames()[0],
+		v.howToBeginAgain())
 }
 
 // neverBegins reports whether the epoch has never had a quorum, and something stands in the way of that.
 func (v *view) neverBegins() bool {
-	return v.epoch.provisioned() && !v.epoch.hadQuorum() && !v.ending() && (len(v.quorumIsLost()) > 0 || v.stalled() != "")
+	return v.epoch.provisioned() && !v.epoch.hadQuorum() && !v.ending() &&
+		(len(v.quorumIsLost()) > 0 || v.stalled() != "")
 }
 
 // overdueMembers is what the initial members' pods show once all of them have had spec.recovery.after; empty before.
@@ -66,8 +70,9 @@ func (v *view) overdueMembers() string {
 	return strings.Join(append(shows, lost...), "; ")
 }
 
-// attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while it is being made
-// ready, as when a snapshot is fetched. It is that of the pod where the container's begins anew with every crash.
+// attempt is since when the initial member of this pod tries to begin, and what the pod shows. The time is zero while
+// it is being made ready, as when a snapshot is fetched. It is that of the pod where the container's begins anew with
+// every crash.
 func (v *view) attempt(name string, pod *corev1.Pod) (since time.Time, what string) {
 	m := &member{name: name, pod: pod, health: v.Health[name]}
 	made := pod.CreationTimestamp.Time

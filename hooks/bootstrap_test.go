@@ -23,7 +23,8 @@ func unborn(since time.Duration, what ...func(o *Observation, pod *corev1.Pod)) 
 	o.Cluster.Status = v1alpha1.EtcdClusterStatus{}
 	pod := o.Children.Pods["demo-0"]
 	pod.CreationTimestamp = metav1.NewTime(now.Add(-since - time.Hour))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}}}}
 	for _, change := range what {
 		change(&o, pod)
 	}
@@ -64,21 +65,31 @@ func TestABootstrapThatStalls(t *testing.T) {
 		// other: it is not the annotation that begins it anew.
 		other bool
 	}{
-		"in time":                         {unborn(4 * time.Minute), "", false},
-		"an etcd that never elects":       {unborn(5 * time.Minute), "demo-0: its etcd runs: no answer in time", false},
-		"that has crashed and runs":       {unborn(time.Second, crashed), "demo-0: it has crashed: exit 1", false},
-		"that crashes, in the same words": {unborn(time.Second, crashed, waiting("CrashLoopBackOff")), "demo-0: it has crashed: exit 1", false},
-		"without an image":                {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled", false},
-		"without a volume":                {unborn(0, waiting("PodInitializing"), initContainer(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), "demo-0: its containers have not started", false},
-		"while its data is fetched":       {unborn(24*time.Hour, waiting("PodInitializing"), initContainer(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})), "", false},
+		"in time":                   {unborn(4 * time.Minute), "", false},
+		"an etcd that never elects": {unborn(5 * time.Minute), "demo-0: its etcd runs: no answer in time", false},
+		"that has crashed and runs": {unborn(time.Second, crashed), "demo-0: it has crashed: exit 1", false},
+		"that crashes, in the same words": {unborn(time.Second, crashed, waiting("CrashLoopBackOff")),
+			"demo-0: it has crashed: exit 1", false},
+		"without an image": {unborn(0, waiting("ImagePullBackOff")), "demo-0: its image can't be pulled",
+			false},
+		"without a volume": {unborn(0, waiting("PodInitializing"),
+			initContainer(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})),
+			"demo-0: its containers have not started", false},
+		"while its data is fetched": {unborn(24*time.Hour, waiting("PodInitializing"),
+			initContainer(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})), "", false},
 		"that has a leader": {unborn(time.Hour, func(_ *Observation, p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		}), "demo-0's pod is ready, so that clients may be served, and Quorate can't reach it", true},
-		"sooner, as the spec says": {unborn(time.Minute, func(o *Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }), "within 1m", false},
-		"from a snapshot":          {unborn(time.Hour, began(objects.SourceSnapshot, nothing)), "beginning anew: delete the EtcdCluster and create it again", true},
-		"from a restored one": {unborn(time.Hour, began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }), func(o *Observation, _ *corev1.Pod) {
-			o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
-		}), "beginning anew: give spec.restore another id", true},
+		"sooner, as the spec says": {unborn(time.Minute,
+			func(o *Observation, _ *corev1.Pod) { o.Cluster.Spec.Recovery.After.Duration = time.Minute }), "within 1m",
+			false},
+		"from a snapshot": {unborn(time.Hour, began(objects.SourceSnapshot, nothing)),
+			"beginning anew: delete the EtcdCluster and create it again", true},
+		"from a restored one": {unborn(time.Hour,
+			began(objects.SourceSnapshot, func(d map[string]string) { d[objects.EpochKeyRestore] = "one" }),
+			func(o *Observation, _ *corev1.Pod) {
+				o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one"}
+			}), "beginning anew: give spec.restore another id", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)

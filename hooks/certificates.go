@@ -17,18 +17,20 @@ import (
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
-// Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed by an
-// authority that was observed, so that no lagging cache and no repeated answer can leave a mixture.
+// Certificates. In the mode Auto the cluster's authority is a Secret, made first; every other certificate is signed
+// by an authority that was observed, so that no lagging cache and no repeated answer can leave a mixture.
 //
-// A running member reads its certificate anew at each handshake, but the authorities that it trusts only when it starts. So a new
-// authority comes in four moves, each of which waits for the one before to be seen: it is put beside the old one in everybody's
-// ca.crt; the members are restarted one at a time, until each has told in a handshake that it trusts both; it signs; and when the
-// old one has expired it leaves ca.crt, and the members are restarted once more.
+// A running member reads its certificate anew at each handshake, but the authorities that it trusts only when it
+// starts. So a new authority comes in four moves, each of which waits for the one before to be seen: it is put beside
+// the old one in everybody's ca.crt; the members are restarted one at a time, until each has told in a handshake that
+// it trusts both; it signs; and when the old one has expired it leaves ca.crt, and the members are restarted once
+// more.
 
 const (
 	defaultLeafDuration = 90 * 24 * time.Hour
 	defaultCADuration   = 10 * 365 * 24 * time.Hour
-	// operatorName is the user that Quorate's own certificate names: etcd's root, so that a lost password is never fatal.
+	// operatorName is the user that Quorate's own certificate names: etcd's root, so that a lost password is never
+	// fatal.
 	operatorName = "root"
 	// clientName is the user that the certificate for applications names.
 	clientName = "client"
@@ -43,7 +45,8 @@ func ClientSecret(cluster string) string { return cluster + "-client-tls" }
 // TokenSecret names the Secret with the keys that sign etcd's tokens.
 func TokenSecret(cluster string) string { return cluster + "-token" }
 
-// serverSecret names the Secret with what the members show to clients, peerSecret to each other, OperatorSecret Quorate to them.
+// serverSecret names the Secret with what the members show to clients, peerSecret to each other, OperatorSecret
+// Quorate to them.
 func serverSecret(c *v1alpha1.EtcdCluster) string {
 	if s := c.Spec.TLS.Secrets; objects.TLSMode(c) == v1alpha1.TLSSecrets && s != nil {
 		return s.Server
@@ -58,8 +61,8 @@ func peerSecret(c *v1alpha1.EtcdCluster) string {
 	return c.Name + "-peer-tls"
 }
 
-// peerName is the common name that makes a certificate a peer's. It has a character that no user's name may have, so that no
-// client's certificate opens the peers' door.
+// peerName is the common name that makes a certificate a peer's. It has a character that no user's name may have, so
+// that no client's certificate opens the peers' door.
 func peerName(cluster string) string { return cluster + ":peers" }
 
 // leaf is what a certificate must be like.
@@ -74,17 +77,20 @@ func leaves(c *v1alpha1.EtcdCluster) []leaf {
 	members := objects.Host(c, "*")
 	server := []string{
 		members, members + ".cluster.local", "localhost", "127.0.0.1", "::1",
-		objects.ClientService(c.Name), objects.ClientService(c.Name) + "." + c.Namespace, objects.ClientService(c.Name) + "." + c.Namespace + ".svc",
+		objects.ClientService(c.Name), objects.ClientService(c.Name) + "." + c.Namespace,
+		objects.ClientService(c.Name) + "." + c.Namespace + ".svc",
 		objects.ClientService(c.Name) + "." + c.Namespace + ".svc.cluster.local",
 	}
 	peer := []string{members}
 	if existing(c) != nil {
-		// Whom a connection comes from, foreign members look up by the address: its name has the domain of the Kubernetes cluster.
+		// Whom a connection comes from, foreign members look up by the address: its name has the domain of the
+		// Kubernetes cluster.
 		peer = append(peer, members+".cluster.local")
 	}
 	return append([]leaf{
 		// Without a common name: etcd takes one for a user's, and the pods hold this certificate.
-		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true, client: true},
+		{what: "server", secret: serverSecret(c), names: distinct(server, c.Spec.TLS.ExtraSANs), server: true,
+			client: true},
 		{what: "peer", secret: peerSecret(c), commonName: peerName(c.Name), names: peer, server: true, client: true},
 		{what: "operator", secret: objects.OperatorSecret(c), commonName: operatorName, client: true},
 		{what: "client", secret: ClientSecret(c.Name), commonName: clientName, client: true},
@@ -141,7 +147,8 @@ func (v *view) desired(name string, kind corev1.SecretType, how Recipe) *Desired
 	return s
 }
 
-// tokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it starts.
+// tokenKeys sign the tokens of etcd's users. They are there from the beginning, because etcd reads them only when it
+// starts.
 func (v *view) tokenKeys() *DesiredSecret {
 	name := TokenSecret(v.Cluster.Name)
 	if old := v.Children.Secrets[name]; old != nil && old.has(objects.KeyTokenPrivate, objects.KeyTokenPublic) {
@@ -154,12 +161,15 @@ func (v *view) tokenKeys() *DesiredSecret {
 func (v *view) authority() Recipe {
 	old := v.Children.Secrets[CASecret(v.Cluster.Name)]
 	begins, ends := v.life(cmp.Or(v.Cluster.Spec.TLS.Auto.CADuration.Duration, defaultCADuration))
-	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name, v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
+	made := Authority{CommonName: fmt.Sprintf("%s/%s %s", v.Cluster.Namespace, v.Cluster.Name,
+		v.Now.UTC().Format("20060102T150405Z")), NotBefore: begins, NotAfter: ends}
 	switch {
 	case !usableAuthority(old), v.Now.After(old.Certificate.NotAfter):
 		made.Inherit = v.inheritance()
 		return made
-	case old.Previous != nil && v.Now.After(old.Previous.NotAfter), slices.ContainsFunc(old.Trust, func(c Certificate) bool { return v.Now.After(c.NotAfter) && c.ID != old.Certificate.ID }):
+	case old.Previous != nil && v.Now.After(old.Previous.NotAfter),
+		slices.ContainsFunc(old.Trust,
+			func(c Certificate) bool { return v.Now.After(c.NotAfter) && c.ID != old.Certificate.ID }):
 		return Trim{At: v.Now}
 	case old.Previous == nil && !v.Now.Before(old.Certificate.due()):
 		made.Previous = true
@@ -208,7 +218,8 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 			ends = signer.NotAfter
 		}
 		wanted.Annotations[objects.AnnotationMadeFor] = l.fingerprint()
-		wanted.Make = Leaf{Signer: ca.Name, Previous: previous, CommonName: l.commonName, Names: l.names, Server: l.server, Client: l.client, NotBefore: begins, NotAfter: ends}
+		wanted.Make = Leaf{Signer: ca.Name, Previous: previous, CommonName: l.commonName, Names: l.names,
+			Server: l.server, Client: l.client, NotBefore: begins, NotAfter: ends}
 		return wanted
 	}
 	switch {
@@ -223,12 +234,15 @@ func (v *view) leaf(l leaf) *DesiredSecret {
 // outlived reports whether the certificate is to be made (anew).
 func (v *view) outlived(l leaf, signer *Certificate) bool {
 	old := v.Children.Secrets[l.secret]
-	return old == nil || old.Certificate == nil || old.Flaw != "" || old.Annotations[objects.AnnotationMadeFor] != l.fingerprint() ||
-		!v.Now.Before(old.Certificate.due()) && old.Certificate.NotAfter.Before(signer.NotAfter) || old.Certificate.Issuer != signer.Key
+	return old == nil || old.Certificate == nil || old.Flaw != "" ||
+		old.Annotations[objects.AnnotationMadeFor] != l.fingerprint() ||
+		!v.Now.Before(old.Certificate.due()) && old.Certificate.NotAfter.Before(signer.NotAfter) ||
+		old.Certificate.Issuer != signer.Key
 }
 
-// peersLag reports whether the peers' ca.crt is still to be brought up to the authority's. The servers' waits for that: it is the one
-// that members tell us of, so whoever tells that he trusts an authority in clients trusts it in peers.
+// peersLag reports whether the peers' ca.crt is still to be brought up to the authority's. The servers' waits for
+// that: it is the one that members tell us of, so whoever tells that he trusts an authority in clients trusts it in
+// peers.
 func (v *view) peersLag(ca *Secret) bool {
 	peer := v.Children.Secrets[peerSecret(v.Cluster)]
 	return usableAuthority(ca) && peer != nil && !sameTrust(peer.Trust, ca.Trust)
@@ -236,19 +250,22 @@ func (v *view) peersLag(ca *Secret) bool {
 
 // fingerprint changes with what the certificate is for.
 func (l leaf) fingerprint() string {
-	return objects.Digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server), strconv.FormatBool(l.client))
+	return objects.Digest(l.commonName, strings.Join(l.names, " "), strconv.FormatBool(l.server),
+		strconv.FormatBool(l.client))
 }
 
-// signer is the authority that signs in a Secret now, and whether that is the previous one; nil when neither may. A new authority
-// signs once every member trusts it and clients have had time to hear of it (a twelfth of its life), and goes on with what it has
-// signed. Where the one before can't sign any more, it also takes the place of what nobody takes any longer.
+// signer is the authority that signs in a Secret now, and whether that is the previous one; nil when neither may. A
+// new authority signs once every member trusts it and clients have had time to hear of it (a twelfth of its life),
+// and goes on with what it has signed. Where the one before can't sign any more, it also takes the place of what
+// nobody takes any longer.
 func (v *view) signer(ca, old *Secret) (signer *Certificate, previous bool) {
 	if !usableAuthority(ca) || v.Now.After(ca.Certificate.NotAfter) {
 		return nil, false
 	}
 	settled := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
 	switch {
-	case !v.supersedes(ca), signedBy(old, ca.Certificate), v.everyoneTrusts(*ca.Certificate) && (ca.Previous == nil || !v.Now.Before(settled)):
+	case !v.supersedes(ca), signedBy(old, ca.Certificate), v.everyoneTrusts(*ca.Certificate) &&
+		(ca.Previous == nil || !v.Now.Before(settled)):
 		return ca.Certificate, false
 	case ca.Previous != nil && !v.Now.After(ca.Previous.NotAfter):
 		return ca.Previous, true
@@ -275,11 +292,12 @@ func (v *view) supersedes(ca *Secret) bool {
 	})
 }
 
-// everyoneTrusts reports whether every member and every pod has told, in this very call, that it trusts this authority. What is
-// told at an address where another one answers, or nobody that we know, does not count.
+// everyoneTrusts reports whether every member and every pod has told, in this very call, that it trusts this
+// authority. What is told at an address where another one answers, or nobody that we know, does not count.
 func (v *view) everyoneTrusts(ca Certificate) bool {
 	tells := func(h Health) bool { return h.Err == "" && slices.Contains(h.Trusts, ca.Subject) }
-	if v.Etcd == nil || slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && !tells(m.health) }) {
+	if v.Etcd == nil || slices.ContainsFunc(v.members,
+		func(m *member) bool { return m.name != "" && !tells(m.health) }) {
 		return false
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Children.Pods)) {
@@ -309,7 +327,8 @@ func (v *view) flaw(l leaf) string {
 	s := v.secret(l.secret)
 	if s == nil {
 		if objects.TLSMode(v.Cluster) == v1alpha1.TLSSecrets {
-			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and ca.crt", objects.LabelCluster, v.Cluster.Name)
+			return fmt.Sprintf("it does not exist, or lacks the label %s: %s; create it with tls.crt, tls.key and "+
+				"ca.crt", objects.LabelCluster, v.Cluster.Name)
 		}
 		return "it is not there yet" + v.unissued(l.secret)
 	}
@@ -355,8 +374,9 @@ func covers(names, needed []string) bool {
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// served identifies the certificates that running members are to show; pods carry it as an annotation, because the kubelet brings
-// a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while they are not all there.
+// served identifies the certificates that running members are to show; pods carry it as an annotation, because the
+// kubelet brings a pod's files up to date at once when the pod changes, and within minutes otherwise. Empty while
+// they are not all there.
 func (v *view) served() string {
 	var ids []string
 	for _, name := range v.mounted() {
@@ -377,7 +397,8 @@ func (v *view) served() string {
 	return objects.Digest(ids...)
 }
 
-// distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be restarted.
+// distrusts reports whether the member runs with other authorities than its files now hold, and why it is to be
+// restarted.
 func (v *view) distrusts(m *member) (string, bool) {
 	const why = "it trusts other certificate authorities than it should"
 	if !objects.Encrypted(v.Cluster) || m.name == "" || len(m.health.Trusts) == 0 || len(v.certificateProblems) > 0 {
@@ -394,10 +415,11 @@ func (v *view) distrusts(m *member) (string, bool) {
 	return why, !slices.Equal(wanted, m.health.Trusts)
 }
 
-// distrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority that signs for them now,
-// and will only when it starts anew.
+// distrustsPeers reports whether a member runs, but can't hear the others any more: it does not trust the authority
+// that signs for them now, and will only when it starts anew.
 func (v *view) distrustsPeers(h Health) bool {
-	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 || len(v.certificateProblems) > 0 {
+	if objects.TLSMode(v.Cluster) != v1alpha1.TLSAuto || h.Serving() || len(h.Trusts) == 0 ||
+		len(v.certificateProblems) > 0 {
 		return false
 	}
 	peer := v.secret(peerSecret(v.Cluster))
@@ -415,14 +437,15 @@ func subjects(trust []Certificate) []string {
 	return slices.Compact(list)
 }
 
-// RelatedSelector selects the Secrets that somebody else keeps for the cluster: those that carry its label. So nobody can point an
-// EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because Metacontroller 1.5.20 remembers
-// the answer by that alone, for clusters of that name in all namespaces. 4.17.2 remembers by UID, and looks in the parent's namespace only:
-// a narrower answer would save nothing there.
+// RelatedSelector selects the Secrets that somebody else keeps for the cluster: those that carry its label. So nobody
+// can point an EtcdCluster at a Secret whose owner has not agreed. It depends on the cluster's name alone, because
+// Metacontroller 1.5.20 remembers the answer by that alone, for clusters of that name in all namespaces. 4.17.2
+// remembers by UID, and looks in the parent's namespace only: a narrower answer would save nothing there.
 func RelatedSelector(c *v1alpha1.EtcdCluster) metav1.LabelSelector {
 	return metav1.LabelSelector{
-		MatchLabels:      map[string]string{objects.LabelCluster: c.Name},
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController, Operator: metav1.LabelSelectorOpDoesNotExist}},
+		MatchLabels: map[string]string{objects.LabelCluster: c.Name},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: labelController,
+			Operator: metav1.LabelSelectorOpDoesNotExist}},
 	}
 }
 

@@ -35,7 +35,8 @@ func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
 	switch r := d.Make.(type) {
 	case Authority:
 		id := fmt.Sprintf("ca-%s-%s", r.CommonName, d.Name)
-		own := Certificate{ID: id, CommonName: r.CommonName, Subject: "subject of " + id, Key: id, Issuer: id, NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true}
+		own := Certificate{ID: id, CommonName: r.CommonName, Subject: "subject of " + id, Key: id, Issuer: id,
+			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true}
 		s := &Secret{Keys: pair, Certificate: &own, Trust: []Certificate{own}}
 		if r.Inherit != "" {
 			s.Trust = append(s.Trust, before[r.Inherit].Trust...)
@@ -56,7 +57,8 @@ func forged(d *DesiredSecret, before map[string]*Secret) *Secret {
 			signer = before[r.Signer].Previous
 		}
 		return &Secret{Keys: pair, Trust: before[r.Signer].Trust, Certificate: &Certificate{
-			ID: fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339)), CommonName: r.CommonName, Issuer: signer.Key,
+			ID:         fmt.Sprintf("%s by %s at %s", d.Name, signer.ID, r.NotBefore.Format(time.RFC3339)),
+			CommonName: r.CommonName, Issuer: signer.Key,
 			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
 		}}
 	case Bundle:
@@ -107,7 +109,8 @@ func TestCertificatesAreMadeOnlyFromAnObservedAuthority(t *testing.T) {
 	assert.Equal(t, "demo-ca demo-token", named(recipes(d)), "first the authority, and what needs none")
 	forge(&o, d.Children.Secrets)
 	d = Decide(o)
-	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)), "then everything that it signs")
+	assert.Equal(t, "demo-client-tls demo-operator-tls demo-peer-tls demo-server-tls", named(recipes(d)),
+		"then everything that it signs")
 	forge(&o, d.Children.Secrets)
 	assert.Empty(t, recipes(Decide(o)), "and then nothing")
 }
@@ -165,7 +168,8 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 	require.Equal(t, first.ID, ca.Previous.ID)
 	for _, secret := range []string{"demo-server-tls", "demo-peer-tls", "demo-client-tls", "demo-operator-tls"} {
 		s := o.Children.Secrets[secret]
-		assert.Equal(t, first.Key, s.Certificate.Issuer, "%s: the old authority signs until everybody trusts the new one", secret)
+		assert.Equal(t, first.Key, s.Certificate.Issuer, "%s: the old authority signs until everybody trusts the new "+
+			"one", secret)
 		assert.Len(t, s.Trust, 2, secret)
 	}
 
@@ -175,7 +179,8 @@ func TestAnAuthorityIsSucceeded(t *testing.T) {
 	}
 	assert.Equal(t, []string{"demo-1", "demo-2", "demo-0"}, restarted, "the leader last")
 	rest()
-	assert.Equal(t, first.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer, "clients have time to hear of the new authority")
+	assert.Equal(t, first.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer,
+		"clients have time to hear of the new authority")
 	o.Now = ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore) / 12)
 	rest()
 	assert.Equal(t, ca.Certificate.Key, o.Children.Secrets["demo-server-tls"].Certificate.Issuer)
@@ -262,10 +267,12 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		addClaim(&o, 0)
 		delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, objects.AnnotationClusterID)
 		o.Related.Secrets = map[string]*Secret{}
-		for from, to := range map[string]string{"demo-server-tls": "mine", "demo-peer-tls": "ours", "demo-operator-tls": "quorates"} {
+		for from, to := range map[string]string{"demo-server-tls": "mine", "demo-peer-tls": "ours",
+			"demo-operator-tls": "quorates"} {
 			o.Related.Secrets[to] = o.Children.Secrets[from]
 		}
-		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets, Secrets: &v1alpha1.SecretsTLS{Server: "mine", Peer: "ours", Operator: "quorates"}}
+		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSSecrets,
+			Secrets: &v1alpha1.SecretsTLS{Server: "mine", Peer: "ours", Operator: "quorates"}}
 		return o
 	}
 	o := good()
@@ -278,12 +285,18 @@ func TestOwnCertificatesAreLookedAtBeforeAnyPodIsTouched(t *testing.T) {
 		spoils func(o *Observation)
 	}{
 		{"Secret mine: it does not exist", func(o *Observation) { delete(o.Related.Secrets, "mine") }},
-		{"Secret ours: tls.key does not belong", func(o *Observation) { o.Related.Secrets["ours"].Flaw = "tls.key does not belong to tls.crt" }},
-		{"Secret mine: tls.crt expired on", func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotAfter.Add(time.Second) }},
-		{"Secret mine: tls.crt is valid only from", func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotBefore.Add(-time.Second) }},
-		{"Secret mine: tls.crt is for other names", func(o *Observation) { o.Related.Secrets["mine"].Certificate.Names = []string{"elsewhere"} }},
-		{"Secret ours: tls.crt has the common name", func(o *Observation) { o.Related.Secrets["ours"].Certificate.CommonName = "me" }},
-		{"Secret quorates: tls.crt is not for clients", func(o *Observation) { o.Related.Secrets["quorates"].Certificate.Client = false }},
+		{"Secret ours: tls.key does not belong",
+			func(o *Observation) { o.Related.Secrets["ours"].Flaw = "tls.key does not belong to tls.crt" }},
+		{"Secret mine: tls.crt expired on",
+			func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotAfter.Add(time.Second) }},
+		{"Secret mine: tls.crt is valid only from",
+			func(o *Observation) { o.Now = o.Related.Secrets["mine"].Certificate.NotBefore.Add(-time.Second) }},
+		{"Secret mine: tls.crt is for other names",
+			func(o *Observation) { o.Related.Secrets["mine"].Certificate.Names = []string{"elsewhere"} }},
+		{"Secret ours: tls.crt has the common name",
+			func(o *Observation) { o.Related.Secrets["ours"].Certificate.CommonName = "me" }},
+		{"Secret quorates: tls.crt is not for clients",
+			func(o *Observation) { o.Related.Secrets["quorates"].Certificate.Client = false }},
 		{"Secret quorates: it lacks", func(o *Observation) { o.Related.Secrets["quorates"].Trust = nil }},
 	} {
 		o := good()

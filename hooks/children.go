@@ -14,12 +14,14 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// children are everything that should exist now. What becomes of the record, the claims and the pods is the mode's to say.
+// children are everything that should exist now. What becomes of the record, the claims and the pods is the mode's to
+// say.
 func children(v *view, decision *verdict) Desired {
 	if v.mode.pods == nil {
 		return asObserved(v.ofAllEpochs())
 	}
-	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v), Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, decision)}
+	d := Desired{Services: services(v), Budgets: []*policyv1.PodDisruptionBudget{budget(v)}, Policies: policies(v),
+		Secrets: secrets(v), Certificates: certificates(v), ConfigMaps: records(v, decision)}
 	d.Claims = append(v.formerClaims(), v.mode.claims(v, decision)...)
 	d.Pods = v.mode.pods(v, decision)
 	if v.next != nil && !v.cancelled() {
@@ -42,7 +44,8 @@ func (o Observation) heldBack() bool {
 	return o.Cluster.Spec.Suspend || len(o.WithoutLastApplied) > 0 || o.unsupported() != nil
 }
 
-// stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is known which.
+// stagedChildren are the claims and pods of an epoch that is to take over. A survivor's volume is copied when it is
+// known which.
 func (v *view) stagedChildren() ([]*corev1.PersistentVolumeClaim, []*corev1.Pod) {
 	if v.epoch.source == objects.SourceSurvivor && v.epoch.survivor == "" {
 		return v.keptClaims(v.names), v.keptPods(v.names)
@@ -63,7 +66,8 @@ func services(v *view) []*corev1.Service {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: labels(c, nil), Annotations: annotations(c, nil)}
 	}
-	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("client")}
+	client := corev1.ServicePort{Name: "client", Port: objects.ClientPort, Protocol: corev1.ProtocolTCP,
+		TargetPort: intstr.FromString("client")}
 	peers := meta(objects.PeerService(c.Name))
 	if n := v.nextOrdinal(); n > 0 {
 		peers.Annotations[objects.AnnotationNextMember] = strconv.Itoa(n)
@@ -74,11 +78,13 @@ func services(v *view) []*corev1.Service {
 	if nodes := v.noteNodes(); nodes != "" {
 		peers.Annotations[objects.AnnotationNodes] = nodes
 	}
-	peer := corev1.ServicePort{Name: "peer", Port: objects.PeerPort, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("peer")}
+	peer := corev1.ServicePort{Name: "peer", Port: objects.PeerPort, Protocol: corev1.ProtocolTCP,
+		TargetPort: intstr.FromString("peer")}
 	return []*corev1.Service{
 		{
 			ObjectMeta: meta(objects.ClientService(c.Name)),
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: v.clientSelector(), Ports: []corev1.ServicePort{client}},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: v.clientSelector(),
+				Ports: []corev1.ServicePort{client}},
 		},
 		{
 			ObjectMeta: peers,
@@ -94,7 +100,8 @@ func services(v *view) []*corev1.Service {
 // budget lets Kubernetes evict as many serving members as quorum can spare, and any member that does not serve.
 func budget(v *view) *policyv1.PodDisruptionBudget {
 	b := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil), Annotations: annotations(v.Cluster, nil)},
+		ObjectMeta: metav1.ObjectMeta{Name: v.Cluster.Name, Labels: labels(v.Cluster, nil),
+			Annotations: annotations(v.Cluster, nil)},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector:                   &metav1.LabelSelector{MatchLabels: selector(v.Cluster)},
 			MinAvailable:               new(intstr.FromInt(v.minAvailable() + v.mismatchedPods())),
@@ -121,8 +128,8 @@ func kept[T any, P interface {
 	return p
 }
 
-// foreignKeys are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as that a
-// member was told to join (S10).
+// foreignKeys are the labels or annotations of a spec. None is of our own domain: by those we know what we did, as
+// that a member was told to join (S10).
 func foreignKeys[V ~string](all map[string]V) map[string]string {
 	some := map[string]string{}
 	for k, value := range all {

@@ -13,18 +13,19 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// Which member is restarted or removed. The epoch record names it first. It is written with the version that was observed, so of two calls
-// only one can choose.
+// Which member is restarted or removed. The epoch record names it first. It is written with the version that was
+// observed, so of two calls only one can choose.
 //
-// A restart (rules Fence, RecreatePod and RollingUpdate) names the very pod or container that ends. It holds as long as a call that we don't
-// see may still act on it: until another pod or container is seen in its place, or its end. A deletion of the old pod, which names its UID,
-// then fails, and so does a new image for it, which names its version. When others wait, or there is no need to restart it any more, the pod
-// gets a mark that withdraws the choice. That write fails as long as our view of the pod is old; no call acts on a choice that sees the mark; and a call that
-// has not seen it is done when calls end (S2, S14).
+// A restart (rules Fence, RecreatePod and RollingUpdate) names the very pod or container that ends. It holds as long
+// as a call that we don't see may still act on it: until another pod or container is seen in its place, or its end. A
+// deletion of the old pod, which names its UID, then fails, and so does a new image for it, which names its version.
+// When others wait, or there is no need to restart it any more, the pod gets a mark that withdraws the choice. That
+// write fails as long as our view of the pod is old; no call acts on a choice that sees the mark; and a call that has
+// not seen it is done when calls end (S2, S14).
 //
-// A removal names the member, for that is all that etcd asks for. It holds while the member is listed, whatever becomes of its pod. One that
-// is no longer wanted is withdrawn in the record, and is over when calls end (S1, S3). Until then the member is not restarted either: on
-// Memory that would take its data.
+// A removal names the member, for that is all that etcd asks for. It holds while the member is listed, whatever
+// becomes of its pod. One that is no longer wanted is withdrawn in the record, and is over when calls end (S1, S3).
+// Until then the member is not restarted either: on Memory that would take its data.
 
 // choice is what the record says of the member that is restarted, or removed.
 type choice struct {
@@ -32,7 +33,8 @@ type choice struct {
 	pod  string // its UID; none for a removal
 	// container is the one that ends when the image is exchanged; empty when the pod goes.
 	container string
-	// down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it is restarted for.
+	// down: it did not serve when it was chosen, and not because of a restart before: no change is at fault that it
+	// is restarted for.
 	down bool
 	// removes: the member is removed instead.
 	removes bool
@@ -95,7 +97,8 @@ func restartChoice(pod *corev1.Pod, inPlace bool) choice {
 	return r
 }
 
-// chosen is the member that was chosen, as long as a call that we don't see may still restart or remove it; nil for none.
+// chosen is the member that was chosen, as long as a call that we don't see may still restart or remove it; nil for
+// none.
 func (v *view) chosen() *member {
 	if v.epoch == nil { // its record is gone
 		return nil
@@ -131,8 +134,8 @@ func (v *view) withdrawnLong(pod *corev1.Pod) bool {
 	return err == nil && !v.Now.Before(since.Add(CallsEnd))
 }
 
-// chosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be taken back: another image would be
-// another container in the same pod, which a late call still deletes.
+// chosenForDeletion reports whether the member was chosen to be restarted by the deletion of its pod. That can't be
+// taken back: another image would be another container in the same pod, which a late call still deletes.
 func (v *view) chosenForDeletion(m *member) bool {
 	return m == v.chosen() && !v.epoch.choice.removes && v.epoch.choice.container == ""
 }
@@ -156,23 +159,28 @@ func (v *view) chosenFirst(list []*member) []*member {
 	return list
 }
 
-// chooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was chosen for it.
+// chooseForRestart says what must happen before the voter is restarted in this way; nil when nothing must, for it was
+// chosen for it.
 func (v *view) chooseForRestart(m *member, inPlace bool, reason string) *verdict {
 	chosen, wanted := v.chosen(), restartChoice(m.pod, inPlace)
-	wanted.down = !m.serving() && (!servedBefore(m.pod) || m.pod.Labels[objects.LabelRole] != "") // one without a role has not served since
+	// one without a role has not served since
+	wanted.down = !m.serving() && (!servedBefore(m.pod) || m.pod.Labels[objects.LabelRole] != "")
 	switch {
-	case chosen != nil && (chosen != m || v.epoch.choice.removes || m.pod.Annotations[objects.AnnotationWithdrawn] != ""):
+	case chosen != nil && (chosen != m || v.epoch.choice.removes ||
+		m.pod.Annotations[objects.AnnotationWithdrawn] != ""):
 		return v.withdraw()
 	case m.pod.Annotations[objects.AnnotationWithdrawn] != "":
-		return &verdict{message: fmt.Sprintf("waiting until the mark that withdraws the restart of %s is gone: %s", m.name, reason), resync: rule.ResyncSoon}
+		return &verdict{message: fmt.Sprintf("waiting until the mark that withdraws the restart of %s is gone: %s",
+			m.name, reason), resync: rule.ResyncSoon}
 	case v.epoch.choice.same(wanted):
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason), choose: wanted.String(), resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("recording that %s is restarted next: %s", m.name, reason),
+		choose: wanted.String(), resync: rule.ResyncSoon}
 }
 
-// chooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for it. One that was chosen to be
-// restarted needs no wait: it is out of the count all the same.
+// chooseForRemoval says what must happen before the member is removed; nil when nothing must, for it was chosen for
+// it. One that was chosen to be restarted needs no wait: it is out of the count all the same.
 func (v *view) chooseForRemoval(m *member, why string) *verdict {
 	chosen, recorded := v.chosen(), v.epoch.choice
 	switch {
@@ -183,7 +191,8 @@ func (v *view) chooseForRemoval(m *member, why string) *verdict {
 		decision.message = why + "; " + decision.message
 		return decision
 	}
-	return &verdict{message: why + "; recording that first", choose: choice{name: m.displayName(), removes: true}.String(), resync: rule.ResyncSoon}
+	return &verdict{message: why + "; recording that first",
+		choose: choice{name: m.displayName(), removes: true}.String(), resync: rule.ResyncSoon}
 }
 
 // recordsRemoval reports whether what is said has the record name a member that is removed next.
@@ -199,11 +208,15 @@ func (v *view) withdraw() *verdict {
 	case chosen == nil:
 		return nil
 	case !recorded.removes:
-		return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds after that was withdrawn", chosen.name, CallsEnd.Seconds()), withdraw: chosen.name, resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("waiting until calls are over that would still restart %s, %.0f seconds "+
+			"after that was withdrawn", chosen.name, CallsEnd.Seconds()), withdraw: chosen.name,
+			resync: rule.ResyncLater}
 	case recorded.withdrawn.IsZero():
 		recorded.withdrawn = v.Now
 	}
-	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still remove %s, %.0f seconds after that was withdrawn", chosen.displayName(), CallsEnd.Seconds()), choose: recorded.String(), resync: rule.ResyncLater}
+	return &verdict{message: fmt.Sprintf("waiting until calls are over that would still remove %s, %.0f seconds "+
+		"after that was withdrawn", chosen.displayName(), CallsEnd.Seconds()), choose: recorded.String(),
+		resync: rule.ResyncLater}
 }
 
 // nextChoice is what the record names from now on.
@@ -214,7 +227,8 @@ func (v *view) nextChoice(decision *verdict) string {
 	case v.Etcd == nil || v.chosen() != nil:
 		return v.epoch.choice.String()
 	}
-	if m := v.find(v.epoch.choice.name); m != nil && m.pod != nil && string(m.pod.UID) == v.epoch.choice.pod && m.pod.DeletionTimestamp != nil {
+	if m := v.find(v.epoch.choice.name); m != nil && m.pod != nil && string(m.pod.UID) == v.epoch.choice.pod &&
+		m.pod.DeletionTimestamp != nil {
 		return v.epoch.choice.String() // whether it served, the next pod is to tell
 	}
 	return ""

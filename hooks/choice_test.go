@@ -15,7 +15,8 @@ import (
 )
 
 func TestWhatTheRecordSaysOfARestart(t *testing.T) {
-	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -", "demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
+	for _, said := range []string{"", "demo-1", "demo-1 uid", "demo-1 uid containerd://7", "demo-1 uid -",
+		"demo-1 uid down", "demo-1 uid - down", "demo-1 removal", "demo-1 removal withdrawn 2026-01-02T03:04:05Z"} {
 		assert.Equal(t, said, readChoice(said).String())
 	}
 	assert.Equal(t, choice{name: "a", pod: "b", container: "c"}, readChoice(" a  b c d "))
@@ -37,7 +38,8 @@ func removes(name string) func(o *Observation) {
 	}
 }
 
-// onceChosen is an observation once the record names the member that Decide wants removed; the same when it wants none removed.
+// onceChosen is an observation once the record names the member that Decide wants removed; the same when it wants
+// none removed.
 func onceChosen(t *testing.T, o Observation) Observation {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
@@ -64,22 +66,29 @@ func TestAChoiceHoldsUntilItsEndIsSeen(t *testing.T) {
 		{"it was down", "demo-1 uid-pod-1 down", func(*corev1.Pod) {}, true},
 		{"it was down, and the container is there", "demo-1 uid-pod-1 containerd://7 down", func(*corev1.Pod) {}, true},
 		{"another pod", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.UID = "other" }, false},
-		{"another pod for another container", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.UID = "other" }, false},
+		{"another pod for another container", "demo-1 uid-pod-1 containerd://7",
+			func(p *corev1.Pod) { p.UID = "other" }, false},
 		{"another container", "demo-1 uid-pod-1 containerd://6", func(*corev1.Pod) {}, false},
-		{"another container, but the pod is to go", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
-		{"the pod goes", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, false},
-		{"the container ends", "demo-1 uid-pod-1 containerd://7", func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
+		{"another container, but the pod is to go", "demo-1 uid-pod-1",
+			func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "x" }, true},
+		{"the pod goes", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} },
+			false},
+		{"the container ends", "demo-1 uid-pod-1 containerd://7",
+			func(p *corev1.Pod) { p.Annotations[objects.AnnotationExchanged] = "containerd://7" }, false},
 		{"the pod has ended", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, false},
 		{"a removal", "demo-1 removal", func(*corev1.Pod) {}, true},
 		{"a removal, and another pod", "demo-1 removal", func(p *corev1.Pod) { p.UID = "other" }, true},
-		{"a removal, and the pod goes", "demo-1 removal", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
+		{"a removal, and the pod goes", "demo-1 removal",
+			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, true},
 		{"a removal, and the pod's restart was withdrawn long ago", "demo-1 removal", withdrawnAgo(CallsEnd), true},
-		{"a removal, withdrawn just now", "demo-1 removal withdrawn " + ago(CallsEnd-time.Second), func(*corev1.Pod) {}, true},
+		{"a removal, withdrawn just now", "demo-1 removal withdrawn " + ago(CallsEnd-time.Second), func(*corev1.Pod) {},
+			true},
 		{"a removal, withdrawn for long", "demo-1 removal withdrawn " + ago(CallsEnd), func(*corev1.Pod) {}, false},
 		{"a removal of no member", "demo-7 removal", func(*corev1.Pod) {}, false},
 		{"withdrawn just now", "demo-1 uid-pod-1", withdrawnAgo(CallsEnd - time.Second), true},
 		{"withdrawn long ago", "demo-1 uid-pod-1", withdrawnAgo(CallsEnd), false},
-		{"withdrawn nobody knows when", "demo-1 uid-pod-1", func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
+		{"withdrawn nobody knows when", "demo-1 uid-pod-1",
+			func(p *corev1.Pod) { p.Annotations[objects.AnnotationWithdrawn] = "x" }, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
@@ -104,18 +113,33 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 	}{
 		{"chosen", "demo-1 uid-pod-1", false, func(*corev1.Pod) {}, "", ""},
 		{"chosen for its image", "demo-1 uid-pod-1 containerd://7", true, func(*corev1.Pod) {}, "", ""},
-		{"not chosen", "", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"not chosen for its image", "", true, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1 containerd://7"},
-		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {}, "waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
-		{"chosen and withdrawn", "demo-1 uid-pod-1", false, withdrawnAgo(0), "waiting until calls are over that would still restart demo-1, 20 seconds after that was withdrawn", ""},
-		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, withdrawnAgo(CallsEnd), "waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
-		{"it is removed", "demo-1 removal", false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn", "demo-1 removal withdrawn " + ago(0)},
-		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn", "demo-1 removal withdrawn " + ago(0)},
-		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
-		{"another one is removed", "demo-2 removal", false, func(*corev1.Pod) {}, "waiting until calls are over that would still remove demo-2, 20 seconds after that was withdrawn", "demo-2 removal withdrawn " + ago(0)},
-		{"withdrawn once", "", false, withdrawnAgo(time.Hour), "waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
+		{"not chosen", "", false, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why",
+			"demo-1 uid-pod-1"},
+		{"not chosen for its image", "", true, func(*corev1.Pod) {}, "recording that demo-1 is restarted next: why",
+			"demo-1 uid-pod-1 containerd://7"},
+		{"chosen otherwise", "demo-1 uid-pod-1 containerd://7", false, func(*corev1.Pod) {},
+			"recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"chosen as another pod", "demo-1 uid-old", false, func(*corev1.Pod) {},
+			"recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"another one is chosen", "demo-2 uid-pod-2", false, func(*corev1.Pod) {},
+			"waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
+		{"chosen and withdrawn", "demo-1 uid-pod-1", false, withdrawnAgo(0),
+			"waiting until calls are over that would still restart demo-1, 20 seconds after that was withdrawn", ""},
+		{"chosen and withdrawn long ago", "demo-1 uid-pod-1", false, withdrawnAgo(CallsEnd),
+			"waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
+		{"it is removed", "demo-1 removal", false, func(*corev1.Pod) {},
+			"waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn",
+			"demo-1 removal withdrawn " + ago(0)},
+		{"its removal is withdrawn", "demo-1 removal withdrawn " + ago(0), false, func(*corev1.Pod) {},
+			"waiting until calls are over that would still remove demo-1, 20 seconds after that was withdrawn",
+			"demo-1 removal withdrawn " + ago(0)},
+		{"its removal was withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), false, func(*corev1.Pod) {},
+			"recording that demo-1 is restarted next: why", "demo-1 uid-pod-1"},
+		{"another one is removed", "demo-2 removal", false, func(*corev1.Pod) {},
+			"waiting until calls are over that would still remove demo-2, 20 seconds after that was withdrawn",
+			"demo-2 removal withdrawn " + ago(0)},
+		{"withdrawn once", "", false, withdrawnAgo(time.Hour),
+			"waiting until the mark that withdraws the restart of demo-1 is gone: why", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)
@@ -134,7 +158,8 @@ func TestAVoterIsChosenBeforeItIsRestarted(t *testing.T) {
 }
 
 func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
-	withdrawn := "why; waiting until calls are over that would still remove demo-%d, 20 seconds after that was withdrawn"
+	withdrawn := "why; waiting until calls are over that would still remove demo-%d, 20 seconds after that was " +
+		"withdrawn"
 	for _, c := range []struct {
 		name, said     string
 		change         func(pod *corev1.Pod)
@@ -143,14 +168,21 @@ func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
 		{"chosen", "demo-1 removal", func(*corev1.Pod) {}, "", ""},
 		{"chosen, and the restart of its pod was withdrawn", "demo-1 removal", withdrawnAgo(0), "", ""},
 		{"not chosen", "", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
-		{"not chosen, and its pod goes", "", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }, "why; recording that first", "demo-1 removal"},
+		{"not chosen, and its pod goes", "", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} },
+			"why; recording that first", "demo-1 removal"},
 		{"it is restarted", "demo-1 uid-pod-1", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
-		{"its image is exchanged", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
+		{"its image is exchanged", "demo-1 uid-pod-1 containerd://7", func(*corev1.Pod) {}, "why; recording that first",
+			"demo-1 removal"},
 		{"it was restarted", "demo-1 uid-pod-1", withdrawnAgo(0), "why; recording that first", "demo-1 removal"},
-		{"withdrawn", "demo-1 removal withdrawn " + ago(0), func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 1), "demo-1 removal withdrawn " + ago(0)},
-		{"withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
-		{"another one is removed", "demo-2 removal", func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 2), "demo-2 removal withdrawn " + ago(0)},
-		{"another one is restarted", "demo-2 uid-pod-2", func(*corev1.Pod) {}, "why; waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn", ""},
+		{"withdrawn", "demo-1 removal withdrawn " + ago(0), func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 1),
+			"demo-1 removal withdrawn " + ago(0)},
+		{"withdrawn long ago", "demo-1 removal withdrawn " + ago(CallsEnd), func(*corev1.Pod) {},
+			"why; recording that first", "demo-1 removal"},
+		{"another one is removed", "demo-2 removal", func(*corev1.Pod) {}, fmt.Sprintf(withdrawn, 2),
+			"demo-2 removal withdrawn " + ago(0)},
+		{"another one is restarted", "demo-2 uid-pod-2", func(*corev1.Pod) {},
+			"why; waiting until calls are over that would still restart demo-2, 20 seconds after that was withdrawn",
+			""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := choosing(c.said)

@@ -9,17 +9,18 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the record
-// that we see is an old one.
+// initialClaims are the claims of the initial members. None is made when etcd answers: then the cluster runs, and the
+// record that we see is an old one.
 func initialClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	if !v.onClaims() || v.Etcd != nil {
 		return v.keptClaims(v.names)
 	}
-	return v.claims(union(v.names, v.epoch.initialNames()), func(name string) bool { return v.epoch.initial[name] != "" })
+	return v.claims(union(v.names, v.epoch.initialNames()),
+		func(name string) bool { return v.epoch.initial[name] != "" })
 }
 
-// listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are not yet
-// recorded as used (S7, S9), or that are kept in quarantine.
+// listedClaims are the claims of the listed members, and those of members that etcd has let go but whose numbers are
+// not yet recorded as used (S7, S9), or that are kept in quarantine.
 func (v *view) listedClaims(decision *verdict) []*corev1.PersistentVolumeClaim {
 	all := v.claims(v.names, func(name string) bool {
 		m := v.find(name)
@@ -46,7 +47,8 @@ func (v *view) claims(names []string, create func(string) bool) []*corev1.Persis
 		if old := v.Children.Claims[name]; old != nil {
 			claim := *old
 			claim.Labels = labels(v.Cluster, map[string]string{objects.LabelMember: member})
-			claim.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationFailedMember, objects.AnnotationQuarantined, objects.AnnotationEpoch))
+			claim.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationFailedMember,
+				objects.AnnotationQuarantined, objects.AnnotationEpoch))
 			if quarantined(old) {
 				claim.Labels[objects.LabelQuarantined] = "true"
 			}
@@ -67,7 +69,9 @@ func (v *view) newClaim(name string) *corev1.PersistentVolumeClaim {
 		own[objects.AnnotationEpoch] = strconv.Itoa(v.epoch.n)
 	}
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(v.Cluster, map[string]string{objects.LabelMember: member}), Annotations: annotations(v.Cluster, own)},
+		ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels:      labels(v.Cluster, map[string]string{objects.LabelMember: member}),
+			Annotations: annotations(v.Cluster, own)},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: class,

@@ -81,7 +81,8 @@ func unpulled(m *member) string {
 			if objects.Injected(s.Name) {
 				who = "the injected container " + s.Name
 			}
-			return fmt.Sprintf("%s can't be made: %s", who, why) + wording.Colon(wording.Kubelet(s.State.Waiting.Message))
+			return fmt.Sprintf("%s can't be made: %s", who, why) +
+				wording.Colon(wording.Kubelet(s.State.Waiting.Message))
 		}
 	}
 	return ""
@@ -90,8 +91,10 @@ func unpulled(m *member) string {
 // crashesBefore tells of an init container, put there by others, that ends with an error, so that etcd is not started.
 func crashesBefore(m *member) string {
 	for _, s := range m.pod.Status.InitContainerStatuses {
-		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil && !hasStarted(m.pod) {
-			return fmt.Sprintf("the injected container %s, which comes before etcd, crashes: exit %d", s.Name, t.ExitCode)
+		if t := lastEnd(s); objects.Injected(s.Name) && t != nil && t.ExitCode != 0 && s.State.Running == nil &&
+			!hasStarted(m.pod) {
+			return fmt.Sprintf("the injected container %s, which comes before etcd, crashes: exit %d", s.Name,
+				t.ExitCode)
 		}
 	}
 	return ""

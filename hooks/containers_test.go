@@ -14,8 +14,9 @@ import (
 
 var (
 	meshRuns    = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-time.Hour))}}
-	meshCrashed = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}}
-	meshLoops   = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	meshCrashed = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+		FinishedAt: metav1.NewTime(now)}}
+	meshLoops = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
 )
 
 // meshed puts what a mesh does into a pod, and what the kubelet tells of that, before all that is ours: a
@@ -29,7 +30,8 @@ func meshed(pod *corev1.Pod) {
 		{Name: "mesh-proxy", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1},
 	}, status.InitContainerStatuses...)
 	status.ContainerStatuses = append([]corev1.ContainerStatus{
-		{Name: "mesh-sidecar", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 3, ContainerID: "mesh"},
+		{Name: "mesh-sidecar", State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 3,
+			ContainerID: "mesh"},
 	}, status.ContainerStatuses...)
 }
 
@@ -45,9 +47,11 @@ func TestContainersOfAMesh(t *testing.T) {
 		"it waits":        etcd(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}),
 		"it can't pull":   etcd(corev1.ContainerStatus{State: pulls}),
 		"it runs":         etcd(corev1.ContainerStatus{State: meshRuns, ContainerID: "etcd"}),
-		"it runs again":   etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed, RestartCount: 1}),
-		"it crashes":      etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed, RestartCount: 4}),
-		"it has ended":    etcd(corev1.ContainerStatus{State: meshCrashed}),
+		"it runs again": etcd(corev1.ContainerStatus{State: meshRuns, LastTerminationState: meshCrashed,
+			RestartCount: 1}),
+		"it crashes": etcd(corev1.ContainerStatus{State: meshLoops, LastTerminationState: meshCrashed,
+			RestartCount: 4}),
+		"it has ended": etcd(corev1.ContainerStatus{State: meshCrashed}),
 		"prepare refuses": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: meshLoops,
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}}}}}},
 		"prepare is at work": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: objects.ContainerPrepare, State: meshRuns}}}},
@@ -79,7 +83,8 @@ func TestDecisionsInAMesh(t *testing.T) {
 		"a claim is gone": func(o *Observation) {
 			silence(o, "demo-1")
 			delete(o.Children.Claims, "demo-1")
-			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: meshLoops}}
+			o.Children.Pods["demo-1"].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
+				State: meshLoops}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +114,8 @@ func TestWhatHoldsEtcdUp(t *testing.T) {
 	waiting := func(why string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
 	}
-	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd, State: waiting("PodInitializing")}
+	v, waits := newView(serve(3)), corev1.ContainerStatus{Name: objects.ContainerEtcd,
+		State: waiting("PodInitializing")}
 	for says, before := range map[string]corev1.ContainerStatus{
 		"the injected container mesh-init, which comes before etcd, crashes: exit 137": {
 			Name: "mesh-init", State: meshLoops, LastTerminationState: meshCrashed,

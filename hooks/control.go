@@ -14,11 +14,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// What people hold in their own hands: members whose etcd is to be stopped for a while, and what becomes of a cluster that is deleted.
+// What people hold in their own hands: members whose etcd is to be stopped for a while, and what becomes of a cluster
+// that is deleted.
 
 // ---- fencing
 
-// fenced reports whether a person wants this member's etcd stopped, without its removal. Its data would not outlive that on Memory.
+// fenced reports whether a person wants this member's etcd stopped, without its removal. Its data would not outlive
+// that on Memory.
 func (v *view) fenced(name string) bool {
 	return !v.memory() && slices.Contains(fencedBy(v.Cluster), name)
 }
@@ -45,7 +47,8 @@ func fence(v *view) *verdict {
 	return nil
 }
 
-// mayStop reports whether the others can do without the member (S1), and nobody else is missing or joining when it serves (S2).
+// mayStop reports whether the others can do without the member (S1), and nobody else is missing or joining when it
+// serves (S2).
 func (v *view) mayStop(m *member) bool {
 	return v.quorumWithout(m) && (!m.serving() || v.learner() == nil && serving(v.voters) == len(v.voters))
 }
@@ -73,19 +76,19 @@ func unfenceable(v *view) string {
 
 // ---- deletion
 
-// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until somebody takes the protection
-// away.
+// Protected reports whether a cluster that is being deleted is to run on: it is looked after as before, until
+// somebody takes the protection away.
 func Protected(c *v1alpha1.EtcdCluster) bool { return c.Spec.DeletionProtection }
 
-// Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the way. The
-// children go with their owner, by Kubernetes' own garbage collection, in the way that was asked for (background, foreground or
-// orphan). Nothing is asked of etcd and nobody is waited for (S17). A hook that deleted children itself could take, on a stale
-// view, the volumes that somebody has just orphaned.
+// Finalize is the answer while the cluster is being deleted: everything is left as it is, and nothing stands in the
+// way. The children go with their owner, by Kubernetes' own garbage collection, in the way that was asked for
+// (background, foreground or orphan). Nothing is asked of etcd and nobody is waited for (S17). A hook that deleted
+// children itself could take, on a stale view, the volumes that somebody has just orphaned.
 //
-// With deletionPolicy Retain the claims are taken from their owner before it goes. Metacontroller removes from an object what it has applied
-// and is no longer told: so the owner is told once, with a note that it was, and then no more (dynamic/apply in Metacontroller). Where that note
-// got lost, the owner is told once more. By server-side apply Metacontroller never gives up an owner: the claims stay owned, and the cluster
-// stays, until it applies as before.
+// With deletionPolicy Retain the claims are taken from their owner before it goes. Metacontroller removes from an
+// object what it has applied and is no longer told: so the owner is told once, with a note that it was, and then no
+// more (dynamic/apply in Metacontroller). Where that note got lost, the owner is told once more. By server-side apply
+// Metacontroller never gives up an owner: the claims stay owned, and the cluster stays, until it applies as before.
 func Finalize(o Observation) (remaining Desired, finalized bool) {
 	remaining = asObserved(o)
 	if o.Cluster.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
@@ -99,7 +102,8 @@ func Finalize(o Observation) (remaining Desired, finalized bool) {
 		}
 		owned = true
 		claim.OwnerReferences = old.OwnerReferences
-		if old.Annotations[objects.AnnotationRetained] != "" && !slices.Contains(o.WithoutLastApplied, childName("PersistentVolumeClaim", old)) {
+		if old.Annotations[objects.AnnotationRetained] != "" && !slices.Contains(o.WithoutLastApplied,
+			childName("PersistentVolumeClaim", old)) {
 			claim.OwnerReferences = nil
 		}
 		claim.Annotations[objects.AnnotationRetained] = o.Cluster.Name
@@ -123,7 +127,8 @@ func ToldOwners(claim *corev1.PersistentVolumeClaim) []metav1.OwnerReference {
 // historyLength is how many decisions the status remembers.
 const historyLength = 20
 
-// history is the observed one with what this call has decided, if that changed anything or differs from what was decided last.
+// history is the observed one with what this call has decided, if that changed anything or differs from what was
+// decided last.
 func history(v *view, because rule.Reason, auth *v1alpha1.AuthStatus) []v1alpha1.HistoryEntry {
 	list := slices.Clone(v.Cluster.Status.History)
 	for _, e := range v.Recent {
@@ -140,7 +145,8 @@ func history(v *view, because rule.Reason, auth *v1alpha1.AuthStatus) []v1alpha1
 		if len(message) > 500 {
 			message = strings.ToValidUTF8(message[:500], "")
 		}
-		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step, Message: message}
+		entry := v1alpha1.HistoryEntry{Time: metav1.NewTime(now.Truncate(1e9)), Rule: rule, Step: step,
+			Message: message}
 		if step == "" || !slices.Contains(list, entry) { // else the same call, made again
 			list = append(list, entry)
 		}

@@ -17,7 +17,8 @@ import (
 func list(o *Observation, member string, since time.Duration) {
 	for _, m := range o.Etcd.Members {
 		if m.Name == member {
-			o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: member, ID: hex(m.ID), Joined: metav1.NewTime(now.Add(-since))})
+			o.Cluster.Status.Members = append(o.Cluster.Status.Members,
+				v1alpha1.MemberStatus{Name: member, ID: hex(m.ID), Joined: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }
@@ -44,8 +45,10 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 		step   Step
 	}{
 		{"fresh", "the record comes before everything else", func() Observation { return fresh(3) }, "Record", nil},
-		{"fresh with replicas 0", "nothing is made for a cluster that is to be paused", func() Observation { return fresh(0) }, "Empty", nil},
-		{"nine converged", "the largest size is no exception", func() Observation { return serve(9) }, "Converged", nil},
+		{"fresh with replicas 0", "nothing is made for a cluster that is to be paused",
+			func() Observation { return fresh(0) }, "Empty", nil},
+		{"nine converged", "the largest size is no exception", func() Observation { return serve(9) }, "Converged",
+			nil},
 		{"version with a leading zero", "no image has such a tag", func() Observation {
 			o := serve(3)
 			o.Cluster.Spec.Version = "3.6.016"
@@ -79,13 +82,16 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationNextMember] = "7"
 			return o
 		}, "Grow", AddLearner{Name: "demo-7", PeerURL: "https://demo-7.demo-peers.default.svc:2380"}},
-		{"learner caught up", "it answered, is in sync and has its volume", func() Observation { return learnerAt(990) }, "Promote", Promote{ID: 4, Name: "demo-3"}},
-		{"learner behind", "below 90 % of the leader's index", func() Observation { return learnerAt(899) }, "Learner", nil},
-		{"learner caught up and silent", "etcd would promote it, but it did not answer in this call", func() Observation {
-			o := learnerAt(1000)
-			silence(&o, "demo-3")
-			return o
-		}, "Learner", nil},
+		{"learner caught up", "it answered, is in sync and has its volume",
+			func() Observation { return learnerAt(990) }, "Promote", Promote{ID: 4, Name: "demo-3"}},
+		{"learner behind", "below 90 % of the leader's index", func() Observation { return learnerAt(899) }, "Learner",
+			nil},
+		{"learner caught up and silent", "etcd would promote it, but it did not answer in this call",
+			func() Observation {
+				o := learnerAt(1000)
+				silence(&o, "demo-3")
+				return o
+			}, "Learner", nil},
 		{"learner without its claim", "a volume that is going can't become a voter's", func() Observation {
 			o := learnerAt(1000)
 			o.Children.Claims["demo-3"].DeletionTimestamp = &metav1.Time{Time: now}
@@ -98,17 +104,19 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			list(&o, "demo-3", CallsEnd)
 			return o
 		}, "LearnerSurplus", Remove{ID: 4, Name: "demo-3"}},
-		{"learner that is no longer wanted, just added", "a call that looked before it was added may add it again", func() Observation {
-			o := learnerAt(990)
-			o.Cluster.Spec.Replicas = new(int32(3))
-			list(&o, "demo-3", CallsEnd-time.Second)
-			return o
-		}, "LearnerSurplus", nil},
-		{"learner that is no longer wanted, of which the status knows nothing", "a lost status only delays", func() Observation {
-			o := learnerAt(990)
-			o.Cluster.Spec.Replicas = new(int32(3))
-			return o
-		}, "LearnerSurplus", nil},
+		{"learner that is no longer wanted, just added", "a call that looked before it was added may add it again",
+			func() Observation {
+				o := learnerAt(990)
+				o.Cluster.Spec.Replicas = new(int32(3))
+				list(&o, "demo-3", CallsEnd-time.Second)
+				return o
+			}, "LearnerSurplus", nil},
+		{"learner that is no longer wanted, of which the status knows nothing", "a lost status only delays",
+			func() Observation {
+				o := learnerAt(990)
+				o.Cluster.Spec.Replicas = new(int32(3))
+				return o
+			}, "LearnerSurplus", nil},
 		{"promotion that would cost quorum", "2 of 4 voters are no quorum", func() Observation {
 			o := learnerAt(990)
 			silence(&o, "demo-1")
@@ -130,12 +138,13 @@ func TestDecideFiresTheRightRule(t *testing.T) {
 			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
 			return o
 		}, "Grow", AddLearner{Name: "demo-3", PeerURL: "https://demo-3.demo-peers.default.svc:2380"}},
-		{"claim of the leader being deleted, successor votes", "leadership is handed on before the leader goes", func() Observation {
-			o := serve(4)
-			o.Cluster.Spec.Replicas = new(int32(3))
-			o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
-			return o
-		}, "Replace", MoveLeader{To: 2, Name: "demo-1"}},
+		{"claim of the leader being deleted, successor votes", "leadership is handed on before the leader goes",
+			func() Observation {
+				o := serve(4)
+				o.Cluster.Spec.Replicas = new(int32(3))
+				o.Children.Claims["demo-0"].DeletionTimestamp = &metav1.Time{Time: now}
+				return o
+			}, "Replace", MoveLeader{To: 2, Name: "demo-1"}},
 		{"two lost of five", "one at a time, while the rest has quorum", func() Observation {
 			o := serve(5)
 			lose(&o, "demo-3")
@@ -189,7 +198,8 @@ func TestFoundingMakesWhatMembersNeedBeforeTheyStart(t *testing.T) {
 	}
 	d = Decide(o)
 	assert.Equal(t, "Provision", d.Reason.Rule)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
+	assert.Equal(t, "demo-0:uid-claim-0,demo-1:uid-claim-1,demo-2:uid-claim-2",
+		d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods, "nothing runs before the record says on which claims")
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -221,7 +231,8 @@ func TestBlindBringsPodsBack(t *testing.T) {
 	d := Decide(o)
 	require.Len(t, d.Children.Pods, 3)
 	for _, p := range d.Children.Pods {
-		assert.Equal(t, objects.StartResume, p.Annotations[objects.AnnotationStart], "a cluster that was quorate never starts a member empty")
+		assert.Equal(t, objects.StartResume, p.Annotations[objects.AnnotationStart],
+			"a cluster that was quorate never starts a member empty")
 	}
 	assert.NoError(t, Verify(o, d))
 }
@@ -272,7 +283,8 @@ func TestFinalizeWaitsForNobodyAndDeletesNothingItself(t *testing.T) {
 
 func TestPodsAreMadeForProduction(t *testing.T) {
 	o := serve(1)
-	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"), corev1.ResourceMemory: *quantity("1Gi")}
+	o.Cluster.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: *quantity("1500m"),
+		corev1.ResourceMemory: *quantity("1Gi")}
 	pod := newPod(o, "demo-0", "3.5.35", objects.StartBootstrap, *quantity("10Gi"), true, bootstrapEnv("demo-epoch-1"))
 	etcd := pod.Spec.Containers[0]
 	assert.Contains(t, etcd.Command, "--quota-backend-bytes=8053063680", "three quarters of the volume")

@@ -15,8 +15,9 @@ import (
 type Decision struct {
 	// Step is the one change to etcd to make now; nil most of the time.
 	Step Step
-	// Children are complete: an observed child that is not among them will be deleted. A child that was observed carries
-	// its UID and its observed spec (in which at most the image and the scheduling gates differ); a child without UID is new.
+	// Children are complete: an observed child that is not among them will be deleted. A child that was observed
+	// carries its UID and its observed spec (in which at most the image and the scheduling gates differ); a child
+	// without UID is new.
 	Children Desired
 	// Status replaces the parent's status whole.
 	Status v1alpha1.EtcdClusterStatus

@@ -19,9 +19,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one member at a time, the
-// leader last, and a member at most once. What it has come to is in status.defragmentation and nowhere else, and it begins only when
-// that is written: a status that is lost or old repeats a member, or a run, and nothing worse.
+// Defragmentation goes in runs: by a schedule, when somebody asks, or to make room (alarms.go). A run takes one
+// member at a time, the leader last, and a member at most once. What it has come to is in status.defragmentation and
+// nowhere else, and it begins only when that is written: a status that is lost or old repeats a member, or a run, and
+// nothing worse.
 
 const (
 	// Between two members of a run: the first has caught up by then, and clients have settled.
@@ -50,8 +51,8 @@ func (v *view) defragmentationRun() *v1alpha1.DefragmentationStatus {
 	return s
 }
 
-// noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it counts as done, and so
-// does one that has nothing to reclaim any more. Only what was refused is tried again.
+// noteStep notes what the step of this call has done. A member that was asked and does not answer now is at it: it
+// counts as done, and so does one that has nothing to reclaim any more. Only what was refused is tried again.
 func (v *view) noteStep(s *v1alpha1.DefragmentationStatus) {
 	if v.Taken == nil || !underWay(s) {
 		return
@@ -116,7 +117,8 @@ func schedule(c *v1alpha1.EtcdCluster) (cron.Schedule, error) {
 	return timetable.Parse(d.Schedule)
 }
 
-// nextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be it late.
+// nextRun is when the schedule begins the next run: a time that it has once named stays until the run has begun, be
+// it late.
 func (v *view) nextRun(named metav1.Time) metav1.Time {
 	s, err := schedule(v.Cluster)
 	if s == nil || err != nil {
@@ -175,7 +177,8 @@ func (v *view) finishRun(what string) *verdict {
 	if run.Reclaimed != nil && !run.Reclaimed.IsZero() {
 		reclaimed = run.Reclaimed.String()
 	}
-	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what, wording.Count(len(run.Done), "member"), reclaimed), defragRun: run, resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("%s: %s defragmented, %s reclaimed", what,
+		wording.Count(len(run.Done), "member"), reclaimed), defragRun: run, resync: rule.ResyncSoon}
 }
 
 // ---- who
@@ -210,10 +213,13 @@ func (v *view) beginDue() *verdict {
 	return v.beginRun(due, words[due])
 }
 
-// defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve, nobody joins and
-// nobody is restarted: the rules before this one see to that.
+// defragmentNext takes the next member that needs it, after a pause; nil when there is none. All members serve,
+// nobody joins and nobody is restarted: the rules before this one see to that.
 func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
-	left := filter(v.voters, func(m *member) bool { return m.name != "" && !slices.Contains(v.defragRun.Done, m.name) && need(m) })
+	left := filter(v.voters, func(m *member) bool {
+		return m.name != "" && !slices.Contains(v.defragRun.Done, m.name) &&
+			need(m)
+	})
 	if len(left) == 0 {
 		return nil
 	}
@@ -223,9 +229,11 @@ func (v *view) defragmentNext(need func(*member) bool, why string) *verdict {
 		pause = pauseSchedule
 	}
 	if wait := v.defragRun.Last.Add(pause).Sub(v.Now); len(v.defragRun.Done) > 0 && wait > 0 {
-		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name), resync: min(wait, rule.ResyncLater)}
+		return &verdict{message: fmt.Sprintf("%s: %s is defragmented next, after a pause", why, m.name),
+			resync: min(wait, rule.ResyncLater)}
 	}
-	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize}, fmt.Sprintf("%s: defragmenting %s", why, m.name))
+	return v.change(Defragment{ID: m.ID, Name: m.name, DBSize: m.health.DBSize},
+		fmt.Sprintf("%s: defragmenting %s", why, m.name))
 }
 
 // wasteful reports whether the schedule is to defragment the member.

@@ -43,7 +43,8 @@ func TestScheduleAsksToBeCalledAtItsTime(t *testing.T) {
 
 func TestSchedulesThatBeginNothing(t *testing.T) {
 	for line, says := range map[string]string{
-		"nonsense": "expected exactly 5 fields", "61 * * * *": "above maximum", "TZ=Europe/Paris 0 3 * * *": "names no time zone", "@weekly": "descriptor",
+		"nonsense": "expected exactly 5 fields", "61 * * * *": "above maximum",
+		"TZ=Europe/Paris 0 3 * * *": "names no time zone", "@weekly": "descriptor",
 		"0 0 30 2 *": "a time that never comes", "*/0 * * * *": "step of range should be a positive number",
 	} {
 		o := scheduled(line)

@@ -8,10 +8,10 @@
 //	observe -> Decide -> (if there is a step: carry it out, observe again, Decide again) -> answer
 //
 // [Decide] works out once how much is known: the first of the [Modes] that is true. It asks the rules of that mode in
-// order, and the first that applies says what to do: at most one [Step] in etcd, and by
-// what it knows the children that should exist. Its name and words are the [rule.Reason] that reaches the log, the status
-// conditions and the metric. To understand Quorate, read the list in modes.go from top to bottom; [Verify] says the
-// safety rules a second time.
+// order, and the first that applies says what to do: at most one [Step] in etcd, and by what it knows the children
+// that should exist. Its name and words are the [rule.Reason] that reaches the log, the status conditions and the
+// metric. To understand Quorate, read the list in modes.go from top to bottom; [Verify] says the safety rules a
+// second time.
 //
 // The package imports no clock, no randomness and no network: `now` is a field of [Observation], and etcd is the
 // interface [Etcd]. The unit tests, the stories in test/simulated/scenario and the server run the very same code.

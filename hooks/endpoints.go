@@ -36,19 +36,23 @@ func ParseAllowedEndpoints(list string) (*AllowedEndpoints, error) {
 		if strings.Contains(one, "/") {
 			network, err := netip.ParsePrefix(one)
 			if err != nil || network != network.Masked() || network.Addr().Is4In6() {
-				return nil, fmt.Errorf("%q is no network such as 10.1.2.0/24 or fd00:1::/64, with nothing behind its length; one address is 10.1.2.3/32", one)
+				return nil, fmt.Errorf("%q is no network such as 10.1.2.0/24 or fd00:1::/64, with nothing behind its "+
+					"length; one address is 10.1.2.3/32", one)
 			}
 			if never(network.Addr()) && network.Bits() >= 8 {
-				return nil, fmt.Errorf("%q has addresses that are never allowed: loopback, link-local, unspecified, multicast", one)
+				return nil, fmt.Errorf("%q has addresses that are never allowed: loopback, link-local, unspecified, "+
+					"multicast", one)
 			}
 			a.Networks = append(a.Networks, network)
 			continue
 		}
 		if !nameForm.MatchString(one) || len(one) > 254 {
-			return nil, fmt.Errorf("%q is neither a network such as 10.1.2.0/24, nor a name such as etcd.example.com, nor an end of names such as .example.com", one)
+			return nil, fmt.Errorf("%q is neither a network such as 10.1.2.0/24, nor a name such as "+
+				"etcd.example.com, nor an end of names such as .example.com", one)
 		}
 		if _, service := serviceOf(one); service || one == "localhost" {
-			return nil, fmt.Errorf("%q can't be allowed by its name: a Service is allowed in the namespace of the EtcdCluster, by the network of the addresses that it has", one)
+			return nil, fmt.Errorf("%q can't be allowed by its name: a Service is allowed in the namespace of the "+
+				"EtcdCluster, by the network of the addresses that it has", one)
 		}
 		a.Hosts = append(a.Hosts, one)
 	}
@@ -91,7 +95,8 @@ func (a *AllowedEndpoints) Refuses(endpoint, namespace string) string {
 		return "loopback, link-local, unspecified and multicast addresses are never allowed"
 	case service && in != namespace:
 		return "it is a Service of another namespace, or can't be told from one"
-	case err == nil && a.has(address), err != nil && service && len(a.Networks) > 0, err != nil && !service && a.names(host):
+	case err == nil && a.has(address), err != nil && service && len(a.Networks) > 0, err != nil && !service &&
+		a.names(host):
 		return ""
 	}
 	return "this installation of Quorate allows " + strings.ReplaceAll(a.String(), ",", ", ") + " alone"
@@ -128,7 +133,10 @@ func (a *AllowedEndpoints) has(address netip.Addr) bool {
 }
 
 func (a *AllowedEndpoints) names(host string) bool {
-	return slices.ContainsFunc(a.Hosts, func(h string) bool { return host == h || strings.HasPrefix(h, ".") && strings.HasSuffix(host, h) })
+	return slices.ContainsFunc(a.Hosts, func(h string) bool {
+		return host == h || strings.HasPrefix(h, ".") &&
+			strings.HasSuffix(host, h)
+	})
 }
 
 // nat64 holds IPv4 addresses in its last four bytes (RFC 6052, section 2.1).
@@ -169,12 +177,14 @@ func (o Observation) notAllowed() error {
 		return nil
 	}
 	e, _ := epochs(o)
-	if e == nil && (o.Cluster.Status.ClusterID != "" || !joins(o.Cluster)) || e != nil && (!e.existing() || e.hadQuorum()) {
+	if e == nil && (o.Cluster.Status.ClusterID != "" || !joins(o.Cluster)) || e != nil &&
+		(!e.existing() || e.hadQuorum()) {
 		return nil
 	}
 	for i, endpoint := range spec.Endpoints {
 		if why := o.Settings.AllowedEndpoints.Refuses(endpoint, o.Cluster.Namespace); why != "" {
-			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install --existing-endpoints)", i, why)
+			return fmt.Errorf("spec.bootstrap.existing.endpoints[%d] is not asked: %s (quorate install "+
+				"--existing-endpoints)", i, why)
 		}
 	}
 	return nil

@@ -24,7 +24,8 @@ func allowing(t *testing.T, list string) *AllowedEndpoints {
 // TestAllowedEndpoints: what a tenant may have Quorate dial is what the installation lists, and no list reaches the
 // server itself, its node, or another tenant's Service by name.
 func TestAllowedEndpoints(t *testing.T) {
-	raw, err := os.ReadFile("testdata/endpoints.json") // the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
+	// the policy is held against the same: TestPolicyForExistingEndpoints in test/static/manifests
+	raw, err := os.ReadFile("testdata/endpoints.json")
 	require.NoError(t, err)
 	var cases []struct{ Allowed, Host, Refused string }
 	require.NoError(t, json.Unmarshal(raw, &cases))
@@ -59,7 +60,8 @@ func TestANameLeadsWhereItMay(t *testing.T) {
 		assert.Equal(t, c.takes, allowing(t, c.list).Takes(c.host, netip.MustParseAddr(c.address)), "%v", c)
 	}
 	for host, lookedUp := range map[string]string{
-		"etcd.example.com": "etcd.example.com.", "etcd.example.com.": "etcd.example.com.", "10.1.2.3": "10.1.2.3", "etcd": "etcd", "fd00::1": "fd00::1",
+		"etcd.example.com": "etcd.example.com.", "etcd.example.com.": "etcd.example.com.", "10.1.2.3": "10.1.2.3",
+		"etcd": "etcd", "fd00::1": "fd00::1",
 		"former.shop.svc": "former.shop.svc", "former.shop.svc.cluster.local": "former.shop.svc.cluster.local",
 	} {
 		assert.Equal(t, lookedUp, Absolute(host))
@@ -68,9 +70,12 @@ func TestANameLeadsWhereItMay(t *testing.T) {
 
 func TestParseAllowedEndpoints(t *testing.T) {
 	assert.Nil(t, allowing(t, ""))
-	assert.Equal(t, ".example.com,10.1.0.0/16,10.2.3.4/32,etcd.example.com", allowing(t, "etcd.example.com,10.2.3.4/32,.example.com,10.1.0.0/16,etcd.example.com").String())
-	for _, bad := range []string{"*", "10.1.2.3", "10.1.2.3/16", "10.1.0.0/33", "::ffff:10.0.0.0/104", "127.0.0.0/8", "169.254.0.0/16", "ff00::/8", "a b", "http://a", "a:1", ".", "a..b", "-a.b",
-		"former.shop.svc", ".svc", ".shop.svc.cluster.local", "localhost", "A.example.com", strings.Repeat("a", 255), "10.1.0.0/16,"} {
+	assert.Equal(t, ".example.com,10.1.0.0/16,10.2.3.4/32,etcd.example.com",
+		allowing(t, "etcd.example.com,10.2.3.4/32,.example.com,10.1.0.0/16,etcd.example.com").String())
+	for _, bad := range []string{"*", "10.1.2.3", "10.1.2.3/16", "10.1.0.0/33", "::ffff:10.0.0.0/104", "127.0.0.0/8",
+		"169.254.0.0/16", "ff00::/8", "a b", "http://a", "a:1", ".", "a..b", "-a.b",
+		"former.shop.svc", ".svc", ".shop.svc.cluster.local", "localhost", "A.example.com", strings.Repeat("a", 255),
+		"10.1.0.0/16,"} {
 		_, err := ParseAllowedEndpoints(bad)
 		assert.ErrorContains(t, err, strings.TrimPrefix(bad, "10.1.0.0/16,"), bad)
 	}
@@ -84,9 +89,11 @@ func TestNoEtcdIsJoinedThatIsNotAllowed(t *testing.T) {
 	o.Children.ConfigMaps = nil
 	d := Decide(o)
 	assert.Equal(t, "Unsupported", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of Quorate allows none (quorate install --existing-endpoints)")
+	assert.Contains(t, d.Reason.Message, "spec.bootstrap.existing.endpoints[0] is not asked: this installation of "+
+		"Quorate allows none (quorate install --existing-endpoints)")
 	o.Settings.AllowedEndpoints = allowing(t, "10.1.0.0/16")
-	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows 10.1.0.0/16 alone")
+	assert.Contains(t, Decide(o).Reason.Message, "endpoints[1] is not asked: this installation of Quorate allows "+
+		"10.1.0.0/16 alone")
 	o.Settings.AllowedEndpoints = allowing(t, "10.0.0.0/8")
 	assert.Equal(t, "Record", Decide(o).Reason.Rule)
 

@@ -16,9 +16,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// An epoch is one incarnation of the raft cluster, recorded once in a ConfigMap whose data never changes: its creation
-// at the API server is the moment that decides who the initial members are (S8). The annotations only ever move forward,
-// because Metacontroller writes them with the resource version that it observed.
+// An epoch is one incarnation of the raft cluster, recorded once in a ConfigMap whose data never changes: its
+// creation at the API server is the moment that decides who the initial members are (S8). The annotations only ever
+// move forward, because Metacontroller writes them with the resource version that it observed.
 type epoch struct {
 	n       int
 	initial map[string]string // name -> peer URL of the initial members
@@ -26,16 +26,19 @@ type epoch struct {
 	succession
 	// first is the lowest number of its members: those below it were members of earlier epochs.
 	first int
-	// startsOn holds, by member, the UID of the claim (or memory pod), or the name of the node, that it may start on with an empty data directory. It is
-	// written before the member starts, and after that nothing of that name is ever made again (S10). Nil: not provisioned yet.
+	// startsOn holds, by member, the UID of the claim (or memory pod), or the name of the node, that it may start on
+	// with an empty data directory. It is written before the member starts, and after that nothing of that name is
+	// ever made again (S10). Nil: not provisioned yet.
 	startsOn map[string]types.UID
 	// clusterID is 0 until the epoch has once been quorate.
 	clusterID uint64
 	// nextOrdinal is the lowest number that no member has had.
 	nextOrdinal int
-	// floor is what the revisions of all epochs before lie below, highest what its own do too, as far as that is noted: see revisions.go.
+	// floor is what the revisions of all epochs before lie below, highest what its own do too, as far as that is
+	// noted: see revisions.go.
 	floor, highest int64
-	// sum is the SHA-256 that the first initial member has found where none was known before; empty for not yet, or none.
+	// sum is the SHA-256 that the first initial member has found where none was known before; empty for not yet, or
+	// none.
 	sum string
 	// past are the epochs before, by number.
 	past map[int]past
@@ -59,18 +62,21 @@ type origin struct {
 	restore string
 	// snapshot that the initial members restore; nil for none.
 	snapshot *resolved
-	// bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were given out.
+	// bump is by how much the spec says that the revision is raised; nil when it is to begin above all that were
+	// given out.
 	bump *int64
 	// survivorsOf is the epoch one of whose members' volumes seeds this one; 0 for none.
 	survivorsOf int
-	// member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for none.
+	// member of that epoch that runs, and from which the data is fetched where no volume could be copied; empty for
+	// none.
 	member string
 }
 
 // past is what is known of an epoch that is over.
 type past struct {
 	clusterID uint64 // 0 when it never had a quorum
-	voters    string // the numbers of those who voted when the next epoch was recorded, "0.1.2"; empty when that is not known
+	// the numbers of those who voted when the next epoch was recorded, "0.1.2"; empty when that is not known
+	voters string
 }
 
 // succession is how far an epoch has come in taking over from the one before.
@@ -95,8 +101,8 @@ func (s succession) began() bool { return s.after == 0 || s.phase == phaseBegan 
 // startsOnNothing marks a provisioned epoch in which nobody may start empty.
 const startsOnNothing = "none"
 
-// epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have begun or are to take
-// over, the newest counts: the others are leftovers.
+// epochs are the one whose members run, and the one that is to take over from it; nil for none. Of several that have
+// begun or are to take over, the newest counts: the others are leftovers.
 func epochs(o Observation) (current, next *epoch) {
 	for n, cm := range epochRecords(o) {
 		if e := parseEpoch(n, cm); e.began() {
@@ -114,8 +120,8 @@ func epochs(o Observation) (current, next *epoch) {
 	return current, next
 }
 
-// epochRecords are all records of epochs that are seen, by number: also of those that are over, or were to be and are not
-// any more.
+// epochRecords are all records of epochs that are seen, by number: also of those that are over, or were to be and are
+// not any more.
 func epochRecords(o Observation) map[int]*corev1.ConfigMap {
 	all := map[int]*corev1.ConfigMap{}
 	for name, cm := range o.Children.ConfigMaps {
@@ -133,17 +139,18 @@ func newer(a, b *epoch) *epoch {
 	return a
 }
 
-// predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are stopped for good: no
-// pod can be made for it any more.
+// predecessor is the epoch before, as far as it is known without its record, which is deleted before its members are
+// stopped for good: no pod can be made for it any more.
 func (e *epoch) predecessor() *epoch {
-	before := &epoch{n: e.after, first: objects.ReadMark(e.record.Data[objects.EpochKeyFormerFirst]), nextOrdinal: e.first, version: e.version,
+	before := &epoch{n: e.after, first: objects.ReadMark(e.record.Data[objects.EpochKeyFormerFirst]),
+		nextOrdinal: e.first, version: e.version,
 		startsOn: map[string]types.UID{}, origin: origin{source: objects.SourceEmpty}}
 	before.restore = lastAnswer(e.answered, e.n)
 	return before
 }
 
-// lastAnswer is the ID of spec.restore that was answered last by an epoch before this one: that of the one just before, also when it came by a lost quorum
-// and answered none itself.
+// lastAnswer is the ID of spec.restore that was answered last by an epoch before this one: that of the one just
+// before, also when it came by a lost quorum and answered none itself.
 func lastAnswer(answered map[string]int, epoch int) (last string) {
 	for _, id := range slices.Sorted(maps.Keys(answered)) {
 		if n := answered[id]; n < epoch && n >= answered[last] {
@@ -154,16 +161,22 @@ func lastAnswer(answered map[string]int, epoch int) (last string) {
 }
 
 func parseEpoch(n int, cm *corev1.ConfigMap) *epoch {
-	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[objects.EpochKeyInitialCluster], "="), version: cm.Annotations[objects.AnnotationVersion], choice: readChoice(cm.Annotations[objects.AnnotationChosen]), oldLog: readOldLog(cm.Annotations[objects.AnnotationOldLog])}
-	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm), objects.ReadMark(cm.Data[objects.EpochKeyFirst])
+	e := &epoch{n: n, record: cm, initial: parsePairs(cm.Data[objects.EpochKeyInitialCluster], "="),
+		version: cm.Annotations[objects.AnnotationVersion],
+		choice:  readChoice(cm.Annotations[objects.AnnotationChosen]),
+		oldLog:  readOldLog(cm.Annotations[objects.AnnotationOldLog])}
+	e.origin, e.succession, e.first = readOrigin(cm), readSuccession(cm),
+		objects.ReadMark(cm.Data[objects.EpochKeyFirst])
 	e.clusterID, _ = strconv.ParseUint(cm.Annotations[objects.AnnotationClusterID], 16, 64)
 	if names := cm.Annotations[objects.AnnotationHTTPSPeers]; names != "" {
 		e.httpsPeers = strings.Split(names, ",")
 	}
 	e.mismatched = readNames(cm.Annotations[objects.AnnotationMismatched])
 	e.nextOrdinal = objects.ReadMark(cm.Annotations[objects.AnnotationNextMember])
-	e.floor, e.highest = revisionIn(cm.Data[objects.EpochKeyRevisionFloor]), revisionIn(cm.Annotations[objects.AnnotationHighestRevision])
-	e.sum, e.past, e.answered = cm.Annotations[objects.AnnotationSHA256], readPast(cm.Data[objects.EpochKeyPast]), readAnswered(cm.Data[objects.EpochKeyAnswered])
+	e.floor, e.highest = revisionIn(cm.Data[objects.EpochKeyRevisionFloor]),
+		revisionIn(cm.Annotations[objects.AnnotationHighestRevision])
+	e.sum, e.past, e.answered = cm.Annotations[objects.AnnotationSHA256], readPast(cm.Data[objects.EpochKeyPast]),
+		readAnswered(cm.Data[objects.EpochKeyAnswered])
 	if raw := cm.Annotations[objects.AnnotationStartsOn]; raw != "" || e.clusterID != 0 {
 		e.startsOn = map[string]types.UID{}
 		for name, uid := range parsePairs(raw, ":") {
@@ -263,7 +276,8 @@ func readAnswered(text string) map[string]int {
 }
 
 func formatAnswered(all map[string]int) string {
-	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[a]-all[b], strings.Compare(a, b)) })
+	ids := slices.SortedFunc(maps.Keys(all),
+		func(a, b string) int { return cmp.Or(all[a]-all[b], strings.Compare(a, b)) })
 	var fields []string
 	for _, id := range ids {
 		fields = append(fields, fmt.Sprintf("%s=%d", id, all[id]))

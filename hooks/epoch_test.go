@@ -29,7 +29,8 @@ func goOn(t *testing.T, o *Observation) Decision {
 	observe(o, d)
 	for name, claim := range o.Children.Claims {
 		if claim.UID == "" {
-			claim.UID, claim.OwnerReferences = types.UID("uid-claim-"+name), []metav1.OwnerReference{{UID: o.Cluster.UID}}
+			claim.UID, claim.OwnerReferences = types.UID("uid-claim-"+name),
+				[]metav1.OwnerReference{{UID: o.Cluster.UID}}
 		}
 	}
 	for name, pod := range o.Children.Pods {
@@ -46,15 +47,18 @@ func seedWith(o *Observation, name string, report reports.Restore) {
 	if err != nil {
 		panic(err)
 	}
-	o.Children.Pods[name].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSeed, State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
-	}}}
+	o.Children.Pods[name].Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSeed,
+		State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Message: string(raw)},
+		}}}
 }
 
 // verified is an EtcdSnapshot that was restored on trial.
 func verified(o *Observation, name, clusterID string, age time.Duration) *v1alpha1.EtcdSnapshot {
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://bucket"}}}
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name, SHA256: "sum of " + name, ClusterID: clusterID,
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://bucket"}}}
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: "s3://bucket/" + name,
+		SHA256: "sum of " + name, ClusterID: clusterID,
 		Completed: metav1.NewTime(now.Add(-age)), VerifiedAt: metav1.NewTime(now.Add(-age))}
 	if o.Related.Snapshots == nil {
 		o.Related.Snapshots = map[string]*v1alpha1.EtcdSnapshot{}
@@ -63,7 +67,8 @@ func verified(o *Observation, name, clusterID string, age time.Duration) *v1alph
 	return s
 }
 
-// stagedEpoch is a cluster of three whose next epoch's members have pods, demo-3 to demo-5, of a snapshot with a known SHA-256.
+// stagedEpoch is a cluster of three whose next epoch's members have pods, demo-3 to demo-5, of a snapshot with a
+// known SHA-256.
 func stagedEpoch(t *testing.T) Observation {
 	o := serve(3)
 	verified(&o, "s1", "c1", time.Hour)
@@ -75,7 +80,8 @@ func stagedEpoch(t *testing.T) Observation {
 	return o
 }
 
-// TestTheGateOpensWhenAllHaveTheSame: initial members that were filled with different data never begin, and nothing is deleted for that.
+// TestTheGateOpensWhenAllHaveTheSame: initial members that were filled with different data never begin, and nothing
+// is deleted for that.
 func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 	good := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}
 	for what, change := range map[string]func(*reports.Restore){
@@ -110,7 +116,8 @@ func TestTheGateOpensWhenAllHaveTheSame(t *testing.T) {
 			}
 			assert.Contains(t, c.Message, words)
 			assert.Equal(t, metav1.ConditionFalse, c.Status)
-			assert.Equal(t, what != "no report", meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled), "a person decides")
+			assert.Equal(t, what != "no report", meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled),
+				"a person decides")
 			assert.Len(t, o.Children.Pods, pods)
 			assert.Len(t, o.Children.Claims, claims)
 		})
@@ -137,7 +144,8 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		seedWith(&o, "demo-1", other)
 		seedWith(&o, "demo-2", good)
 		d = goOn(t, &o)
-		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored), "no quorum has answered yet")
+		assert.False(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored),
+			"no quorum has answered yet")
 		if !same {
 			assert.Equal(t, "Start", d.Reason.Rule)
 			assert.Contains(t, d.Reason.Message, "demo-0 and demo-1 were filled with different data")
@@ -146,19 +154,24 @@ func TestAFirstEpochIsRestoredWhenAllHaveTheSame(t *testing.T) {
 		o.Etcd = &Membership{ClusterID: 0xc1, Leader: 1}
 		for i := range 3 {
 			name := objects.MemberName("demo", i)
-			o.Etcd.Members = append(o.Etcd.Members, Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)}, ClientURLs: []string{objects.ClientURL(o.Cluster, name)}})
-			o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16", Revision: 1_500_000_009}
+			o.Etcd.Members = append(o.Etcd.Members,
+				Member{ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)},
+					ClientURLs: []string{objects.ClientURL(o.Cluster, name)}})
+			o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Version: "3.6.16",
+				Revision: 1_500_000_009}
 		}
 		d = goOn(t, &o)
 		assert.Equal(t, same, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Restored))
-		assert.Equal(t, "2000000000", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
+		assert.Equal(t, "2000000000",
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision])
 	}
 }
 
 // TestTheFirstMemberDecidesWhichDatabase: nobody else is filled before its SHA-256 is written down, which stays.
 func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	o := serve(3)
-	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one", Snapshot: &v1alpha1.SnapshotSource{URL: "s3://bucket/latest.db", Store: &v1alpha1.Store{URL: "s3://bucket"}}}
+	o.Cluster.Spec.Restore = &v1alpha1.Restore{ID: "one",
+		Snapshot: &v1alpha1.SnapshotSource{URL: "s3://bucket/latest.db", Store: &v1alpha1.Store{URL: "s3://bucket"}}}
 	for range 6 {
 		goOn(t, &o)
 	}
@@ -180,11 +193,13 @@ func TestTheFirstMemberDecidesWhichDatabase(t *testing.T) {
 	seedWith(&o, "demo-3", other)
 	d := goOn(t, &o)
 	assert.Equal(t, "first", o.Children.ConfigMaps["demo-epoch-2"].Annotations[objects.AnnotationSHA256])
-	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message, "demo-3 was filled with other data than the first member had found")
+	assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.Restored).Message,
+		"demo-3 was filled with other data than the first member had found")
 }
 
 func seedOf(pod *corev1.Pod) *corev1.Container {
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
+	i := slices.IndexFunc(pod.Spec.InitContainers,
+		func(c corev1.Container) bool { return c.Name == objects.ContainerSeed })
 	return &pod.Spec.InitContainers[i]
 }
 
@@ -198,8 +213,10 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 		by    string // itself, or why not
 		asked string
 	}{
-		{"none", func(*Observation, *epoch) {}, "no verified EtcdSnapshot of it is there", "no verified EtcdSnapshot of it is there"},
-		{"of this life", func(o *Observation, _ *epoch) { verified(o, "own", "c1", time.Hour) }, "s3://bucket/own", "s3://bucket/own"},
+		{"none", func(*Observation, *epoch) {}, "no verified EtcdSnapshot of it is there",
+			"no verified EtcdSnapshot of it is there"},
+		{"of this life", func(o *Observation, _ *epoch) { verified(o, "own", "c1", time.Hour) }, "s3://bucket/own",
+			"s3://bucket/own"},
 		{"the newest of this life", func(o *Observation, _ *epoch) {
 			verified(o, "own", "c1", time.Hour)
 			verified(o, "older", "c1", 2*time.Hour)
@@ -212,9 +229,11 @@ func TestWhichSnapshotIsTakenByItself(t *testing.T) {
 			"the newest one, other, is of another life, of etcd cluster c0", "s3://bucket/other"},
 		{"nobody knows of which", func(o *Observation, _ *epoch) { verified(o, "other", "", time.Minute) },
 			"the newest one, other, is of another life, of etcd cluster unknown", "s3://bucket/other"},
-		{"it was not restored on trial", func(o *Observation, _ *epoch) { verified(o, "own", "c1", time.Hour).Status.VerifiedAt = metav1.Time{} },
+		{"it was not restored on trial",
+			func(o *Observation, _ *epoch) { verified(o, "own", "c1", time.Hour).Status.VerifiedAt = metav1.Time{} },
 			"no verified EtcdSnapshot of it is there", "no verified EtcdSnapshot of it is there"},
-		{"what it began with", func(o *Observation, e *epoch) { e.snapshot = origin }, "s3://bucket/origin", "s3://bucket/origin"},
+		{"what it began with", func(o *Observation, e *epoch) { e.snapshot = origin }, "s3://bucket/origin",
+			"s3://bucket/origin"},
 		{"what it began with, rather than another life's", func(o *Observation, e *epoch) {
 			e.snapshot = origin
 			verified(o, "other", "c0", time.Minute)
@@ -258,7 +277,9 @@ func surveying(t *testing.T, recovery v1alpha1.Recovery, lost ...string) Observa
 		silence(&o, name)
 	}
 	o.Etcd = nil
-	meta.SetStatusCondition(&o.Cluster.Status.Conditions, metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind", LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
+	meta.SetStatusCondition(&o.Cluster.Status.Conditions,
+		metav1.Condition{Type: v1alpha1.Available, Status: metav1.ConditionFalse, Reason: "Blind",
+			LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))})
 	watch(&o, 24*time.Hour)
 	o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
 	for range 8 {
@@ -285,14 +306,16 @@ func tell(o *Observation, name string, report reports.Survey) {
 
 // TestHowLongAVolumeIsWaitedFor: longer than Kubernetes takes to detach it, and then for a person.
 func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
-	for after, wait := range map[time.Duration]time.Duration{0: 10 * time.Minute, 30 * time.Second: 10 * time.Minute, 20 * time.Minute: 20 * time.Minute} {
+	for after, wait := range map[time.Duration]time.Duration{0: 10 * time.Minute, 30 * time.Second: 10 * time.Minute,
+		20 * time.Minute: 20 * time.Minute} {
 		o := surveying(t, v1alpha1.Recovery{After: metav1.Duration{Duration: after}}, "demo-0")
 		tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 		pass(&o, now.Add(wait-time.Second))
 		assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
 		pass(&o, now.Add(wait))
 		d := goOn(t, &o)
-		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be reached within %s", brief(wait)))
+		assert.Contains(t, d.Reason.Message, fmt.Sprintf("demo-2 may have more than the others, and could not be "+
+			"reached within %s", brief(wait)))
 		assert.True(t, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.Stalled))
 		for range 3 {
 			pass(&o, o.Now.Add(time.Hour))
@@ -303,7 +326,8 @@ func TestHowLongAVolumeIsWaitedFor(t *testing.T) {
 		o.Cluster.Annotations = map[string]string{objects.AnnotationRecover: "FromSurvivor:1"}
 		assert.NotContains(t, goOn(t, &o).Reason.Message, "has the most", "that was said before anybody knew of demo-2")
 		o.Children.Claims["demo-2"].Annotations[objects.AnnotationFailedMember] = "true"
-		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not count)", goOn(t, &o).Reason.Message)
+		assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: was given up before, and does not "+
+			"count)", goOn(t, &o).Reason.Message)
 	}
 }
 
@@ -324,10 +348,13 @@ func TestAMajorityThatHasToldIsEnough(t *testing.T) {
 // TestWhoseVolumesCount: those of the etcd that the epoch was. Where nobody knows which one that was, they must agree.
 func TestWhoseVolumesCount(t *testing.T) {
 	for past, want := range map[string]string{
-		"1=c1/": "demo-0 has the most (demo-0: term 2, index 7; demo-1: its volume is that of another etcd cluster, bad instead of c1, and does not count; demo-2: term 1, index 9)",
+		"1=c1/": "demo-0 has the most (demo-0: term 2, index 7; demo-1: its volume is that of another etcd cluster, " +
+			"bad instead of c1, and does not count; demo-2: term 1, index 9)",
 		"1=0/": "the volumes are of different etcd clusters, and which one epoch 1 was is not recorded: " +
-			"demo-0: term 2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term 1, index 9, of etcd cluster c1; " +
-			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> etcd.quorate.dev/failed-member=true",
+			"demo-0: term 2, index 7, of etcd cluster c1; demo-1: term 3, index 5, of etcd cluster bad; demo-2: term " +
+			"1, index 9, of etcd cluster c1; " +
+			"to go on without those that are not to count, kubectl annotate -n default pvc/<name> " +
+			"etcd.quorate.dev/failed-member=true",
 	} {
 		o := surveying(t, v1alpha1.Recovery{})
 		o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast] = past
@@ -337,7 +364,8 @@ func TestWhoseVolumesCount(t *testing.T) {
 		assert.Equal(t, want, goOn(t, &o).Reason.Message)
 	}
 	o := surveying(t, v1alpha1.Recovery{})
-	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast], "it is known from the record, and who voted is not")
+	assert.Equal(t, "1=c1/", o.Children.ConfigMaps["demo-epoch-2"].Data[objects.EpochKeyPast],
+		"it is known from the record, and who voted is not")
 }
 
 // TestWhoWasGivenUpIsNoSurvivor: in no epoch, however its claim came to its mark.
@@ -377,15 +405,18 @@ func TestWhatWasNeverBoundIsNoSurvivor(t *testing.T) {
 		change func(claim, wal *corev1.PersistentVolumeClaim)
 		counts bool
 	}{
-		{"waits for the first pod", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }, false},
+		{"waits for the first pod", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending },
+			false},
 		{"bound", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimBound }, true},
-		{"its volume is gone, or is not seen", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, true},
+		{"its volume is gone, or is not seen",
+			func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }, true},
 		{"nothing tells", func(c, _ *corev1.PersistentVolumeClaim) { c.Status.Phase = "" }, true},
 		{"is about to be bound to a volume that somebody chose", func(c, _ *corev1.PersistentVolumeClaim) {
 			c.Status.Phase, c.Spec.VolumeName = corev1.ClaimPending, "pv-from-a-backup"
 		}, true},
 		{"is about to be filled", func(c, _ *corev1.PersistentVolumeClaim) {
-			c.Status.Phase, c.Spec.DataSource = corev1.ClaimPending, &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
+			c.Status.Phase, c.Spec.DataSource = corev1.ClaimPending,
+				&corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "good"}
 		}, true},
 		{"only its write-ahead log's waits", func(c, wal *corev1.PersistentVolumeClaim) {
 			c.Status.Phase, wal.Status.Phase = corev1.ClaimBound, corev1.ClaimPending
@@ -407,7 +438,8 @@ func TestAnotherEtcdIsNoSource(t *testing.T) {
 	o := serve(3)
 	o.Etcd = nil
 	for i, name := range []string{"demo-0", "demo-1", "demo-2"} {
-		o.Health[name] = Health{ClusterID: []uint64{0xc1, 0xbad, 0xc1}[i], MemberID: uint64(i), RaftTerm: uint64(5 - i), RaftIndex: uint64(i)}
+		o.Health[name] = Health{ClusterID: []uint64{0xc1, 0xbad, 0xc1}[i], MemberID: uint64(i), RaftTerm: uint64(5 - i),
+			RaftIndex: uint64(i)}
 	}
 	h := o.Health["demo-1"]
 	h.RaftTerm = 9
@@ -417,7 +449,8 @@ func TestAnotherEtcdIsNoSource(t *testing.T) {
 
 // TestRevisionsAreNotedInSteps: so nothing is written at rest, nor with each write.
 func TestRevisionsAreNotedInSteps(t *testing.T) {
-	for revision, want := range map[int64]int64{-5: revisionStep, 0: revisionStep, revisionStep - 1: revisionStep, revisionStep: 2 * revisionStep, 3*revisionStep + 1: 4 * revisionStep} {
+	for revision, want := range map[int64]int64{-5: revisionStep, 0: revisionStep, revisionStep - 1: revisionStep,
+		revisionStep: 2 * revisionStep, 3*revisionStep + 1: 4 * revisionStep} {
 		assert.Equal(t, want, noted(revision))
 	}
 	for _, revision := range []int64{mostRevisions, mostRevisions + 1, 1<<63 - 1} {
@@ -432,7 +465,8 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 		}
 		goOn(t, &o)
 		peers := o.Children.Services["demo-peers"].Annotations[objects.AnnotationHighestRevision]
-		assert.Equal(t, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision], peers, "the copy is like it")
+		assert.Equal(t, o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHighestRevision], peers,
+			"the copy is like it")
 		return peers
 	}
 	assert.Empty(t, at(1))
@@ -449,7 +483,8 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	o.Etcd = nil
 	h.ClusterID = 0xc1
 	o.Health["demo-1"] = h
-	assert.EqualValues(t, 9*revisionStep, newView(o).observedRevision(), "without a quorum, what a member says is something")
+	assert.EqualValues(t, 9*revisionStep, newView(o).observedRevision(),
+		"without a quorum, what a member says is something")
 
 	o = serve(3)
 	for name, member := range o.Health {
@@ -461,7 +496,8 @@ func TestRevisionsAreNotedInSteps(t *testing.T) {
 	delete(o.Children.ConfigMaps, "demo-epoch-1")
 	d := Decide(o)
 	assert.Equal(t, "Record", d.Reason.Rule)
-	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[objects.AnnotationHighestRevision], "the record was deleted, and the copy is there")
+	assert.Equal(t, "4000000000", d.Children.ConfigMaps[0].Annotations[objects.AnnotationHighestRevision],
+		"the record was deleted, and the copy is there")
 }
 
 // TestWhatARecordRemembers is written and read again, the latest 32.
@@ -511,7 +547,8 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 				}
 			}
 		},
-		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 Reason: Error:} and": func(o *Observation, d *Decision) {
+		"S21: epoch 2 begins with {Revision:1500000000 Keys:7 Hash:aaaa SHA256:sum of s1 Reason: Error:} " +
+			"and": func(o *Observation, d *Decision) {
 			for _, name := range []string{"demo-3", "demo-4", "demo-5"} {
 				seedWith(o, name, good)
 			}
@@ -559,17 +596,20 @@ func TestVerifySeesWhereAnEpochBegins(t *testing.T) {
 // TestHowAnEpochIsFilledOnceMore: what a person is told to do works where it is told.
 func TestHowAnEpochIsFilledOnceMore(t *testing.T) {
 	for want, e := range map[string]*epoch{
-		"give spec.restore another id to have it made anew":                   {n: 3, origin: origin{restore: "b"}, succession: succession{after: 2}, answered: map[string]int{"a": 2, "b": 3}},
-		"ask for another way back by the annotation etcd.quorate.dev/recover": {n: 3, origin: origin{restore: "a"}, succession: succession{after: 2}, answered: map[string]int{"a": 2}},
-		"delete one of their pods to have all of them made anew":              {n: 2, origin: origin{member: "demo-0"}, succession: succession{after: 1}},
-		"delete the EtcdCluster and create it again to have it made anew":     {n: 1},
+		"give spec.restore another id to have it made anew": {n: 3, origin: origin{restore: "b"},
+			succession: succession{after: 2}, answered: map[string]int{"a": 2, "b": 3}},
+		"ask for another way back by the annotation etcd.quorate.dev/recover": {n: 3, origin: origin{restore: "a"},
+			succession: succession{after: 2}, answered: map[string]int{"a": 2}},
+		"delete one of their pods to have all of them made anew": {n: 2, origin: origin{member: "demo-0"},
+			succession: succession{after: 1}},
+		"delete the EtcdCluster and create it again to have it made anew": {n: 1},
 	} {
 		assert.Equal(t, want, (&view{epoch: e}).otherwiseFilled())
 	}
 }
 
-// TestAPodThatEndsWithoutAWord says nothing of its volume: it is made again, and the volume is waited for. Only what was
-// read, and is not whole, does not count.
+// TestAPodThatEndsWithoutAWord says nothing of its volume: it is made again, and the volume is waited for. Only what
+// was read, and is not whole, does not count.
 func TestAPodThatEndsWithoutAWord(t *testing.T) {
 	for name, end := range map[string]*corev1.ContainerStateTerminated{
 		"evicted":       nil,
@@ -584,7 +624,8 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 			pod := o.Children.Pods["demo-2-survey"]
 			pod.Status.Phase = corev1.PodFailed
 			if end != nil {
-				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey, State: corev1.ContainerState{Terminated: end}}}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerSurvey,
+					State: corev1.ContainerState{Terminated: end}}}
 			}
 			assert.Equal(t, "looking at the volumes of demo-2", goOn(t, &o).Reason.Message)
 			pass(&o, now.Add(surveyAgain))
@@ -593,17 +634,19 @@ func TestAPodThatEndsWithoutAWord(t *testing.T) {
 			goOn(t, &o)
 			assert.NotEqual(t, corev1.PodFailed, o.Children.Pods["demo-2-survey"].Status.Phase)
 			pass(&o, now.Add(surveyAtLeast))
-			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have more than the others, and could not be reached", "the wait did not begin again")
+			assert.Contains(t, goOn(t, &o).Reason.Message, "demo-2 may have more than the others, and could not be "+
+				"reached", "the wait did not begin again")
 		})
 	}
 	o := surveying(t, v1alpha1.Recovery{}, "demo-0")
 	tell(&o, "demo-1", reports.Survey{LastTerm: 2, LastIndex: 7, ClusterID: "c1"})
 	tell(&o, "demo-2", reports.Survey{Reason: "Damaged", Error: "the log ends midway"})
-	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)", goOn(t, &o).Reason.Message)
+	assert.Equal(t, "demo-1 has the most (demo-1: term 2, index 7; demo-2: the log ends midway)",
+		goOn(t, &o).Reason.Message)
 }
 
-// TestAHashThatIsNotKnownIsNoOther: in the middle of a compaction a report has neither keys nor a hash. Those that have one
-// must agree.
+// TestAHashThatIsNotKnownIsNoOther: in the middle of a compaction a report has neither keys nor a hash. Those that
+// have one must agree.
 func TestAHashThatIsNotKnownIsNoOther(t *testing.T) {
 	o := stagedEpoch(t)
 	known := reports.Restore{Revision: 1_500_000_000, Keys: 7, Hash: "aaaa", SHA256: "sum of s1"}

@@ -46,7 +46,8 @@ func (v *view) noteForeign() string {
 
 // foreignSince is since when the record says this of foreign members.
 func (v *view) foreignSince(foreign string) string {
-	if since := v.epoch.record.Annotations[objects.AnnotationForeignSince]; since != "" && foreign == v.epoch.record.Annotations[objects.AnnotationForeign] {
+	if since := v.epoch.record.Annotations[objects.AnnotationForeignSince]; since != "" &&
+		foreign == v.epoch.record.Annotations[objects.AnnotationForeign] {
 		return since
 	}
 	return v.Now.UTC().Format(time.RFC3339)
@@ -78,7 +79,8 @@ func (v *view) wasForeign(m *member) bool {
 	return v.epoch == nil && m.name == "" && (existing(v.Cluster) != nil || said)
 }
 
-// besideForeign reports whether there are foreign members, or none were found yet. Once they are gone, whoever else turns up is a stranger.
+// besideForeign reports whether there are foreign members, or none were found yet. Once they are gone, whoever else
+// turns up is a stranger.
 func (v *view) besideForeign() bool {
 	switch {
 	case !v.epoch.existing():
@@ -89,7 +91,8 @@ func (v *view) besideForeign() bool {
 	return slices.ContainsFunc(v.members, func(m *member) bool { return m.alias != "" })
 }
 
-// replicaVoters are the voters that are held against the number that the spec asks for: beside foreign members, ours alone.
+// replicaVoters are the voters that are held against the number that the spec asks for: beside foreign members, ours
+// alone.
 func (v *view) replicaVoters() []*member {
 	return filter(v.voters, func(m *member) bool { return m.alias == "" || m.name != "" })
 }
@@ -97,7 +100,8 @@ func (v *view) replicaVoters() []*member {
 // displayName is how the member is named in words and steps; empty for a stranger.
 func (m *member) displayName() string { return cmp.Or(m.name, m.alias) }
 
-// fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign one.
+// fillForeign fills in what is known of a listed member that is none of ours: nothing of a stranger, all of a foreign
+// one.
 func (v *view) fillForeign(m *member) {
 	if !v.epoch.existing() || v.epoch.hadQuorum() && len(v.epoch.foreign()) == 0 {
 		return
@@ -112,8 +116,8 @@ func (v *view) fillForeign(m *member) {
 	m.health, m.asked = v.foreignHealth(hex(m.ID), urlsOf(m.Member))
 }
 
-// foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its own. False when it
-// was not asked.
+// foreignHealth is what the foreign member with this ID answered, at whichever URL; else why it did not answer at its
+// own. False when it was not asked.
 func (v *view) foreignHealth(id string, urls []string) (Health, bool) {
 	for _, at := range slices.Sorted(maps.Keys(v.Health)) {
 		if h := v.Health[at]; strings.Contains(at, "://") && h.Err == "" && hex(h.MemberID) == id {
@@ -147,8 +151,8 @@ func (v *view) lastStatusHealth(m v1alpha1.MemberStatus) Health {
 
 // ---- where they are asked
 
-// foreignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have advertised. They are asked as long
-// as there are any, or none were found yet.
+// foreignEndpoints are the URLs at which foreign members may answer: those of the spec, and what they have
+// advertised. They are asked as long as there are any, or none were found yet.
 func foreignEndpoints(o Observation) []Endpoint {
 	spec := existing(o.Cluster)
 	e, _ := epochs(o)
@@ -182,8 +186,8 @@ func foreignEndpoints(o Observation) []Endpoint {
 	return list
 }
 
-// asks reports whether a foreign member is asked at a URL that it advertises: not at one of ourselves, nor in plain text where the spec's
-// URLs are of TLS.
+// asks reports whether a foreign member is asked at a URL that it advertises: not at one of ourselves, nor in plain
+// text where the spec's URLs are of TLS.
 func asks(spec *v1alpha1.ExistingCluster, raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && !loopback(u.Hostname()) && (u.Scheme == "https" || spec == nil || spec.TLS == nil)
@@ -194,7 +198,8 @@ func loopback(host string) bool {
 	return slices.Contains([]string{"localhost", "::1", "::", "0.0.0.0"}, host) || strings.HasPrefix(host, "127.")
 }
 
-// Located are the endpoints, with the peer URL of those of foreign members, which their answers have told: see [Endpoint].
+// Located are the endpoints, with the peer URL of those of foreign members, which their answers have told: see
+// [Endpoint].
 func Located(endpoints []Endpoint, etcd *Membership, health map[string]Health) []Endpoint {
 	list := slices.Clone(endpoints)
 	for i, e := range list {

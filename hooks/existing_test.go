@@ -17,7 +17,8 @@ import (
 
 const firstForeign = 100 // IDs of foreign members begin there
 
-// besideThree is a cluster of n voters of ours, of three that are wanted, beside old-0 to old-2 in plain text; old-0 leads.
+// besideThree is a cluster of n voters of ours, of three that are wanted, beside old-0 to old-2 in plain text; old-0
+// leads.
 func besideThree(n int) Observation {
 	o := fresh(3)
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
@@ -26,19 +27,26 @@ func besideThree(n int) Observation {
 	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0", "old-1", "other"}}
 	record := joiningRecord(o.Cluster)
 	record.UID = "uid-record"
-	record.Annotations[objects.AnnotationClusterID], record.Annotations[objects.AnnotationNextMember] = "c1", objects.MemberName("", n)[1:]
+	record.Annotations[objects.AnnotationClusterID], record.Annotations[objects.AnnotationNextMember] = "c1",
+		objects.MemberName("", n)[1:]
 	o.Children.ConfigMaps[record.Name] = record
 	o.Etcd = &Membership{ClusterID: 0xc1, Leader: firstForeign}
 	var noted []string
 	for i := range 3 {
 		name := objects.MemberName("old", i)
-		m := Member{ID: uint64(firstForeign + i), Name: name, PeerURLs: []string{"http://" + name + ":2380"}, ClientURLs: []string{"http://" + name + ":2379"}}
+		m := Member{ID: uint64(firstForeign + i), Name: name, PeerURLs: []string{"http://" + name + ":2380"},
+			ClientURLs: []string{"http://" + name + ":2379"}}
 		o.Etcd.Members = append(o.Etcd.Members, m)
 		noted = append(noted, hex(m.ID)+" "+m.ClientURLs[0])
-		o.Health[m.ClientURLs[0]] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign, Version: "3.6.10", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
-		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: name, ID: hex(m.ID), Foreign: true, Joined: metav1.NewTime(now.Add(-time.Hour))})
+		o.Health[m.ClientURLs[0]] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: firstForeign, Version: "3.6.10",
+			RaftTerm: 2, RaftIndex: 1000, DBSize: 20480}
+		o.Cluster.Status.Members = append(o.Cluster.Status.Members,
+			v1alpha1.MemberStatus{Name: name, ID: hex(m.ID), Foreign: true,
+				Joined: metav1.NewTime(now.Add(-time.Hour))})
 	}
-	record.Annotations[objects.AnnotationForeign], record.Annotations[objects.AnnotationForeignSince] = strings.Join(noted, ","), now.Add(-time.Hour).Format(time.RFC3339)
+	record.Annotations[objects.AnnotationForeign],
+		record.Annotations[objects.AnnotationForeignSince] = strings.Join(noted, ","),
+		now.Add(-time.Hour).Format(time.RFC3339)
 	for i := range n {
 		addMember(&o, i, false)
 		h := o.Health[objects.MemberName("demo", i)]
@@ -62,7 +70,8 @@ func change(o *Observation, name string, how func(h *Health)) {
 
 func TestBesideForeignMembers(t *testing.T) {
 	unrecorded := func(o Observation) Observation {
-		for _, key := range []string{objects.AnnotationClusterID, objects.AnnotationForeign, objects.AnnotationForeignSince} {
+		for _, key := range []string{objects.AnnotationClusterID, objects.AnnotationForeign,
+			objects.AnnotationForeignSince} {
 			delete(o.Children.ConfigMaps["demo-epoch-1"].Annotations, key)
 		}
 		return o
@@ -81,7 +90,8 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"nobody answers", with(unrecorded(besideThree(0)), func(o *Observation) {
 			o.Etcd, o.Health = nil, map[string]Health{"http://old-0:2379": {Err: "connection refused"}}
 		}), "Join", nil, "connection refused"},
-		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*Observation) {}), "Join", nil, "recording that etcd cluster c1 is joined"},
+		{"it answers for the first time", with(unrecorded(besideThree(0)), func(*Observation) {}), "Join", nil,
+			"recording that etcd cluster c1 is joined"},
 		{"endpoints of two clusters", with(unrecorded(besideThree(0)), func(o *Observation) {
 			o.Cluster.Spec.Bootstrap.Existing.Endpoints = []string{"http://old-0:2379", "http://other:2379"}
 			o.Health["http://other:2379"] = Health{Err: "another etcd", ClusterID: 0xbad, MemberID: 1}
@@ -92,20 +102,24 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"a release that loses members", with(unrecorded(besideThree(0)), func(o *Observation) {
 			change(o, "old-1", func(h *Health) { h.Version = "3.6.2" })
 		}), "Join", nil, "upgrade it to 3.5.26 or later, or 3.6.4 or later"},
-		{"peers by TLS", with(unrecorded(besideThree(0)), func(o *Observation) { o.Etcd.Members[2].PeerURLs[0] = "https://old-2:2380" }), "Join", nil, "by TLS"},
+		{"peers by TLS", with(unrecorded(besideThree(0)),
+			func(o *Observation) { o.Etcd.Members[2].PeerURLs[0] = "https://old-2:2380" }), "Join", nil, "by TLS"},
 		{"too large a database", with(besideThree(2), func(o *Observation) {
 			change(o, "old-2", func(h *Health) { h.DBSize = 700 << 20 })
 		}), "Grow", nil, "raise spec.storage.size"},
 		{"it lists none of ours, which have run", with(unrecorded(besideThree(1)), func(o *Observation) {
 			o.Etcd.Members = slices.DeleteFunc(o.Etcd.Members, func(m Member) bool { return m.Name == "demo-0" })
 		}), "WrongCluster", nil, "lists none of demo-0"},
-		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }), "WrongCluster", nil, ""},
+		{"another cluster answers later", with(besideThree(2), func(o *Observation) { o.Etcd.ClusterID = 0xbad }),
+			"WrongCluster", nil, ""},
 
 		{"one is missing", func() Observation { return besideThree(2) }, "Grow", add, "growing from 2 to 3 voters"},
 		{"a foreign one is silent", with(besideThree(2), func(o *Observation) {
 			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
 		}), "Grow", nil, "waiting for old-1 to serve"},
-		{"a foreign one was not asked", with(besideThree(2), func(o *Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil, "waiting for old-1 to serve"},
+		{"a foreign one was not asked",
+			with(besideThree(2), func(o *Observation) { delete(o.Health, "http://old-1:2379") }), "Grow", nil,
+			"waiting for old-1 to serve"},
 		{"all vote", func() Observation { return besideThree(3) }, "ForeignMembers", nil, "retireForeign"},
 		{"what is to be changed waits", with(besideThree(3), func(o *Observation) {
 			o.Cluster.Spec.PriorityClassName, o.Cluster.Spec.Version = "high", "3.7.3"
@@ -123,7 +137,8 @@ func TestBesideForeignMembers(t *testing.T) {
 		{"a dead foreign one is not given up", with(besideThree(3), func(o *Observation) {
 			change(o, "old-1", func(h *Health) { *h = Health{Err: "connection refused"} })
 			o.Cluster.Status.Members[1].Since = metav1.NewTime(now.Add(-time.Hour))
-			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
 			watch(o, 24*time.Hour)
 		}), "ForeignMembers", nil, "waiting for old-1 to serve again"},
 
@@ -134,30 +149,44 @@ func TestBesideForeignMembers(t *testing.T) {
 			o.Etcd, o.Cluster.Spec.Recovery.QuorumLoss = nil, v1alpha1.RecoverFromSurvivor
 			for i := range 2 {
 				lose(o, objects.MemberName("demo", i))
-				o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
+				o.Cluster.Status.Members = append(o.Cluster.Status.Members,
+					v1alpha1.MemberStatus{Name: objects.MemberName("demo", i), Role: v1alpha1.Voter})
 			}
-			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+			o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
+				LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
 			watch(o, 24*time.Hour)
 		}), "Blind", nil, ""},
 
-		{"a follower is retired first", func() Observation { return retiring(besideThree(3)) }, "RetireForeign", Remove{ID: firstForeign + 1, Name: "old-1"}, ""},
+		{"a follower is retired first", func() Observation { return retiring(besideThree(3)) }, "RetireForeign",
+			Remove{ID: firstForeign + 1, Name: "old-1"}, ""},
 		{"who does not serve is retired before that", with(retiring(besideThree(3)), func(o *Observation) {
 			change(o, "old-2", func(h *Health) { *h = Health{Err: "connection refused"} })
 		}), "RetireForeign", Remove{ID: firstForeign + 2, Name: "old-2"}, ""},
 		{"not right after another one", with(retiring(besideThree(3)), func(o *Observation) {
-			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(-retirePause + time.Second).Format(time.RFC3339)
+			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(-retirePause +
+				time.Second).Format(time.RFC3339)
 		}), "RetireForeign", nil, "old-1 is next, after a pause"},
-		{"not while one of ours is silent", with(retiring(besideThree(3)), func(o *Observation) { silence(o, "demo-1") }), "RetireForeign", nil, "waiting for demo-1"},
+		{"not while one of ours is silent",
+			with(retiring(besideThree(3)), func(o *Observation) { silence(o, "demo-1") }), "RetireForeign", nil,
+			"waiting for demo-1"},
 		{"not before all of ours vote", func() Observation { return retiring(besideThree(2)) }, "Grow", add, ""},
 		{"the leader hands over to one of ours", with(retiring(besideThree(3)), func(o *Observation) {
 			o.Etcd.Members = append(o.Etcd.Members[:1], o.Etcd.Members[3:]...)
 			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeignSince] = now.Add(-time.Hour).Format(time.RFC3339)
 		}), "RetireForeign", MoveLeader{To: 1, Name: "demo-0"}, ""},
-		{"all are ours", with(retiring(besideThree(3)), func(o *Observation) { o.Etcd.Members, o.Etcd.Leader = o.Etcd.Members[3:], 1 }), "Converged", nil, ""},
+		{"all are ours", with(retiring(besideThree(3)),
+			func(o *Observation) { o.Etcd.Members, o.Etcd.Leader = o.Etcd.Members[3:], 1 }), "Converged", nil, ""},
 
-		{"replicas 0 is no pause", with(besideThree(3), func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }), "Shrink", Remove{ID: 3, Name: "demo-2"}, ""},
-		{"nor while blind", with(besideThree(3), func(o *Observation) { o.Cluster.Spec.Replicas, o.Etcd = new(int32(0)), nil }), "Blind", nil, ""},
-		{"a deletion lets ours leave", with(besideThree(3), func(o *Observation) { o.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }), "Shrink", Remove{ID: 3, Name: "demo-2"}, ""},
+		{"replicas 0 is no pause",
+			with(besideThree(3), func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }), "Shrink",
+			Remove{ID: 3, Name: "demo-2"}, ""},
+		{"nor while blind", with(besideThree(3), func(o *Observation) {
+			o.Cluster.Spec.Replicas, o.Etcd = new(int32(0)),
+				nil
+		}), "Blind", nil, ""},
+		{"a deletion lets ours leave",
+			with(besideThree(3), func(o *Observation) { o.Cluster.DeletionTimestamp = &metav1.Time{Time: now} }),
+			"Shrink", Remove{ID: 3, Name: "demo-2"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := onceChosen(t, c.given())
@@ -181,9 +210,10 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 		spoils func(o *Observation, d *Decision)
 		broken string
 	}{
-		"a foreign one is removed that nobody wants gone": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
-			d.Step = Remove{ID: firstForeign + 1, Name: "old-1"}
-		}, "S6"},
+		"a foreign one is removed that nobody wants gone": {func() Observation { return besideThree(3) },
+			func(_ *Observation, d *Decision) {
+				d.Step = Remove{ID: firstForeign + 1, Name: "old-1"}
+			}, "S6"},
 		"before ours vote": {func() Observation { return retiring(besideThree(2)) }, func(_ *Observation, d *Decision) {
 			d.Step = Remove{ID: firstForeign + 1, Name: "old-1"}
 		}, "S6"},
@@ -193,9 +223,10 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 		"one of ours that is wanted": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
 			d.Step = Remove{ID: 2, Name: "demo-1"}
 		}, "S6"},
-		"a database of theirs is defragmented": {func() Observation { return besideThree(3) }, func(_ *Observation, d *Decision) {
-			d.Step = Defragment{ID: firstForeign, Name: "old-0"}
-		}, "S6"},
+		"a database of theirs is defragmented": {func() Observation { return besideThree(3) },
+			func(_ *Observation, d *Decision) {
+				d.Step = Defragment{ID: firstForeign, Name: "old-0"}
+			}, "S6"},
 		"somebody joins another minor version": {func() Observation {
 			o := besideThree(2)
 			change(&o, "old-1", func(h *Health) { h.Version = "3.5.35" })
@@ -221,7 +252,8 @@ func TestVerifyBesideForeignMembers(t *testing.T) {
 	}
 }
 
-// TestForeignEndpoints: they are asked at the URLs of the spec, and at those that they advertise, as long as there are any.
+// TestForeignEndpoints: they are asked at the URLs of the spec, and at those that they advertise, as long as there
+// are any.
 func TestForeignEndpoints(t *testing.T) {
 	urls := func(o Observation) []string {
 		var all []string
@@ -235,15 +267,19 @@ func TestForeignEndpoints(t *testing.T) {
 	o := besideThree(3)
 	assert.Equal(t, []string{"http://old-0:2379", "http://old-1:2379", "http://old-2:2379"}, urls(o))
 	record := o.Children.ConfigMaps["demo-epoch-1"]
-	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 http://0.0.0.0:2379,66 http://127.0.0.2:2379"
+	record.Annotations[objects.AnnotationForeign] = "64 http://127.0.0.1:2379 http://localhost:2379,65 " +
+		"http://0.0.0.0:2379,66 http://127.0.0.2:2379"
 	assert.Equal(t, []string{"http://old-0:2379"}, urls(o), "nobody is asked at an address that is one's own")
 	delete(record.Annotations, objects.AnnotationForeign)
 	assert.Empty(t, urls(o), "they are gone")
 
 	secure := besideThree(3)
-	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former", ServerName: "etcd.example"}}
-	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeign] = "64 http://old-0:2379,65 https://old-1:2379"
-	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure), "no password goes out in plain text")
+	secure.Cluster.Spec.Bootstrap.Existing = &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
+		TLS: &v1alpha1.ExistingTLS{SecretName: "former", ServerName: "etcd.example"}}
+	secure.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationForeign] = "64 http://old-0:2379,65 " +
+		"https://old-1:2379"
+	assert.Equal(t, []string{"https://old-0:2379", "https://old-1:2379"}, urls(secure),
+		"no password goes out in plain text")
 	for _, e := range foreignEndpoints(secure) {
 		assert.Equal(t, "etcd.example", e.ServerName)
 	}
@@ -268,10 +304,12 @@ func TestAMemberOfTheirsMayBeCalledLikeOneOfOurs(t *testing.T) {
 	}
 }
 
-// TestOursTrustTheForeignAuthority: in the mode Auto it is put beside our own before a pod is made, and taken out when the spec no longer names it.
+// TestOursTrustTheForeignAuthority: in the mode Auto it is put beside our own before a pod is made, and taken out
+// when the spec no longer names it.
 func TestOursTrustTheForeignAuthority(t *testing.T) {
 	o := fresh(3)
-	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"}, TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
+	spec := &v1alpha1.ExistingCluster{Endpoints: []string{"https://old-0:2379"},
+		TLS: &v1alpha1.ExistingTLS{SecretName: "former"}}
 	o.Cluster.Spec.Bootstrap = &v1alpha1.Bootstrap{Existing: spec}
 	withCertificates(&o)
 	o.Settings.AllowedEndpoints = &AllowedEndpoints{Hosts: []string{"old-0"}}
@@ -280,8 +318,10 @@ func TestOursTrustTheForeignAuthority(t *testing.T) {
 	d := Decide(o)
 	assert.Equal(t, "WaitForCertificates", d.Reason.Rule)
 	assert.Contains(t, d.Reason.Message, "Secret former: it does not exist")
-	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs", NotAfter: now.AddDate(1, 0, 0), Authority: true}
-	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"}, Keys: []string{objects.KeyTrust}, Trust: []Certificate{theirs}}}
+	theirs := Certificate{ID: "theirs", CommonName: "former", Subject: "theirs", Key: "theirs", Issuer: "theirs",
+		NotAfter: now.AddDate(1, 0, 0), Authority: true}
+	o.Related.Secrets = map[string]*Secret{"former": {ObjectMeta: metav1.ObjectMeta{Name: "former"},
+		Keys: []string{objects.KeyTrust}, Trust: []Certificate{theirs}}}
 	d = Decide(o)
 	assert.Equal(t, "WaitForCertificates", d.Reason.Rule, "nobody trusts it yet")
 	own := o.Children.Secrets["demo-ca"].Certificate.ID
@@ -306,7 +346,8 @@ func recipeOf(d Decision, secret string) Recipe {
 	return nil
 }
 
-// TestPlainTextBesideIsSaid: while foreign members are asked without TLS, the condition Secured is False and says so, whatever our own members speak.
+// TestPlainTextBesideIsSaid: while foreign members are asked without TLS, the condition Secured is False and says so,
+// whatever our own members speak.
 func TestPlainTextBesideIsSaid(t *testing.T) {
 	secured := func(o Observation) *metav1.Condition {
 		return meta.FindStatusCondition(Decide(o).Status.Conditions, v1alpha1.Secured)
@@ -326,7 +367,8 @@ func TestPlainTextBesideIsSaid(t *testing.T) {
 	assert.NotContains(t, secured(o).Message, words)
 }
 
-// TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted when they are gone.
+// TestThePeersDoor: it is open to all names beside foreign members, and a member that was started so is restarted
+// when they are gone.
 func TestThePeersDoor(t *testing.T) {
 	o := serve(3)
 	assert.False(t, tlsFlagsOf(o.Children.Pods["demo-1"]).anyPeer)

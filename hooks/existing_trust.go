@@ -12,16 +12,19 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// allowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have other names in theirs.
+// allowAnyPeer lets a new pod's member take every certificate of its authorities for a peer's: foreign ones have
+// other names in theirs.
 func allowAnyPeer(pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {
-		pod.Spec.Containers[i].Command = slices.DeleteFunc(pod.Spec.Containers[i].Command, func(flag string) bool { return strings.HasPrefix(flag, "--peer-cert-allowed-cn=") })
+		pod.Spec.Containers[i].Command = slices.DeleteFunc(pod.Spec.Containers[i].Command,
+			func(flag string) bool { return strings.HasPrefix(flag, "--peer-cert-allowed-cn=") })
 	}
 }
 
 // allowsAnyPeer reports whether a member still does that when all members are ours, and why it is to be restarted.
 func (v *view) allowsAnyPeer(m *member) (string, bool) {
-	return "it takes every certificate of its authorities for a peer's, which was for the foreign members", m.tls.anyPeer && !v.besideForeign()
+	return "it takes every certificate of its authorities for a peer's, which was for the foreign members",
+		m.tls.anyPeer && !v.besideForeign()
 }
 
 // asksInPlainText says that the foreign members are asked without TLS; empty when they are not, or there are none.
@@ -30,7 +33,8 @@ func (v *view) asksInPlainText() string {
 	if spec == nil || spec.TLS != nil || !v.besideForeign() && (v.epoch != nil || !joins(v.Cluster)) {
 		return ""
 	}
-	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on the way, is taken for it; " +
+	return "the etcd of spec.bootstrap.existing is asked in plain text: what answers at its endpoints, or sits on " +
+		"the way, is taken for it; " +
 		"give it endpoints with https:// and tls, if it has them"
 }
 
@@ -58,7 +62,8 @@ func (v *view) adopt(ca *Secret) Recipe {
 		also = s.Trust
 	}
 	own := filter(ca.Trust, func(c Certificate) bool {
-		return c.ID == ca.Certificate.ID || ca.Previous != nil && c.ID == ca.Previous.ID || strings.HasPrefix(c.CommonName, v.Cluster.Namespace+"/"+v.Cluster.Name+" ")
+		return c.ID == ca.Certificate.ID || ca.Previous != nil && c.ID == ca.Previous.ID ||
+			strings.HasPrefix(c.CommonName, v.Cluster.Namespace+"/"+v.Cluster.Name+" ")
 	})
 	others := filter(ca.Trust, func(c Certificate) bool {
 		return !slices.ContainsFunc(own, func(o Certificate) bool { return o.ID == c.ID })
@@ -121,7 +126,8 @@ func (v *view) foreignCertificateProblems() []string {
 	return list
 }
 
-// notAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of theirs.
+// notAdopted says which of our Secrets do not trust the foreign members' authority yet, when nothing is lacking of
+// theirs.
 func (v *view) notAdopted() []string {
 	var list []string
 	name := trustSecret(v.Cluster)

@@ -41,11 +41,13 @@ var etcdReads = map[string]func(value string) error{
 	"--auto-compaction-retention":          retention,
 	"--feature-gates":                      gates,
 	"--experimental-initial-corrupt-check": oneOf("true"),
-	"--cert-file":                          file, "--key-file": file, "--trusted-ca-file": file, "--peer-cert-file": file, "--peer-key-file": file, "--peer-trusted-ca-file": file,
+	"--cert-file":                          file, "--key-file": file, "--trusted-ca-file": file,
+	"--peer-cert-file": file, "--peer-key-file": file, "--peer-trusted-ca-file": file,
 	"--client-cert-auth": oneOf("true"), "--peer-client-cert-auth": oneOf("true"),
-	"--peer-cert-allowed-cn":              oneOf("demo:peers"),
-	"--peer-skip-client-san-verification": oneOf("true"), "--experimental-peer-skip-client-san-verification": oneOf("true"),
-	"--tls-min-version": oneOf("TLS1.2", "TLS1.3"), "--cipher-suites": anything,
+	"--peer-cert-allowed-cn":                           oneOf("demo:peers"),
+	"--peer-skip-client-san-verification":              oneOf("true"),
+	"--experimental-peer-skip-client-san-verification": oneOf("true"),
+	"--tls-min-version":                                oneOf("TLS1.2", "TLS1.3"), "--cipher-suites": anything,
 	"--auth-token": oneOf("jwt,pub-key=/etc/etcd/pki/token/token.pub,priv-key=/etc/etcd/pki/token/token.key,sign-method=ES256,ttl=10m"),
 	"--experimental-compact-hash-check-enabled": oneOf("true"),
 }
@@ -108,17 +110,24 @@ func gates(value string) error {
 	return nil
 }
 
-// FuzzFlags: a spec that the CRD's schema and validate let through becomes flags that etcd can read. The schema is that of the
-// fields, such as a minimum; what it says about several fields at once (its CEL rules) does not hold in every Kubernetes.
+// FuzzFlags: a spec that the CRD's schema and validate let through becomes flags that etcd can read. The schema is
+// that of the fields, such as a minimum; what it says about several fields at once (its CEL rules) does not hold in
+// every Kubernetes.
 func FuzzFlags(f *testing.F) {
 	f.Add("3.5.35", int64(1<<30), int64(0), int64(0), int64(0), int64(0), int32(0), int32(0), byte(0), "", byte(0))
-	f.Add("3.6.16", int64(1<<30), int64(1<<28), int64(5000), int64(4096), int64(7), int32(50), int32(500), byte(1), "30m", byte(1))
-	f.Add("3.7.3", int64(1<<40), int64(1<<33), int64(100), int64(100<<20), int64(1), int32(10000), int32(50000), byte(2), "42", byte(2))
-	f.Add("3.7.0", int64(64<<20), int64(0), int64(0), int64(0), int64(0), int32(10), int32(50), byte(3), "ignored when off", byte(3))
-	f.Add("3.6.0", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), int32(-1), byte(1), "99999999999h", byte(4))
-	f.Add("3.7.3", int64(1), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(2), "99999999999999999999", byte(4))
+	f.Add("3.6.16", int64(1<<30), int64(1<<28), int64(5000), int64(4096), int64(7), int32(50), int32(500), byte(1),
+		"30m", byte(1))
+	f.Add("3.7.3", int64(1<<40), int64(1<<33), int64(100), int64(100<<20), int64(1), int32(10000), int32(50000),
+		byte(2), "42", byte(2))
+	f.Add("3.7.0", int64(64<<20), int64(0), int64(0), int64(0), int64(0), int32(10), int32(50), byte(3),
+		"ignored when off", byte(3))
+	f.Add("3.6.0", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), int32(-1), int32(-1), byte(1), "99999999999h",
+		byte(4))
+	f.Add("3.7.3", int64(1), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(2),
+		"99999999999999999999", byte(4))
 	f.Add("3.7.3", int64(1<<30), int64(1), int64(1), int64(1), int64(1), int32(1), int32(1), byte(0), "-1h", byte(4))
-	f.Fuzz(func(t *testing.T, version string, size, quota, snapshots, requests, ops int64, heartbeat, election int32, mode byte, retention string, level byte) {
+	f.Fuzz(func(t *testing.T, version string, size, quota, snapshots, requests, ops int64, heartbeat, election int32,
+		mode byte, retention string, level byte) {
 		c := fresh(3).Cluster
 		c.Spec.Version = version
 		c.Spec.Storage.Size = *resource.NewQuantity(size, resource.BinarySI)
@@ -127,7 +136,8 @@ func FuzzFlags(f *testing.F) {
 			MaxRequestBytes: optional(min(requests, 100<<20), 1024), MaxTxnOps: optional(ops, 1),
 			HeartbeatInterval: among(heartbeat, 10, 10000), ElectionTimeout: among(election, 50, 50000),
 			AutoCompaction: v1alpha1.AutoCompaction{
-				Mode:      []v1alpha1.AutoCompactionMode{"", v1alpha1.CompactPeriodic, v1alpha1.CompactRevision, v1alpha1.CompactOff}[mode%4],
+				Mode: []v1alpha1.AutoCompactionMode{"", v1alpha1.CompactPeriodic, v1alpha1.CompactRevision,
+					v1alpha1.CompactOff}[mode%4],
 				Retention: retention[:min(len(retention), 32)],
 			},
 			LogLevel: []string{"", "debug", "info", "warn", "error"}[level%5],
@@ -202,9 +212,11 @@ func fitVersion(t *testing.T, version string, list []string) {
 
 func TestARetentionThatEtcdCannotReadIsRefused(t *testing.T) {
 	for mode, retentions := range map[v1alpha1.AutoCompactionMode]map[string]bool{
-		v1alpha1.CompactPeriodic: {"": true, "1h": true, "1h30m": true, "0s": true, "10": false, "x": false, "-1h": false, "99999999999h": false},
-		v1alpha1.CompactRevision: {"": true, "1000": true, "0": true, "1h": false, "-1": false, "99999999999999999999": false},
-		v1alpha1.CompactOff:      {"": true, "x": true},
+		v1alpha1.CompactPeriodic: {"": true, "1h": true, "1h30m": true, "0s": true, "10": false, "x": false,
+			"-1h": false, "99999999999h": false},
+		v1alpha1.CompactRevision: {"": true, "1000": true, "0": true, "1h": false, "-1": false,
+			"99999999999999999999": false},
+		v1alpha1.CompactOff: {"": true, "x": true},
 	} {
 		for retention, fine := range retentions {
 			c := fresh(3).Cluster

@@ -21,7 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// mishaps are what may be true of an observation, in any combination: faults, stale caches, nonsense. n chooses the member.
+// mishaps are what may be true of an observation, in any combination: faults, stale caches, nonsense. n chooses the
+// member.
 var mishaps = []func(o *Observation, n int){
 	func(o *Observation, _ int) { o.Etcd = nil },
 	func(o *Observation, _ int) { o.Cluster.Spec.Suspend = !o.Cluster.Spec.Suspend },
@@ -51,7 +52,8 @@ var mishaps = []func(o *Observation, n int){
 	onPod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: provisionGate}} }),
 	onPod(func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
-			Name: objects.ContainerPrepare, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}},
+			Name:  objects.ContainerPrepare,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: objects.ExitDataLost}},
 		}}}
 	}),
 	onPod(func(p *corev1.Pod) { p.UID = "another" }),
@@ -94,12 +96,15 @@ var mishaps = []func(o *Observation, n int){
 	// What more than one hand has written.
 	onPod(func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: "sidecar", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			Name: "sidecar", RestartCount: 3,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 		})
 	}),
 	onPod(func(p *corev1.Pod) {
-		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "mesh", Ready: true}, corev1.ContainerStatus{Name: objects.ContainerPrepare})
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady}, corev1.PodCondition{Type: corev1.PodScheduled})
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses,
+			corev1.ContainerStatus{Name: "mesh", Ready: true}, corev1.ContainerStatus{Name: objects.ContainerPrepare})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady},
+			corev1.PodCondition{Type: corev1.PodScheduled})
 	}),
 	onPod(func(p *corev1.Pod) {
 		p.Labels = map[string]string{"theirs": "x", objects.Domain + "old": "x"}
@@ -107,7 +112,8 @@ var mishaps = []func(o *Observation, n int){
 	}),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
 		c.Annotations = map[string]string{"theirs": "x", objects.AnnotationStart: "x"}
-		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{UID: "other"}, metav1.OwnerReference{UID: "third"})
+		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{UID: "other"},
+			metav1.OwnerReference{UID: "third"})
 	}),
 
 	// Nonsense, as far as the wire lets it through.
@@ -116,23 +122,30 @@ var mishaps = []func(o *Observation, n int){
 		*c = corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: c.Name, UID: c.UID}}
 	}),
 	func(o *Observation, n int) {
-		for i, name := range []string{"demo", "demo-", "demo-x", "demo-007", "demo--1", "demo-99999999999999999999", "other-0", "demo-9223372036854775807"} {
+		for i, name := range []string{"demo", "demo-", "demo-x", "demo-007", "demo--1", "demo-99999999999999999999",
+			"other-0", "demo-9223372036854775807"} {
 			if i <= n && o.Children.Pods != nil {
-				o.Children.Pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
-				o.Children.Claims[name] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+				o.Children.Pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name,
+					UID: types.UID("uid-" + name)}}
+				o.Children.Claims[name] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name,
+					UID: types.UID("uid-" + name)}}
 			}
 		}
 	},
 	func(o *Observation, n int) { addRecord(o, n, map[string]string{}) },
 	func(o *Observation, n int) {
-		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x", objects.EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
+		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x",
+			objects.EpochKeyInitialCluster: ",=,a=b,demo-1=,demo-2=http://x"})
 	},
 	onRecord(func(a map[string]string, _ int) {
 		a[objects.AnnotationNextMember], a[objects.AnnotationClusterID] = "-7", "no number"
 	}),
 	func(o *Observation, n int) {
-		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x", objects.EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y", objects.EpochKeySource: objects.SourceSnapshot, objects.EpochKeySnapshot: "{}",
-			objects.EpochKeyRevisionFloor: "9223372036854775807", objects.EpochKeyBumpRevision: "-1", objects.EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", objects.EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
+		addRecord(o, n, map[string]string{objects.EpochKeyToken: "x",
+			objects.EpochKeyInitialCluster: "demo-1=http://x,demo-2=http://y",
+			objects.EpochKeySource:         objects.SourceSnapshot, objects.EpochKeySnapshot: "{}",
+			objects.EpochKeyRevisionFloor: "9223372036854775807", objects.EpochKeyBumpRevision: "-1",
+			objects.EpochKeyPast: "0=/,x=1/,2=zz/1,3=c1/x.-1", objects.EpochKeyAnswered: "a=-1,=2,b=x,c=3"})
 	},
 	onRecord(func(a map[string]string, n int) {
 		a[objects.AnnotationHighestRevision] = []string{"x", "-1", "4611686018427387904", "9223372036854775807"}[n%4]
@@ -140,7 +153,9 @@ var mishaps = []func(o *Observation, n int){
 	}),
 	func(o *Observation, n int) {
 		for _, s := range o.Children.Services {
-			s.Annotations = map[string]string{objects.AnnotationHighestRevision: []string{"x", "-1", "7", "4611686018427387904"}[n%4], objects.AnnotationEpoch: fmt.Sprint(n), objects.AnnotationAnswered: "a=1,b=x"}
+			s.Annotations = map[string]string{objects.AnnotationHighestRevision: []string{"x", "-1", "7",
+				"4611686018427387904"}[n%4], objects.AnnotationEpoch: fmt.Sprint(n),
+				objects.AnnotationAnswered: "a=1,b=x"}
 		}
 	},
 	func(o *Observation, n int) {
@@ -152,24 +167,29 @@ var mishaps = []func(o *Observation, n int){
 	onRecord(func(a map[string]string, _ int) { a[objects.AnnotationNextMember] = "9223372036854775807" }),
 	func(o *Observation, n int) {
 		for _, s := range o.Children.Services {
-			s.Annotations = map[string]string{objects.AnnotationNextMember: []string{"x", "-1", "7", "1000", "9223372036854775807"}[n%5]}
+			s.Annotations = map[string]string{objects.AnnotationNextMember: []string{"x", "-1", "7", "1000",
+				"9223372036854775807"}[n%5]}
 		}
 	},
 	func(o *Observation, n int) {
 		o.Cluster.Spec.Replicas = []*int32{nil, new(int32(-1)), new(int32(math.MaxInt32))}[n%3]
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Spec.Storage.Size = []resource.Quantity{{}, *quantity("-1"), *quantity("1"), *quantity("1e30"), *quantity("100m")}[n%5]
+		o.Cluster.Spec.Storage.Size = []resource.Quantity{{}, *quantity("-1"), *quantity("1"), *quantity("1e30"),
+			*quantity("100m")}[n%5]
 	},
 	func(o *Observation, _ int) {
-		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{}, v1alpha1.MemberStatus{Name: "demo-1", Role: v1alpha1.Voter})
+		o.Cluster.Status.Members = append(o.Cluster.Status.Members, v1alpha1.MemberStatus{},
+			v1alpha1.MemberStatus{Name: "demo-1", Role: v1alpha1.Voter})
 		o.Cluster.Status.ClusterID, o.Cluster.Status.Version = "no number", "no version"
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Theirs"}, metav1.Condition{Type: fmt.Sprint(n)})
+		o.Cluster.Status.Conditions = append(o.Cluster.Status.Conditions, metav1.Condition{Type: "Theirs"},
+			metav1.Condition{Type: fmt.Sprint(n)})
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{objects.LabelMember, "app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
+		o.Cluster.Spec.AdditionalMetadata.Labels = map[string]v1alpha1.LabelValue{[]string{objects.LabelMember,
+			"app.kubernetes.io/name", ""}[n%3]: "x", "note": "", "app.kubernetes.io/instance": "x"}
 	},
 	func(o *Observation, n int) {
 		o.Now = []time.Time{now.Add(time.Second), now.Add(time.Hour), now.AddDate(-1, 0, 0)}[n%3]
@@ -187,28 +207,35 @@ var mishaps = []func(o *Observation, n int){
 		a[objects.AnnotationOldLog] = []string{"3.5", "3.5@900", "3.5@x", "@", "x", "3.5@18446744073709551615"}[n%6]
 	}),
 	onRecord(func(a map[string]string, n int) {
-		a[objects.AnnotationChosen] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3), fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d", fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0), " removal withdrawn " + ago(CallsEnd)}[n/3%10]
+		a[objects.AnnotationChosen] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3),
+			fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d",
+			fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0),
+			" removal withdrawn " + ago(CallsEnd)}[n/3%10]
 	}),
 	func(o *Observation, n int) {
 		for _, p := range o.Children.Pods {
 			if p.Annotations != nil {
-				p.Annotations[objects.AnnotationWithdrawn] = []string{"rubbish", now.Format(time.RFC3339), now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
+				p.Annotations[objects.AnnotationWithdrawn] = []string{"rubbish", now.Format(time.RFC3339),
+					now.Add(-CallsEnd).Format(time.RFC3339)}[n%3]
 			}
 		}
 	},
 	trusting(func(h *Health, n int) {
 		h.Version = []string{"3.5.35", "3.6.16", "3.7.3", "", "rubbish"}[n%5]
-		h.StorageVersion, h.Downgrade = []string{"", "3.5.0", "3.6.0", "3.7.0"}[n%4], []string{"", "3.6.0", "3.5.0", "rubbish"}[n/3%4]
+		h.StorageVersion, h.Downgrade = []string{"", "3.5.0", "3.6.0", "3.7.0"}[n%4],
+			[]string{"", "3.6.0", "3.5.0", "rubbish"}[n/3%4]
 	}),
 	func(o *Observation, n int) {
 		for name, h := range o.Health {
-			h.StorageVersion, h.Downgrade = []string{"3.5.0", "3.6.0", "3.7.0"}[n%3], []string{"", "3.5.0", "3.6.0"}[n/3%3]
+			h.StorageVersion, h.Downgrade = []string{"3.5.0", "3.6.0", "3.7.0"}[n%3],
+				[]string{"", "3.5.0", "3.6.0"}[n/3%3]
 			o.Health[name] = h
 		}
 	},
 	onPod(func(p *corev1.Pod) {
 		if p.Annotations != nil {
-			p.Annotations[objects.AnnotationImage], p.Annotations[objects.AnnotationFlagsFor], p.Annotations[objects.AnnotationExchanged] = "a/b:v3.5.35", "rubbish", ""
+			p.Annotations[objects.AnnotationImage], p.Annotations[objects.AnnotationFlagsFor],
+				p.Annotations[objects.AnnotationExchanged] = "a/b:v3.5.35", "rubbish", ""
 		}
 	}),
 	onPod(func(p *corev1.Pod) {
@@ -217,7 +244,8 @@ var mishaps = []func(o *Observation, n int){
 		}
 	}),
 	func(o *Observation, n int) {
-		o.Cluster.Annotations = map[string]string{objects.AnnotationFence: []string{"demo-0", "demo-1,demo-2", " , demo-9,,rubbish"}[n%3]}
+		o.Cluster.Annotations = map[string]string{objects.AnnotationFence: []string{"demo-0", "demo-1,demo-2",
+			" , demo-9,,rubbish"}[n%3]}
 	},
 	func(o *Observation, n int) {
 		o.Recent = []v1alpha1.HistoryEntry{{Rule: "Grow", Time: metav1.NewTime(now)}, {Rule: fmt.Sprint(n)}}
@@ -227,15 +255,19 @@ var mishaps = []func(o *Observation, n int){
 	func(o *Observation, _ int) { o.Cluster.Spec.Storage.Migration = v1alpha1.MigrateReplace },
 	func(o *Observation, _ int) { o.Cluster.Spec.Storage.WAL = &v1alpha1.WALSpec{Size: *quantity("1Gi")} },
 	func(o *Observation, n int) {
-		o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.StorageClassName = *quantity([]string{"2Gi", "512Mi", "1Gi"}[n%3]), []*string{nil, new("fast")}[n%2]
+		o.Cluster.Spec.Storage.Size,
+			o.Cluster.Spec.Storage.StorageClassName = *quantity([]string{"2Gi", "512Mi", "1Gi"}[n%3]),
+			[]*string{nil, new("fast")}[n%2]
 	},
 	func(o *Observation, n int) {
 		for i := range o.Cluster.Status.Members {
-			o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity("2Gi"), Asked: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
+			o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity("2Gi"),
+				Asked: metav1.NewTime(now.Add(-time.Duration(n) * 3 * time.Second))}
 		}
 	},
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
-		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("1Gi")}}
+		c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("1Gi")}}
 	}),
 	onClaim(func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}
@@ -331,15 +363,18 @@ var mishaps = []func(o *Observation, n int){
 	},
 	func(o *Observation, n int) {
 		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{
-			Schedule: []string{"", "* * * * *", "0 3 * * 0", "0 0 30 2 *", "rubbish", "TZ=", "TZ=Europe/Paris 0 3 * * *", "*/0 * * * *", "1-59/9223372036854775807 * * * *", "@every 1s"}[n],
+			Schedule: []string{"", "* * * * *", "0 3 * * 0", "0 0 30 2 *", "rubbish", "TZ=",
+				"TZ=Europe/Paris 0 3 * * *", "*/0 * * * *", "1-59/9223372036854775807 * * * *", "@every 1s"}[n],
 		}
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *", FragmentationRatio: new(float64(n - 3)), MinReclaim: quantity("-1")}
+		o.Cluster.Spec.Maintenance.Defragmentation = &v1alpha1.Defragmentation{Schedule: "* * * * *",
+			FragmentationRatio: new(float64(n - 3)), MinReclaim: quantity("-1")}
 	},
 	func(o *Observation, n int) {
 		o.Cluster.Spec.Maintenance.Windows = append(o.Cluster.Spec.Maintenance.Windows, v1alpha1.MaintenanceWindow{
-			Schedule: []string{"* * * * *", "0 3 * * 5", "0 2 * * 6", "0 0 30 2 *", "rubbish", "TZ=", "", "4 3 2 1 *", "*/0 * * * *", "@every 1s"}[n],
+			Schedule: []string{"* * * * *", "0 3 * * 5", "0 2 * * 6", "0 0 30 2 *", "rubbish", "TZ=", "", "4 3 2 1 *",
+				"*/0 * * * *", "@every 1s"}[n],
 			Duration: metav1.Duration{Duration: []time.Duration{10 * time.Minute, time.Hour, 168 * time.Hour, -1}[n%4]},
 			TimeZone: []string{"", "", "Europe/Belin"}[n%3],
 		})
@@ -348,10 +383,12 @@ var mishaps = []func(o *Observation, n int){
 	inARun(v1alpha1.TriggerSchedule),
 	inARun(v1alpha1.TriggerNoSpace),
 	func(o *Observation, n int) {
-		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n), DBSize: 1 << 30}, Rule: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
+		o.Taken = &Outcome{Step: Defragment{ID: uint64(n + 1), Name: objects.MemberName("demo", n), DBSize: 1 << 30},
+			Rule: "Defragment", Err: []string{"", "no answer in time"}[n%2]}
 	},
 	func(o *Observation, n int) {
-		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Rule: "NoSpace", Err: []string{"", "no answer in time"}[n%2]}
+		o.Taken = &Outcome{Step: Compact{Revision: int64(n)}, Rule: "NoSpace",
+			Err: []string{"", "no answer in time"}[n%2]}
 	},
 
 	// Users and roles.
@@ -359,12 +396,15 @@ var mishaps = []func(o *Observation, n int){
 		all := ""
 		o.Cluster.Spec.Auth = &v1alpha1.AuthSpec{
 			Enabled: n%2 == 0,
-			Roles:   []v1alpha1.RoleSpec{{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: &all}}}},
-			Users:   []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"}, Certificate: true}, {Name: "ops", Roles: []string{[]string{"all", "none"}[n/5]}}},
+			Roles: []v1alpha1.RoleSpec{{Name: "all",
+				Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: &all}}}},
+			Users: []v1alpha1.UserSpec{{Name: "app", Roles: []string{"all"}, Certificate: true},
+				{Name: "ops", Roles: []string{[]string{"all", "none"}[n/5]}}},
 		}
 	},
 	func(o *Observation, _ int) {
-		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Applied: "x", Roles: []string{"old", "root"}, Users: []v1alpha1.UserStatus{{Name: "gone"}, {}}}
+		o.Cluster.Status.Auth = &v1alpha1.AuthStatus{Applied: "x", Roles: []string{"old", "root"},
+			Users: []v1alpha1.UserStatus{{Name: "gone"}, {}}}
 	},
 	func(o *Observation, _ int) {
 		o.Taken = &Outcome{Step: Authorize{}, Err: "refused", Passwords: map[string]string{"ops": "1"}}
@@ -399,11 +439,13 @@ var mishaps = []func(o *Observation, n int){
 		}
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10), NotBefore: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: int32(n * 10),
+			NotBefore: metav1.NewTime(now.Add(time.Duration(n-3) * time.Minute))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *Observation, n int) {
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n), Voter: objects.MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: int32(n),
+			Voter: objects.MemberName("demo", n), NextGivenUp: metav1.NewTime(now.Add(time.Duration(n-3) * time.Hour))}
 		o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 	},
 	func(o *Observation, n int) {
@@ -421,7 +463,8 @@ var mishaps = []func(o *Observation, n int){
 	}),
 	func(o *Observation, n int) {
 		if peers := o.Children.Services[objects.PeerService("demo")]; peers != nil {
-			peers.Annotations[objects.AnnotationNodes] = string(o.Cluster.UID) + "/demo-1:c,x:,demo-" + fmt.Sprint(n) + ":d"
+			peers.Annotations[objects.AnnotationNodes] = string(o.Cluster.UID) + "/demo-1:c,x:,demo-" + fmt.Sprint(n) +
+				":d"
 		}
 	},
 	onPod(func(p *corev1.Pod) { p.Spec.Affinity = pinned(p.Spec.Affinity, "e") }),
@@ -468,8 +511,10 @@ func everyDatabase(o *Observation, size, inUse int64) {
 func inARun(trigger v1alpha1.DefragmentationTrigger) func(*Observation, int) {
 	return func(o *Observation, n int) {
 		o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{
-			Trigger: trigger, Started: metav1.NewTime(now.Add(-time.Minute)), Last: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
-			Done: []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n), Request: "before",
+			Trigger: trigger, Started: metav1.NewTime(now.Add(-time.Minute)),
+			Last: metav1.NewTime(now.Add(-time.Duration(n) * 10 * time.Second)),
+			Done: []string{objects.MemberName("demo", n)}, Before: quantity("1Gi"), Compacted: int64(n),
+			Request: "before",
 		}
 	}
 }
@@ -497,7 +542,8 @@ func trusting(change func(h *Health, n int)) func(*Observation, int) {
 func addRecord(o *Observation, n int, data map[string]string) {
 	if o.Children.ConfigMaps != nil {
 		name := objects.EpochName("demo", n)
-		o.Children.ConfigMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Data: data}
+		o.Children.ConfigMaps[name] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name,
+			UID: types.UID("uid-" + name)}, Data: data}
 	}
 }
 
@@ -536,10 +582,10 @@ func onMember(change func(*Member)) func(*Observation, int) {
 	}
 }
 
-// FuzzDecide holds what must be true of every decision, whatever was observed. It is made at all, and again in the same way; it is
-// made alike for the same things in another order; it leaves the observation untouched; it breaks no safety rule; stored and fed
-// back, it comes to rest; and at rest a converged cluster is quiet. The first byte is the size of the cluster; then each pair is a
-// mishap and the member that it befalls.
+// FuzzDecide holds what must be true of every decision, whatever was observed. It is made at all, and again in the
+// same way; it is made alike for the same things in another order; it leaves the observation untouched; it breaks no
+// safety rule; stored and fed back, it comes to rest; and at rest a converged cluster is quiet. The first byte is the
+// size of the cluster; then each pair is a mishap and the member that it befalls.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte{3})
 	f.Add([]byte{0, 2, 3})
@@ -568,7 +614,8 @@ func FuzzDecide(f *testing.F) {
 		}
 		shuffle(twin, raw)
 		if again := Decide(twin); !reflect.DeepEqual(said(d), said(again)) {
-			t.Errorf("decided %s, and %s for the same in another order: %+v, %+v", d.Reason.Rule, again.Reason.Rule, said(d), said(again))
+			t.Errorf("decided %s, and %s for the same in another order: %+v, %+v", d.Reason.Rule, again.Reason.Rule,
+				said(d), said(again))
 		}
 		eachOnce(t, d.Children)
 		quietWhenConverged(t, comesToRest(t, o))
@@ -615,12 +662,15 @@ func mix[T any](r *rand.Rand, list []T) {
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// said is what a decision says: of the children only what is answered, and the conditions by their types (they keep the order
-// that the status has them in).
+// said is what a decision says: of the children only what is answered, and the conditions by their types (they keep
+// the order that the status has them in).
 func said(d Decision) Decision {
 	d.Status.Conditions = slices.Clone(d.Status.Conditions)
 	slices.SortFunc(d.Status.Conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
-	d.Children.Pods = each(d.Children.Pods, func(p *corev1.Pod) { p.OwnerReferences, p.Status = nil, corev1.PodStatus{} })
+	d.Children.Pods = each(d.Children.Pods, func(p *corev1.Pod) {
+		p.OwnerReferences, p.Status = nil,
+			corev1.PodStatus{}
+	})
 	d.Children.Claims = each(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil })
 	return d
 }
@@ -662,11 +712,12 @@ func eachOnce(t *testing.T, d Desired) {
 	}
 }
 
-// callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what members
-// start on, that noted, their pods, and nine pods made anew, each gone in one answer and back in the next.
+// callsToRest is more than the answers that may follow one another while etcd and time stand still: the record, what
+// members start on, that noted, their pods, and nine pods made anew, each gone in one answer and back in the next.
 const callsToRest = 60
 
-// comesToRest feeds decisions back until nothing more would be written, and returns that observation. It must not take long.
+// comesToRest feeds decisions back until nothing more would be written, and returns that observation. It must not
+// take long.
 func comesToRest(t *testing.T, o Observation) Observation {
 	var rules []string
 	for range callsToRest {
@@ -688,7 +739,8 @@ func comesToRest(t *testing.T, o Observation) Observation {
 func quietWhenConverged(t *testing.T, o Observation) {
 	o.Taken = nil // the history tells of a step
 	d := Decide(o)
-	if d.Reason.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil { // with a schedule, time brings what to do
+	// with a schedule, time brings what to do
+	if d.Reason.Rule != "Converged" || o.Cluster.Spec.Maintenance.Defragmentation != nil {
 		return
 	}
 	o.Now = o.Now.Add(time.Hour)
@@ -703,8 +755,8 @@ func quietWhenConverged(t *testing.T, o Observation) {
 	}
 }
 
-// stored is the observation after Metacontroller and the API server have stored an answer: what it omits is gone, what is new has
-// a UID and an owner, and of what was there everything stays that is not ours.
+// stored is the observation after Metacontroller and the API server have stored an answer: what it omits is gone,
+// what is new has a UID and an owner, and of what was there everything stays that is not ours.
 func stored(o Observation, d Decision) Observation {
 	cluster := *o.Cluster
 	cluster.Status = d.Status

@@ -16,13 +16,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// On the medium HostPath a member's data is a directory on a node, and a member stands on that node as others do on a claim. Which one that
-// is, the epoch record says before the first pod is made, in the place where it has the UIDs of claims; it stays so while the member is
-// one. A directory belongs to one member of one EtcdCluster, by its path, and names are never used again: so nobody meets the data of
-// somebody else, although nobody clears a directory away.
+// On the medium HostPath a member's data is a directory on a node, and a member stands on that node as others do on a
+// claim. Which one that is, the epoch record says before the first pod is made, in the place where it has the UIDs of
+// claims; it stays so while the member is one. A directory belongs to one member of one EtcdCluster, by its path, and
+// names are never used again: so nobody meets the data of somebody else, although nobody clears a directory away.
 //
-// Whether a directory still holds anything, only prepare can tell. A node that was set up anew has lost what prepare remembers, too: so a pod
-// that may begin says so in an annotation, which is taken away once the member has begun.
+// Whether a directory still holds anything, only prepare can tell. A node that was set up anew has lost what prepare
+// remembers, too: so a pod that may begin says so in an annotation, which is taken away once the member has begun.
 //
 // The peer Service has a copy of who is where, for the day that somebody deletes the record.
 
@@ -52,8 +52,8 @@ func directory(c *v1alpha1.EtcdCluster, member string) string {
 
 // ---- who is where
 
-// nodeOf is the node that holds the member's data; empty when nobody knows. All that tells of it agrees, however old it is: a member never
-// moves.
+// nodeOf is the node that holds the member's data; empty when nobody knows. All that tells of it agrees, however old
+// it is: a member never moves.
 func (v *view) nodeOf(member string) string {
 	if node := v.epoch.recorded(member); node != "" {
 		return string(node)
@@ -148,9 +148,9 @@ func directoryIn(pod *corev1.Pod) string {
 
 // ---- which nodes are free
 
-// freeNodes are the nodes of the spec that no member has, in the order in which they are to be tried for the member of this number: from it on,
-// so that one that came to nothing is followed by one elsewhere; and last those where the pod of a former member still is, which may not
-// answer.
+// freeNodes are the nodes of the spec that no member has, in the order in which they are to be tried for the member
+// of this number: from it on, so that one that came to nothing is followed by one elsewhere; and last those where the
+// pod of a former member still is, which may not answer.
 func (v *view) freeNodes(number int) []string {
 	if v.Cluster.Spec.Storage.HostPath == nil {
 		return nil
@@ -178,14 +178,16 @@ func (v *view) freeNodes(number int) []string {
 // crowded reports whether no node is free for another member.
 func (v *view) crowded() bool { return v.hostPath() && len(v.freeNodes(0)) == 0 }
 
-// assignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are too few.
+// assignNodes gives each of these members a node of its own, the one that it has if it has one; nil when there are
+// too few.
 func (v *view) assignNodes(members []string) map[string]types.UID {
 	given := map[string]types.UID{}
 	for _, name := range members {
 		node, n := v.nodeOf(name), 0
 		if node == "" {
 			n, _ = objects.Ordinal(v.Cluster.Name, name)
-			i := slices.IndexFunc(v.freeNodes(n), func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
+			i := slices.IndexFunc(v.freeNodes(n),
+				func(free string) bool { return !slices.Contains(slices.Collect(maps.Values(given)), types.UID(free)) })
 			if i < 0 {
 				return nil
 			}
@@ -196,8 +198,8 @@ func (v *view) assignNodes(members []string) map[string]types.UID {
 	return given
 }
 
-// mayNotBegin reports whether the cluster has run, by what the status says: then nobody begins on an old view of the record, on whose nodes
-// former members had directories. It only ever forbids.
+// mayNotBegin reports whether the cluster has run, by what the status says: then nobody begins on an old view of the
+// record, on whose nodes former members had directories. It only ever forbids.
 func (v *view) mayNotBegin() bool {
 	s := &v.Cluster.Status
 	before := s.Epoch > 0 && s.Epoch < int64(v.epoch.n) // it tells of an epoch before
@@ -208,10 +210,13 @@ func (v *view) mayNotBegin() bool {
 func (v *view) provisionOnNodes() *verdict {
 	initial := v.epoch.initialNames()
 	if v.assignNodes(initial) == nil {
-		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first epoch was recorded with; add nodes",
-			wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial), "member")), outlook: Waits, resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("waiting: spec.storage.hostPath.nodes has %s for the %s that the first "+
+			"epoch was recorded with; add nodes",
+			wording.Count(len(v.Cluster.Spec.Storage.HostPath.Nodes), "node"), wording.Count(len(initial), "member")),
+			outlook: Waits, resync: rule.ResyncLater}
 	}
-	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "), resync: rule.ResyncLater}
+	return &verdict{message: "recording the nodes of the initial members: " + strings.Join(initial, ", "),
+		resync: rule.ResyncLater}
 }
 
 // needsNode says that a member waits for a node; empty when it does not.
@@ -272,13 +277,14 @@ func (v *view) onNode(pod *corev1.Pod) {
 	pod.Spec.Affinity = pinned(pod.Spec.Affinity, v.nodeOf(pod.Name))
 	prepare := &pod.Spec.InitContainers[0]
 	prepare.Env = append(prepare.Env, corev1.EnvVar{Name: EnvBegins, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"},
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" +
+			objects.AnnotationInitialCluster + "']"},
 	}})
 	pod.Spec.InitContainers = append([]corev1.Container{ownContainer(v.Observation)}, pod.Spec.InitContainers...)
 }
 
-// pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty one, which no node meets,
-// stays empty.
+// pinned is an affinity that also asks for this node. Of the terms one must hold, so each of them gets it; an empty
+// one, which no node meets, stays empty.
 func pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 	a = a.DeepCopy()
 	if a == nil {
@@ -311,9 +317,11 @@ func pinned(a *corev1.Affinity, node string) *corev1.Affinity {
 // ownContainer gives the directory, which the kubelet makes as root's, to etcd's user.
 func ownContainer(o Observation) corev1.Container {
 	own := prepareContainer(o)
-	own.Name, own.Args = objects.ContainerOwn, []string{"own", "--dir=" + dataMount, fmt.Sprintf("--user=%d", objects.UserID)}
+	own.Name, own.Args = objects.ContainerOwn,
+		[]string{"own", "--dir=" + dataMount, fmt.Sprintf("--user=%d", objects.UserID)}
 	own.VolumeMounts = []corev1.VolumeMount{{Name: volumeData, MountPath: dataMount}}
-	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false), new(int64(0)), new(int64(0))
+	own.SecurityContext.RunAsNonRoot, own.SecurityContext.RunAsUser, own.SecurityContext.RunAsGroup = new(false),
+		new(int64(0)), new(int64(0))
 	own.SecurityContext.Capabilities.Add = []corev1.Capability{"CHOWN"}
 	return own
 }
@@ -336,7 +344,8 @@ func validateHostPath(s *v1alpha1.EtcdClusterSpec) error {
 	case !path.IsAbs(h.Path) || path.Clean(h.Path) != h.Path || h.Path == "/":
 		return fmt.Errorf("spec.storage.hostPath.path %q is not the full path of a directory", h.Path)
 	case len(h.Nodes) == 0 || len(h.Nodes) < voters:
-		return fmt.Errorf("spec.storage.hostPath.nodes has %s for %s: each member takes a node of its own", wording.Count(len(h.Nodes), "node"), wording.Count(voters, "member"))
+		return fmt.Errorf("spec.storage.hostPath.nodes has %s for %s: each member takes a node of its own",
+			wording.Count(len(h.Nodes), "node"), wording.Count(voters, "member"))
 	case s.Storage.StorageClassName != nil || s.Storage.WAL != nil || s.Storage.Migration != "":
 		return fmt.Errorf("spec.storage.storageClassName, wal and migration have no meaning on the medium HostPath")
 	}

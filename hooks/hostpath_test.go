@@ -15,7 +15,8 @@ import (
 
 // on puts the cluster on these nodes.
 func on(o *Observation, nodes ...string) {
-	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.HostPath, HostPath: &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}}
+	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.HostPath,
+		HostPath: &v1alpha1.HostPathSpec{Path: "/data", Nodes: nodes}}
 }
 
 // serveOn is a cluster of three that serves, demo-0 on node a, demo-1 on b and demo-2 on c.
@@ -60,7 +61,8 @@ func TestAPodOnItsNode(t *testing.T) {
 	o := serveOn("a", "b", "c")
 	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"x"}}
 	o.Cluster.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {MatchFields: []corev1.NodeSelectorRequirement{zone}}},
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}},
+			{MatchFields: []corev1.NodeSelectorRequirement{zone}}},
 	}}}
 	before := o.Cluster.Spec.Affinity.DeepCopy()
 	delete(o.Children.Pods, "demo-1")
@@ -69,7 +71,8 @@ func TestAPodOnItsNode(t *testing.T) {
 	require.NotNil(t, pod)
 	assert.Equal(t, before, o.Cluster.Spec.Affinity, "the spec is left as it is")
 	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		assert.Contains(t, term.MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}, "one term must hold, so each asks for the node")
+		assert.Contains(t, term.MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name",
+			Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}, "one term must hold, so each asks for the node")
 		assert.Contains(t, append(term.MatchExpressions, term.MatchFields...), zone)
 	}
 	assert.Equal(t, "/data/"+o.Cluster.Namespace+"-demo-"+string(o.Cluster.UID)+"/demo-1", directoryIn(pod))
@@ -77,9 +80,10 @@ func TestAPodOnItsNode(t *testing.T) {
 	assert.Equal(t, []string{"own", "--dir=/var/lib/etcd", "--user=10001"}, own.Args)
 	assert.Equal(t, []corev1.Capability{"CHOWN"}, own.SecurityContext.Capabilities.Add)
 	assert.Empty(t, prepare.SecurityContext.Capabilities.Add, "nobody else gets more")
-	assert.Contains(t, prepare.Env, corev1.EnvVar{Name: "BEGINS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-		APIVersion: "v1", FieldPath: "metadata.annotations['etcd.quorate.dev/initial-cluster']",
-	}}}, "prepare reads it by itself: nothing is put into arguments by a kubelet")
+	assert.Contains(t, prepare.Env,
+		corev1.EnvVar{Name: "BEGINS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+			APIVersion: "v1", FieldPath: "metadata.annotations['etcd.quorate.dev/initial-cluster']",
+		}}}, "prepare reads it by itself: nothing is put into arguments by a kubelet")
 	assert.Equal(t, objects.StartResume, podStart(pod))
 	assert.NoError(t, Verify(o, d))
 }
@@ -98,7 +102,8 @@ func TestWhoMayBeginSaysSoUntilItHasBegun(t *testing.T) {
 
 	o.Cluster.Status.ClusterID = "c1"
 	pod = podIn(Decide(o), "demo-0")
-	assert.Equal(t, objects.StartResume, podStart(pod), "an old record lets nobody begin when the status knows a cluster")
+	assert.Equal(t, objects.StartResume, podStart(pod), "an old record lets nobody begin when the status knows a "+
+		"cluster")
 	assert.NoError(t, Verify(o, Decide(o)))
 
 	running := serveOn("a", "b", "c")
@@ -124,7 +129,8 @@ func TestBlindOnNodesTheRecordBringsPodsBack(t *testing.T) {
 		assert.Equal(t, "c", pinnedTo(podIn(d, "demo-2")))
 		assert.NoError(t, Verify(o, d))
 	}
-	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn], "the copy on the Service lets nobody begin")
+	assert.Equal(t, "none", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn],
+		"the copy on the Service lets nobody begin")
 }
 
 // recordless is the observation without its record.
@@ -199,7 +205,10 @@ func TestVerifyWatchesTheNodes(t *testing.T) {
 			o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationStartsOn] = "none"
 			pod.Annotations[objects.AnnotationStart] = objects.StartBootstrap
 		},
-		"says that it may begin": func(_ *Observation, pod *corev1.Pod) { pod.Annotations[objects.AnnotationInitialCluster] = "x" },
+		"says that it may begin": func(_ *Observation,
+			pod *corev1.Pod) {
+			pod.Annotations[objects.AnnotationInitialCluster] = "x"
+		},
 	} {
 		o := serveOn("a", "b", "c")
 		delete(o.Children.Pods, "demo-1")

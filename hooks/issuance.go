@@ -15,11 +15,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
-// Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of its own, in the
-// mode Secrets somebody puts them there. Quorate reads both as related objects and writes neither.
+// Certificates that come from others: in the mode CertManager Quorate asks cert-manager for them by Certificates of
+// its own, in the mode Secrets somebody puts them there. Quorate reads both as related objects and writes neither.
 //
-// Whoever renews them does not know what the running members trust, and these learn of another authority only when they start. So
-// before anything else it is looked at whether every running member takes what the Secrets hold now (untrusted).
+// Whoever renews them does not know what the running members trust, and these learn of another authority only when
+// they start. So before anything else it is looked at whether every running member takes what the Secrets hold now
+// (untrusted).
 
 // CertManagerCertificate is a Certificate of the group cert-manager.io, as far as Quorate sets and reads it.
 type CertManagerCertificate struct {
@@ -58,8 +59,8 @@ func provided(c *v1alpha1.EtcdCluster) bool {
 	return objects.TLSMode(c) == v1alpha1.TLSSecrets || objects.TLSMode(c) == v1alpha1.TLSCertManager
 }
 
-// certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret. Where there is
-// no rule for them, none.
+// certificates are the Certificates that cert-manager should keep: one for each leaf, under the name of its Secret.
+// Where there is no rule for them, none.
 func certificates(v *view) []*CertManagerCertificate {
 	if v.Children.Certificates == nil || objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager {
 		return keptAll(v.Cluster, v.Children.Certificates)
@@ -79,7 +80,8 @@ func certificates(v *view) []*CertManagerCertificate {
 	return list
 }
 
-// certificate asks cert-manager for a leaf, with a new key at each renewal. The label makes its Secret a related object.
+// certificate asks cert-manager for a leaf, with a new key at each renewal. The label makes its Secret a related
+// object.
 func (v *view) certificate(l leaf) *CertManagerCertificate {
 	c := &CertManagerCertificate{}
 	if old := v.Children.Certificates[l.secret]; old != nil {
@@ -119,7 +121,8 @@ func (v *view) withoutCertManager() string {
 	if objects.TLSMode(v.Cluster) != v1alpha1.TLSCertManager || v.Children.Certificates != nil {
 		return ""
 	}
-	return "spec.tls.mode is CertManager, but this installation of Quorate may not make Certificates: install cert-manager, then Quorate again with " +
+	return "spec.tls.mode is CertManager, but this installation of Quorate may not make Certificates: install " +
+		"cert-manager, then Quorate again with " +
 		"`quorate install --cert-manager` or the kustomize component manifests/components/cert-manager"
 }
 
@@ -150,17 +153,19 @@ func (v *view) trusted() map[string]string {
 	return all
 }
 
-// begunWith are the authorities that a pod was made with, as in trusted. False when that says nothing about the etcd that runs,
-// because it was started again since.
+// begunWith are the authorities that a pod was made with, as in trusted. False when that says nothing about the etcd
+// that runs, because it was started again since.
 func begunWith(pod *corev1.Pod) (map[string]string, bool) {
 	if pod == nil || pod.Annotations[objects.AnnotationTrusts] == "" {
 		return nil, false
 	}
-	return parsePairs(pod.Annotations[objects.AnnotationTrusts], ":"), objects.StatusOf(pod, objects.ContainerEtcd).RestartCount == 0
+	return parsePairs(pod.Annotations[objects.AnnotationTrusts], ":"),
+		objects.StatusOf(pod, objects.ContainerEtcd).RestartCount == 0
 }
 
-// takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its handshake are
-// subjects, and those of the client port; an authority that was made anew under its old subject is told by its key.
+// takes reports whether a running member takes what is in this Secret, as far as that is known. What it told in its
+// handshake are subjects, and those of the client port; an authority that was made anew under its old subject is told
+// by its key.
 func (v *view) takes(pod *corev1.Pod, what string, s *Secret) bool {
 	begun, known := begunWith(pod)
 	inHandshake := what != "peer" || !known && sameTrust(v.secret(serverSecret(v.Cluster)).Trust, s.Trust)
@@ -170,8 +175,8 @@ func (v *view) takes(pod *corev1.Pod, what string, s *Secret) bool {
 	})
 }
 
-// findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty for none.
-// A member that is restarted then would be heard by nobody, and nobody by it.
+// findUntrusted says which of the Secrets holds a certificate that running members don't take, and what to do; empty
+// for none. A member that is restarted then would be heard by nobody, and nobody by it.
 func (v *view) findUntrusted() string {
 	if !provided(v.Cluster) || len(v.certificateProblems) > 0 {
 		return ""
@@ -183,19 +188,23 @@ func (v *view) findUntrusted() string {
 		}
 		who := filter(v.names, func(name string) bool {
 			pod := v.Children.Pods[name]
-			return pod != nil && pod.DeletionTimestamp == nil && len(v.Health[name].Trusts) > 0 && !v.takes(pod, l.what, s)
+			return pod != nil && pod.DeletionTimestamp == nil && len(v.Health[name].Trusts) > 0 &&
+				!v.takes(pod, l.what, s)
 		})
 		if len(who) > 0 {
-			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, does not trust; no member is changed or restarted, for the others would not hear it: "+
-				"put the former certificate back, with both authorities in ca.crt, or stop all members and start them with the new authority (spec.replicas 0, then the number again): see AuthorityChanged in docs/security.md",
+			return fmt.Sprintf("Secret %s: tls.crt is signed by an authority that %s, running since before, does not "+
+				"trust; no member is changed or restarted, for the others would not hear it: "+
+				"put the former certificate back, with both authorities in ca.crt, or stop all members and start "+
+				"them with the new authority (spec.replicas 0, then the number again): see AuthorityChanged in "+
+				"docs/security.md",
 				l.secret, strings.Join(who, ", "))
 		}
 	}
 	return ""
 }
 
-// begunOtherwise reports whether the member runs with other authorities than its Secrets hold now, and may be restarted to take
-// these: everybody takes what it will show then, and it what everybody shows.
+// begunOtherwise reports whether the member runs with other authorities than its Secrets hold now, and may be
+// restarted to take these: everybody takes what it will show then, and it what everybody shows.
 func (v *view) begunOtherwise(m *member) bool {
 	server := v.secret(serverSecret(v.Cluster))
 	if v.untrusted != "" || slices.ContainsFunc(v.names, func(name string) bool {

@@ -14,7 +14,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager, CertManager: &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "ours"}}}
+var fromCertManager = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager,
+	CertManager: &v1alpha1.CertManagerTLS{IssuerRef: v1alpha1.IssuerRef{Name: "ours"}}}
 
 // issued is a cluster of n voters that serves with certificates of an issuer's.
 func issued(n int) Observation {
@@ -39,7 +40,8 @@ func provide(o *Observation, from v1alpha1.TLSMode) {
 			}
 		}
 	}
-	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from, Secrets: &v1alpha1.SecretsTLS{Server: "demo-server-tls", Peer: "demo-peer-tls", Operator: "demo-operator-tls"}}
+	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: from, Secrets: &v1alpha1.SecretsTLS{Server: "demo-server-tls",
+		Peer: "demo-peer-tls", Operator: "demo-operator-tls"}}
 	if from == v1alpha1.TLSCertManager {
 		o.Cluster.Spec.TLS, o.Children.Certificates = fromCertManager, map[string]*CertManagerCertificate{}
 	}
@@ -69,7 +71,8 @@ func observeIssued(o *Observation, d Decision) {
 
 // authority is one that the issuer has signed with: this subject, this key.
 func authority(subject, key string) Certificate {
-	return Certificate{ID: subject + " with " + key, Subject: subject, Key: key, Issuer: key, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour), Authority: true}
+	return Certificate{ID: subject + " with " + key, Subject: subject, Key: key, Issuer: key,
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour), Authority: true}
 }
 
 // issue puts new leaves, signed by an authority, and those that are trusted into the Secrets.
@@ -134,7 +137,8 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 	for _, c := range d.Children.Certificates {
 		asked = append(asked, c.Name)
 		assert.Equal(t, c.Name, c.Spec.SecretName)
-		assert.Equal(t, map[string]string{objects.LabelCluster: "demo"}, c.Spec.SecretTemplate.Labels, "so that the hook customize finds it")
+		assert.Equal(t, map[string]string{objects.LabelCluster: "demo"}, c.Spec.SecretTemplate.Labels,
+			"so that the hook customize finds it")
 		assert.Equal(t, v1alpha1.IssuerRef{Name: "ours", Kind: "Issuer", Group: "cert-manager.io"}, c.Spec.IssuerRef)
 		assert.Equal(t, "Always", c.Spec.PrivateKey.RotationPolicy)
 	}
@@ -152,9 +156,11 @@ func TestCertManagerIsAskedForEveryLeaf(t *testing.T) {
 	assert.Len(t, d.Children.Secrets, 1, "the Secrets are cert-manager's; only the token keys are Quorate's")
 
 	observeIssued(&o, d)
-	o.Children.Certificates["demo-peer-tls"].Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Message: `Issuer "ours" not found`}}
+	o.Children.Certificates["demo-peer-tls"].Status.Conditions = []metav1.Condition{{Type: "Ready",
+		Status: metav1.ConditionFalse, Message: `Issuer "ours" not found`}}
 	d = Decide(o)
-	assert.Contains(t, d.Reason.Message, `Secret demo-peer-tls: it is not there yet; cert-manager says of the Certificate: Issuer "ours" not found`)
+	assert.Contains(t, d.Reason.Message,
+		`Secret demo-peer-tls: it is not there yet; cert-manager says of the Certificate: Issuer "ours" not found`)
 }
 
 func TestCertificatesAreKept(t *testing.T) {
@@ -181,7 +187,8 @@ func TestAnIssuersRenewalRestartsNobody(t *testing.T) {
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
 	assert.Equal(t, "Converged", d.Reason.Rule)
-	assert.NotEqual(t, before, d.Children.Pods[0].Annotations[objects.AnnotationServes], "the kubelet is to write it at once")
+	assert.NotEqual(t, before, d.Children.Pods[0].Annotations[objects.AnnotationServes],
+		"the kubelet is to write it at once")
 	assert.NotEmpty(t, d.Children.Pods[0].Annotations[objects.AnnotationTrusts])
 }
 
@@ -198,7 +205,8 @@ func TestAnotherAuthorityWithOverlap(t *testing.T) {
 }
 
 func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
-	for why, next := range map[string]Certificate{"another subject": authority("B", "b"), "the same subject, another key": authority("A", "b")} {
+	for why, next := range map[string]Certificate{"another subject": authority("B", "b"),
+		"the same subject, another key": authority("A", "b")} {
 		o := issued(3)
 		issue(&o, next, next)
 		for _, blind := range []bool{false, true} {
@@ -209,7 +217,8 @@ func TestAnotherAuthorityWithoutOverlapRestartsNobody(t *testing.T) {
 			d := Decide(o)
 			require.NoError(t, Verify(o, d), why)
 			assert.Equal(t, "WaitForCertificates", d.Reason.Rule, why)
-			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: tls.crt is signed by an authority that demo-0")
+			assert.Contains(t, d.Reason.Message, "Secret demo-server-tls: tls.crt is signed by an authority that "+
+				"demo-0")
 			assert.Len(t, d.Children.Pods, 3, "all stay, and who is gone is brought back")
 			reason, _, secured := security(newView(o))
 			assert.False(t, secured)
@@ -279,7 +288,8 @@ func TestQuoratesOwnCertificateIsRefused(t *testing.T) {
 	s.Trust, s.Anchors = []Certificate{b}, []Certificate{b}
 	o.Related.Secrets["demo-operator-tls"] = &s
 	o.Etcd = nil
-	assert.Contains(t, Decide(o).Reason.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that demo-0, demo-1, demo-2")
+	assert.Contains(t, Decide(o).Reason.Message, "Secret demo-operator-tls: tls.crt is signed by an authority that "+
+		"demo-0, demo-1, demo-2")
 }
 
 func TestAnotherAuthorityForOneOrTwoGoesThroughANewMember(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 
 // wholeIssuer is the issuer with what goes without saying.
 func wholeIssuer(ref v1alpha1.IssuerRef) v1alpha1.IssuerRef {
-	return v1alpha1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"), Group: cmp.Or(ref.Group, "cert-manager.io")}
+	return v1alpha1.IssuerRef{Name: ref.Name, Kind: cmp.Or(ref.Kind, "Issuer"),
+		Group: cmp.Or(ref.Group, "cert-manager.io")}
 }
 
 // shared reports whether other namespaces than that of the cluster can have certificates of an issuer: of any but an
@@ -31,11 +32,14 @@ func shared(ref v1alpha1.IssuerRef) bool {
 // nothing.
 func (o Observation) sharesIssuer() string {
 	asked := o.Cluster.Spec.TLS.CertManager
-	if objects.TLSMode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers || !shared(asked.IssuerRef) {
+	if objects.TLSMode(o.Cluster) != v1alpha1.TLSCertManager || asked == nil || o.Settings.SharedIssuers ||
+		!shared(asked.IssuerRef) {
 		return ""
 	}
-	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates too, and who has one with the common name root "+
-		"may do everything in this etcd: name an Issuer of this namespace, with an authority of its own, or have it allowed (quorate install --shared-issuers)",
+	return fmt.Sprintf("spec.tls.certManager.issuerRef names %s %s, of which other namespaces can have certificates "+
+		"too, and who has one with the common name root "+
+		"may do everything in this etcd: name an Issuer of this namespace, with an authority of its own, or have it "+
+		"allowed (quorate install --shared-issuers)",
 		wholeIssuer(asked.IssuerRef).Kind, asked.IssuerRef.Name)
 }
 

@@ -26,14 +26,16 @@ func TestAnIssuerThatIsSharedIsRefused(t *testing.T) {
 		{v1alpha1.IssuerRef{Name: "ours", Kind: "VaultIssuer", Group: "example.com"}, true, false},
 	} {
 		o := fresh(3)
-		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager, CertManager: &v1alpha1.CertManagerTLS{IssuerRef: c.ref}}
+		o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSCertManager,
+			CertManager: &v1alpha1.CertManagerTLS{IssuerRef: c.ref}}
 		o.Children.ConfigMaps, o.Children.Certificates = nil, map[string]*CertManagerCertificate{}
 		o.Settings.SharedIssuers = c.allowed
 		d := Decide(o)
 		assert.Equal(t, c.refused, d.Reason.Rule == "Unsupported", "%+v: %s", c, d.Reason)
 		if c.refused {
 			assert.Empty(t, d.Children.Certificates)
-			assert.Contains(t, d.Reason.Message, "spec.tls.certManager.issuerRef names "+c.ref.Kind+" ours, of which other namespaces can have certificates too")
+			assert.Contains(t, d.Reason.Message, "spec.tls.certManager.issuerRef names "+c.ref.Kind+
+				" ours, of which other namespaces can have certificates too")
 			assert.Contains(t, d.Reason.Message, "quorate install --shared-issuers")
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // TestTheIssuesOwnURL is the way by which the key of an authority came into a status.
 func TestTheIssuesOwnURL(t *testing.T) {
 	const url = "s3://b/$(tls.key)"
-	for _, pod := range fillFrom(resolved{URL: url + "/x.db", Store: v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}}, fresh(3)) {
+	for _, pod := range fillFrom(resolved{URL: url + "/x.db",
+		Store: v1alpha1.Store{URL: url, CredentialsSecret: "demo-ca"}}, fresh(3)) {
 		assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
 		assert.Contains(t, kubelettest.Line(&pod.Spec.InitContainers[1]), "--url="+url+"/x.db")
 	}
@@ -52,19 +53,22 @@ func FuzzNoTextOfASpecNamesASecret(f *testing.F) {
 			}
 		}
 		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
-		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///", ""}[r.IntN(5)] + kubelettest.AnyText(r))
+		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///",
+			""}[r.IntN(5)] + kubelettest.AnyText(r))
 		perhaps(&store.CASecret, &store.ClaimName)
 
 		c := fresh(3)
 		s := &c.Cluster.Spec
-		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion, &s.Options.LogLevel, &c.Cluster.Namespace)
+		perhaps(&s.Options.AutoCompaction.Retention, &s.Image.Repository, &s.PriorityClassName, &s.TLS.MinVersion,
+			&s.Options.LogLevel, &c.Cluster.Namespace)
 		s.TLS.CipherSuites = []string{kubelettest.AnyText(r)}
 		from := resolved{URL: kubelettest.AnyText(r), Store: store}
 		perhaps(&from.SHA256, &from.IdentitySecret, &from.ServiceAccountName)
 		for _, pod := range fillFrom(from, c) {
 			assert.Empty(t, kubelettest.Leaks(&pod.Spec), pod.Name)
 		}
-		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: v1alpha1.URL(kubelettest.AnyText(r)), Store: &store}}
+		s.Bootstrap = &v1alpha1.Bootstrap{Snapshot: &v1alpha1.SnapshotSource{URL: v1alpha1.URL(kubelettest.AnyText(r)),
+			Store: &store}}
 		for range 6 {
 			d := Decide(c)
 			require.NoError(t, Verify(c, d))

@@ -8,9 +8,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// mode is how much is known of a cluster, worked out once in a call. It owns what may be done while it lasts: the rules
-// that are asked, in their order, and what becomes of the record, and of the claims and pods of the epoch's members. A rule
-// says only what differs from that.
+// mode is how much is known of a cluster, worked out once in a call. It owns what may be done while it lasts: the
+// rules that are asked, in their order, and what becomes of the record, and of the claims and pods of the epoch's
+// members. A rule says only what differs from that.
 type mode struct {
 	name string
 	// why is the sentence that documents the mode.
@@ -35,7 +35,8 @@ var (
 			"(S19); pods of members that have run are brought back all the same.", waitForCertificates)
 	epochRule = rule.New("SwitchEpoch",
 		"The next epoch takes over from this one in moves that are written on its record: its members' data is "+
-			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).", switchEpoch)
+			"made ready, this epoch is stopped, and only when nothing of that is left the next one begins (S8).",
+		switchEpoch)
 	wrongClusterRule = rule.New("WrongCluster",
 		"An answer from another cluster, by the recorded ID or because it lists none of our members that have run, "+
 			"is not ours to act on (S8).", wrongCluster)
@@ -46,9 +47,11 @@ var (
 		"With the quorum's data lost, the next epoch is recorded, by spec.recovery after a while or when a person "+
 			"asks for it: from the survivor that has the most, from a snapshot, or without data (S8).", recoverQuorum)
 	restoreRule = rule.New("Restore",
-		"A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).", restore)
+		"A changed spec.restore.id has the next epoch recorded; this one runs on until its data is ready (S8).",
+		restore)
 	lostRule = rule.New("QuorumLost",
-		"With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).", quorumLost)
+		"With fewer volumes left than a quorum needs, what is left is kept running and a person decides (S8).",
+		quorumLost)
 )
 
 // modes are all of them in order: the first that is true holds. The order is the safety argument: what stops us comes
@@ -86,7 +89,8 @@ var modes = []mode{
 		rules: rule.List[*view, *verdict]{
 			rule.New("Empty", "A cluster with replicas 0 that never began makes nothing yet.", empty),
 			rule.New("Record",
-				"The epoch record is written first: its creation decides once who the initial members are (S8).", record),
+				"The epoch record is written first: its creation decides once who the initial members are (S8).",
+				record),
 		},
 		record: (*view).newRecord, claims: allClaims, pods: allPods,
 	},
@@ -134,8 +138,9 @@ var modes = []mode{
 	},
 	{
 		name: "Blind",
-		why:  "A cluster that has run does not answer: its pods are kept or brought back, and nothing else is changed (S11).",
-		is:   (*view).silent,
+		why: "A cluster that has run does not answer: its pods are kept or brought back, and nothing else is " +
+			"changed (S11).",
+		is: (*view).silent,
 		rules: rule.List[*view, *verdict]{
 			certificatesRule,
 			epochRule,
@@ -158,7 +163,8 @@ var modes = []mode{
 			joinRule,
 			restoreRule,
 			rule.New("Elect", "While no leader is known nothing is changed.", elect),
-			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).", reserveName),
+			rule.New("ReserveName", "Before a member's last trace goes, its number is recorded as used (S9).",
+				reserveName),
 			rule.New("Corrupt",
 				"While members' data differs (alarm CORRUPT) nobody joins and nothing else is changed; a voter "+
 					"that a quorum of equal hashes proves wrong is replaced, and without that proof a person decides "+
@@ -169,7 +175,8 @@ var modes = []mode{
 				"A learner that is no longer wanted is removed, and on Memory one that was made from an outdated "+
 					"template.", learnerSurplus),
 			rule.New("Promote",
-				"A learner that answered in this call, has caught up and has its volume becomes a voter (S5).", promote),
+				"A learner that answered in this call, has caught up and has its volume becomes a voter (S5).",
+				promote),
 			rule.New("CancelDowngrade",
 				"A downgrade that is no longer wanted is cancelled in etcd before anything else: it would keep "+
 					"members of the wanted version from starting (S18).", cancelDowngrade),
@@ -177,7 +184,8 @@ var modes = []mode{
 				"Another patch release is the members' version from now on; so is the minor version that they come "+
 					"from, while the cluster has not agreed on the new one (S18).", setVersion),
 			rule.New("LearnerYields",
-				"A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).", learnerYields),
+				"A learner that does not serve gives way while a voter's data is lost: one change at a time (S3).",
+				learnerYields),
 			rule.New("Fence",
 				"A member that the annotation etcd.quorate.dev/fence names is stopped and stays a member, while "+
 					"the others can do without it (S1); which pod that takes is recorded first (S2).", fence),
@@ -201,13 +209,15 @@ var modes = []mode{
 			rule.New("ReplaceDead",
 				"A voter that has not served for longer than spec.memberReplacement.after is removed while the "+
 					"rest has quorum, and growth brings its successor; its claim is marked first, and kept for a "+
-					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).", replaceDead),
+					"while; after others in a row, it is removed after a pause that grows with their number (S6, S7).",
+				replaceDead),
 			rule.New("Grow",
 				"A missing voter joins as a learner under a new name, while all others serve and the pause after "+
 					"one that did not catch up is over (S3, S4, S9).", grow),
 			rule.New("RetireForeign",
 				"Once spec.bootstrap.existing.retireForeign is true, the members that are not ours are removed one "+
-					"by one while all others serve: not serving first, then followers, the leader last (S6).", retireForeign),
+					"by one while all others serve: not serving first, then followers, the leader last (S6).",
+				retireForeign),
 			rule.New("ForeignMembers",
 				"While there are members that are not ours, nothing but what is above is changed.", foreignMembers),
 			rule.New("Authorize",
@@ -216,7 +226,8 @@ var modes = []mode{
 			rule.New("WaitForMembers", "All members are there, but not all of them serve.", waitForMembers),
 			rule.New("RollingUpdate",
 				"Members that are not as the spec wants them are restarted one at a time, the leader last, and "+
-					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).", rollingUpdate),
+					"which pod is next is recorded first; a member that does not come back stops that (S2, S19).",
+				rollingUpdate),
 			rule.New("UpdatePeerURLs",
 				"Once everybody can dial by TLS, one voter after the other is listed with its https URL, and "+
 					"restarted before the next (S4).", updatePeerURLs),
@@ -265,7 +276,8 @@ func (v *view) unstarted() bool     { return v.Etcd == nil && !v.epoch.hadQuorum
 func (v *view) silent() bool        { return v.Etcd == nil }
 func (v *view) quorateNow() bool    { return v.Etcd != nil }
 
-// paused reports whether members are to be stopped and kept. Beside foreign members they would be missed, so they leave.
+// paused reports whether members are to be stopped and kept. Beside foreign members they would be missed, so they
+// leave.
 func (v *view) paused() bool { return v.replicas == 0 && !v.besideForeign() }
 
 // ---- what becomes of the members' children

@@ -28,7 +28,8 @@ func (v *view) mayExist(pod *corev1.Pod) bool {
 	return pod.UID != "" || podStart(pod) == objects.StartResume || len(v.certificateProblems) == 0
 }
 
-// podCertificateProblems says which of the Secrets that pods mount is not there or can't be used, and why; empty for none.
+// podCertificateProblems says which of the Secrets that pods mount is not there or can't be used, and why; empty for
+// none.
 func (v *view) podCertificateProblems() []string {
 	list := v.problemsOf(func(l leaf) bool { return l.server })
 	if token := TokenSecret(v.Cluster.Name); v.secret(token) == nil {
@@ -37,7 +38,8 @@ func (v *view) podCertificateProblems() []string {
 	return list
 }
 
-// quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and foreign ones.
+// quorateCertificateProblems says the same of the Secrets by which Quorate talks with the members, ours and foreign
+// ones.
 func (v *view) quorateCertificateProblems() []string {
 	return append(v.problemsOf(func(l leaf) bool { return l.what == "operator" }), v.foreignCertificateProblems()...)
 }
@@ -75,7 +77,8 @@ func (v *view) problemsOf(these func(leaf) bool) []string {
 	return list
 }
 
-// whileCertificatesWait says what becomes of a cluster that has run, until its certificates are in order; empty for a new one.
+// whileCertificatesWait says what becomes of a cluster that has run, until its certificates are in order; empty for a
+// new one.
 func (v *view) whileCertificatesWait() string {
 	switch {
 	case !v.everHadQuorum():

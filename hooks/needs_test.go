@@ -23,9 +23,12 @@ var lackings = map[string]func(o *Observation){
 	"the peers' flawed": func(o *Observation) {
 		relate(o, "demo-peer-tls", func(s *Secret) { s.Flaw = "tls.key does not belong to tls.crt" })
 	},
-	"the peers' without ca": func(o *Observation) { relate(o, "demo-peer-tls", func(s *Secret) { s.Trust, s.Anchors = nil, nil }) },
-	"all gone":              func(o *Observation) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
-	"no --cert-manager":     func(o *Observation) { o.Children.Certificates = nil },
+	"the peers' without ca": func(o *Observation) {
+		relate(o, "demo-peer-tls",
+			func(s *Secret) { s.Trust, s.Anchors = nil, nil })
+	},
+	"all gone":          func(o *Observation) { clear(o.Related.Secrets); clear(o.Children.Secrets) },
+	"no --cert-manager": func(o *Observation) { o.Children.Certificates = nil },
 }
 
 // relate changes a Secret that others keep.
@@ -69,7 +72,8 @@ func TestWhatPodsNeed(t *testing.T) {
 					assert.Equal(t, objects.StartResume, podStart(podIn(d, "demo-1")))
 					assert.NotNil(t, podIn(d, "demo-2"))
 
-					d.Children.Pods = slices.DeleteFunc(d.Children.Pods, func(p *corev1.Pod) bool { return p.Name == "demo-1" })
+					d.Children.Pods = slices.DeleteFunc(d.Children.Pods,
+						func(p *corev1.Pod) bool { return p.Name == "demo-1" })
 					assert.Error(t, Verify(o, d), "the oracle misses it")
 				}
 			})

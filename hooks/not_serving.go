@@ -11,8 +11,8 @@ import (
 )
 
 // The words of the scheduler and of the kubelet about a pod, as far as they are said again in a status: one line,
-// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What whyNotServing a
-// member is said by whyNotServing, in replacement.go, in every rule that waits for one.
+// bounded, without what a URL may hold in secret, and without what differs from one try to the next (S16). What
+// whyNotServing a member is said by whyNotServing, in replacement.go, in every rule that waits for one.
 
 // explainAll is what a message says of members that do not serve, after it has named them; empty for nothing.
 func (v *view) explainAll(silent []*member) string {

@@ -29,34 +29,38 @@ type Observation struct {
 	Health map[string]Health
 	// Related are objects that the spec names and that are not the parent's children.
 	Related Related
-	// WithoutLastApplied are the children that lack the annotation of what Metacontroller applied last, see [WithoutLastApplied].
+	// WithoutLastApplied are the children that lack the annotation of what Metacontroller applied last, see
+	// [WithoutLastApplied].
 	WithoutLastApplied []string
 	// Taken is the step that this call has carried out or tried, if any. With it set, Decide takes no further one.
 	Taken *Outcome
-	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be shown as it was before.
-	// No decision depends on it.
+	// Recent is the history that earlier calls have answered, as far as the server remembers: the cluster may be
+	// shown as it was before. No decision depends on it.
 	Recent []v1alpha1.HistoryEntry
 	// Now is the time of the call.
 	Now time.Time
-	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the CompositeController); 0 for never.
+	// Resync is how often Metacontroller calls while nothing happens (spec.resyncPeriodSeconds of the
+	// CompositeController); 0 for never.
 	Resync time.Duration
 	// Settings of the installation.
 	Settings Settings
-	// Zones are the time zones that spec.maintenance.windows names, by these names; missing for a name that no zone has. To look one up is to
-	// read files, and not for a decision.
+	// Zones are the time zones that spec.maintenance.windows names, by these names; missing for a name that no zone
+	// has. To look one up is to read files, and not for a decision.
 	Zones map[string]*time.Location
 }
 
 // Settings are the facts about the installation that the children depend on.
 type Settings struct {
 	objects.Images
-	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let in then.
+	// Namespace that Quorate runs in: NetworkPolicies let it in. Empty when that is not known; every namespace is let
+	// in then.
 	Namespace string
 	// AllowedEndpoints are where an etcd may be that clusters join (spec.bootstrap.existing). Nil allows none.
 	AllowedEndpoints *AllowedEndpoints
 	// SharedIssuers: certificates may come from issuers of cert-manager's of which other namespaces can have some too.
 	SharedIssuers bool
-	// Since is when this server began to answer: others may answer beside it that are about to go, and have other settings. Zero is long ago.
+	// Since is when this server began to answer: others may answer beside it that are about to go, and have other
+	// settings. Zero is long ago.
 	Since time.Time
 }
 
@@ -73,18 +77,21 @@ type Children struct {
 	Certificates map[string]*CertManagerCertificate
 }
 
-// WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being deleted are not among them: they get
-// none any more.
+// WithoutLastApplied are the children that lack [AnnotationLastApplied], each as "Pod demo-0". Those that are being
+// deleted are not among them: they get none any more.
 func WithoutLastApplied(c Children) []string {
-	return slices.Concat(withoutLastApplied("ConfigMap", c.ConfigMaps), withoutLastApplied("PersistentVolumeClaim", c.Claims), withoutLastApplied("Pod", c.Pods),
-		withoutLastApplied("Service", c.Services), withoutLastApplied("PodDisruptionBudget", c.Budgets), withoutLastApplied("NetworkPolicy", c.Policies),
+	return slices.Concat(withoutLastApplied("ConfigMap", c.ConfigMaps),
+		withoutLastApplied("PersistentVolumeClaim", c.Claims), withoutLastApplied("Pod", c.Pods),
+		withoutLastApplied("Service", c.Services), withoutLastApplied("PodDisruptionBudget", c.Budgets),
+		withoutLastApplied("NetworkPolicy", c.Policies),
 		withoutLastApplied("Secret", c.Secrets), withoutLastApplied("Certificate", c.Certificates))
 }
 
 func withoutLastApplied[O metav1.Object](kind string, children map[string]O) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(children)) {
-		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" && o.GetDeletionTimestamp() == nil {
+		if o := children[name]; o.GetAnnotations()[objects.AnnotationLastApplied] == "" &&
+			o.GetDeletionTimestamp() == nil {
 			list = append(list, childName(kind, o))
 		}
 	}
@@ -112,7 +119,8 @@ type Membership struct {
 
 // Alarm is one that a member has raised.
 type Alarm struct {
-	// MemberID of whom it is about. 0 is nobody in particular: the keys differ between members, and etcd can't tell whose are wrong.
+	// MemberID of whom it is about. 0 is nobody in particular: the keys differ between members, and etcd can't tell
+	// whose are wrong.
 	MemberID uint64
 	// Kind is AlarmNoSpace or AlarmCorrupt.
 	Kind string
@@ -155,8 +163,8 @@ type Health struct {
 	Alarms []string
 	// Revision of the keys that the member has applied.
 	Revision int64
-	// StorageVersion is the version whose format the member's data has, such as 3.6.0; empty before etcd 3.6. It follows the version
-	// that the cluster as a whole has agreed on, and so tells it.
+	// StorageVersion is the version whose format the member's data has, such as 3.6.0; empty before etcd 3.6. It
+	// follows the version that the cluster as a whole has agreed on, and so tells it.
 	StorageVersion string
 	// Downgrade is the version that a downgrade under way goes to, such as 3.6.0; empty for none, and before etcd 3.6.
 	Downgrade string
@@ -164,15 +172,16 @@ type Health struct {
 	Hash *Hash
 	// Certificate is the ID of the certificate that the member showed; empty when it speaks plain text.
 	Certificate string
-	// Trusts are the authorities ([Certificate].Subject) whose certificates the member takes from clients, sorted. A server of
-	// TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with an Err, as when the
-	// member does not take ours.
+	// Trusts are the authorities ([Certificate].Subject) whose certificates the member takes from clients, sorted. A
+	// server of TLS tells them in every handshake (certificate_authorities, RFC 8446, section 4.2.4). Known even with
+	// an Err, as when the member does not take ours.
 	Trusts []string
 	// Err says why there is no answer of the member itself; everything else is zero then, unless it says otherwise.
 	Err string
 }
 
-// Hash is of a member's keys at a revision, for comparison with that of others at the same (HashKV in etcd's rpc.proto).
+// Hash is of a member's keys at a revision, for comparison with that of others at the same (HashKV in etcd's
+// rpc.proto).
 type Hash struct {
 	// Revision that was hashed, and CompactRevision below which nothing was: hashes are comparable when both are equal.
 	Revision, CompactRevision int64
@@ -183,8 +192,8 @@ type Hash struct {
 func (h Health) Serving() bool { return h.Err == "" && h.Leader != 0 }
 
 // A Step is the one change to etcd that a decision may ask for. The set is closed: AddLearner, Promote, Remove,
-// UpdatePeerURL, MoveLeader, Authorize, EnableDowngrade, CancelDowngrade, Compact, Defragment, Disarm. Each is idempotent: done twice,
-// the second is refused by etcd or changes nothing.
+// UpdatePeerURL, MoveLeader, Authorize, EnableDowngrade, CancelDowngrade, Compact, Defragment, Disarm. Each is
+// idempotent: done twice, the second is refused by etcd or changes nothing.
 type Step interface {
 	fmt.Stringer
 	// Verb names the kind of step for metrics: add-learner, promote, remove, update-peer-url, move-leader, authorize,
@@ -216,21 +225,23 @@ type (
 		To   uint64
 		Name string
 	}
-	// EnableDowngrade lets members of the next lower minor version join: etcd lowers the version of the cluster and the format of
-	// every member's data to Version, such as 3.6.0.
+	// EnableDowngrade lets members of the next lower minor version join: etcd lowers the version of the cluster and
+	// the format of every member's data to Version, such as 3.6.0.
 	EnableDowngrade struct{ Version string }
 	// CancelDowngrade takes that back.
 	CancelDowngrade struct{}
 	// Compact drops all revisions of keys before this one.
 	Compact struct{ Revision int64 }
-	// Defragment gives the free space of a member's database back to its file system. The member answers nothing meanwhile. It goes on
-	// in etcd when the call has to end before. DBSize is that of the member before, for the account of what was reclaimed.
+	// Defragment gives the free space of a member's database back to its file system. The member answers nothing
+	// meanwhile. It goes on in etcd when the call has to end before. DBSize is that of the member before, for the
+	// account of what was reclaimed.
 	Defragment struct {
 		ID     uint64
 		Name   string
 		DBSize int64
 	}
-	// Disarm ends an alarm. Name is empty for a member that is no longer listed. ID 0 is etcd's word for nobody in particular.
+	// Disarm ends an alarm. Name is empty for a member that is no longer listed. ID 0 is etcd's word for nobody in
+	// particular.
 	Disarm struct {
 		ID         uint64
 		Name, Kind string

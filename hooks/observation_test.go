@@ -29,8 +29,10 @@ func fresh(replicas int) Observation {
 			},
 		},
 		Children: Children{
-			Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
-			Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{}, Secrets: map[string]*Secret{},
+			Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
+			ConfigMaps: map[string]*corev1.ConfigMap{},
+			Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+			Secrets:  map[string]*Secret{},
 			Policies: map[string]*networkingv1.NetworkPolicy{},
 		},
 		Health:   map[string]Health{},
@@ -77,14 +79,16 @@ func observeRecord(o *Observation, n int) {
 func addMember(o *Observation, i int, learner bool) {
 	name := objects.MemberName("demo", i)
 	o.Etcd.Members = append(o.Etcd.Members, Member{
-		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)}, ClientURLs: []string{objects.ClientURL(o.Cluster, name)}, Learner: learner,
+		ID: uint64(i + 1), Name: name, PeerURLs: []string{objects.PeerURL(o.Cluster, name)},
+		ClientURLs: []string{objects.ClientURL(o.Cluster, name)}, Learner: learner,
 	})
 	if !learner {
 		list(o, name, time.Hour)
 	}
 	addClaim(o, i)
 	addPod(o, i, objects.StartBootstrap)
-	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}
+	o.Health[name] = Health{ClusterID: 0xc1, MemberID: uint64(i + 1), Leader: 1, Learner: learner, Version: "3.6.16",
+		RaftTerm: 2, RaftIndex: 1000, DBSize: 20480, DBSizeInUse: 16384}
 	shakeHands(o, name)
 }
 
@@ -100,17 +104,20 @@ func addPod(o *Observation, i int, start string) {
 	v := newView(*o)
 	pod := v.pod(objects.MemberName("demo", i), start, nil)
 	pod.UID = types.UID(fmt.Sprintf("uid-pod-%d", i))
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1), ContainerStatuses: []corev1.ContainerStatus{
-		{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-	}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1),
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}
 	o.Children.Pods[pod.Name] = pod
 }
 
 // observe makes an answer the next observation, as a cluster at rest would.
 func observe(o *Observation, d Decision) {
 	next := Children{
-		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
-		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{}, Secrets: o.Children.Secrets,
+		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
+		ConfigMaps: map[string]*corev1.ConfigMap{},
+		Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		Secrets:  o.Children.Secrets,
 		Policies: map[string]*networkingv1.NetworkPolicy{},
 	}
 	for _, p := range d.Children.Pods {

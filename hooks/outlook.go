@@ -31,16 +31,18 @@ const (
 // outlooks are those that each rule may have. Of several the first holds where its verdict names none. Verify holds
 // every verdict against this table.
 var outlooks = map[string][]Outlook{
-	"Suspended":     {Aside}, // held back is what the rules after it would do: if they would do something, it waits for a person
+	// held back is what the rules after it would do: if they would do something, it waits for a person
+	"Suspended":     {Aside},
 	"Unsupported":   {Waits},
 	"ApplyStrategy": {Works, Waits}, // Works: by dynamic-apply it ends with the next call
 
-	"Empty":               {Rests},               // replicas 0 asks for nothing
-	"Record":              {Works, Waits},        // Works: a snapshot to begin with may still be on its way
-	"Pause":               {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
-	"WaitForCertificates": {Works, Waits},        // Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
-	"SwitchEpoch":         {Works, Waits},        // Waits: the data can't be restored
-	"Provision":           {Works, Waits},        // Waits: too few nodes are named
+	"Empty":  {Rests},               // replicas 0 asks for nothing
+	"Record": {Works, Waits},        // Works: a snapshot to begin with may still be on its way
+	"Pause":  {Works, Rests, Waits}, // Waits: a pod is the last that keeps a claim from being deleted
+	// Waits: a certificate that somebody keeps is there and can't be used; one that is not there may be on its way
+	"WaitForCertificates": {Works, Waits},
+	"SwitchEpoch":         {Works, Waits}, // Waits: the data can't be restored
+	"Provision":           {Works, Waits}, // Waits: too few nodes are named
 
 	"WrongCluster": {Waits},
 	"Join":         {Works, Waits}, // Waits: the existing etcd does not suit
@@ -68,12 +70,15 @@ var outlooks = map[string][]Outlook{
 	"Replace":         {Works, Waits}, // Waits: those who would have to serve first wait for a person
 	"Shrink":          {Works, Waits}, // Waits: only strangers are left to remove
 	"ReplaceDead":     {Works, Waits},
-	"Grow":            {Works, Waits}, // Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
-	"RetireForeign":   {Works, Waits},
-	"ForeignMembers":  {Rests, Works, Waits}, // Waits: something of the spec is not done before the foreign members are gone
+	// Waits: there is no node, a downgrade is open, or a person decides about a member that is silent
+	"Grow":          {Works, Waits},
+	"RetireForeign": {Works, Waits},
+	// Waits: something of the spec is not done before the foreign members are gone
+	"ForeignMembers": {Rests, Works, Waits},
 
-	"Authorize":      {Works},
-	"WaitForMembers": {Works, Waits}, // Waits: a person decides about a member, has fenced it, or must take a change back that does not work
+	"Authorize": {Works},
+	// Waits: a person decides about a member, has fenced it, or must take a change back that does not work
+	"WaitForMembers": {Works, Waits},
 	"RollingUpdate":  {Works, Waits}, // Waits: an image holds another version than its tag says
 	"UpdatePeerURLs": {Works},
 	"NoSpace":        {Works},
@@ -116,13 +121,15 @@ func (v *view) prospectOf(at int, decision *verdict) prospect {
 	return v.withUnmade(p)
 }
 
-// unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours stays as it is.
+// unreachable says that clients have no Service; empty when they have. An object of the same name that is not ours
+// stays as it is.
 func (v *view) unreachable() prospect {
 	name := objects.ClientService(v.Cluster.Name)
 	if v.Children.Services[name] != nil {
 		return prospect{}
 	}
-	return prospect{Works, "ServiceNotFound", fmt.Sprintf("clients have no Service: %s is not there, or belongs to something else; if it does, delete it or rename it", name)}
+	return prospect{Works, "ServiceNotFound", fmt.Sprintf("clients have no Service: %s is not there, or belongs to "+
+		"something else; if it does, delete it or rename it", name)}
 }
 
 // resumed is the cluster as if spec.suspend were false.
@@ -234,7 +241,8 @@ func (v *view) starts() Outlook {
 		return v.filling()
 	}
 	for _, name := range v.epoch.initialNames() {
-		if m := (&member{name: name, pod: v.Children.Pods[name]}); m.pod != nil && len(failures(m.pod)) == 0 && unpulled(m) == "" && crashesBefore(m) == "" && !hasStarted(m.pod) {
+		if m := (&member{name: name, pod: v.Children.Pods[name]}); m.pod != nil && len(failures(m.pod)) == 0 &&
+			unpulled(m) == "" && crashesBefore(m) == "" && !hasStarted(m.pod) {
 			return Works // a node, an image or a volume is on its way
 		}
 	}
@@ -248,7 +256,8 @@ func (v *view) arrives(s *v1alpha1.SnapshotSource) Outlook {
 	}
 	if snapshot := v.Related.Snapshots[s.Name]; snapshot != nil {
 		switch snapshot.Status.Phase {
-		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotDeleting:
+		case v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped,
+			v1alpha1.SnapshotDeleting:
 			return Waits
 		case v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning:
 		}
@@ -259,7 +268,8 @@ func (v *view) arrives(s *v1alpha1.SnapshotSource) Outlook {
 // followed is whether everything of the spec is done although there are members that are not ours.
 func (v *view) followed() Outlook {
 	differs := func(m *member) bool { return m.name != "" && v.updateOf(m) != nil }
-	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) || v.restorePending() {
+	if slices.ContainsFunc(v.members, differs) || len(v.hops()) > 0 || v.unauthorized() != (prospect{}) ||
+		v.restorePending() {
 		return Waits
 	}
 	switch {

@@ -32,7 +32,8 @@ func TestEveryRuleHasAnOutlook(t *testing.T) {
 	assert.ElementsMatch(t, rules, slices.Collect(maps.Keys(outlooks)))
 	for _, m := range modes {
 		last := m.rules[len(m.rules)-1].Name
-		assert.True(t, last != "Suspended" && !slices.Contains(outlooks[last], Aside), "mode %s: nothing comes after rule %s", m.name, last)
+		assert.True(t, last != "Suspended" && !slices.Contains(outlooks[last], Aside),
+			"mode %s: nothing comes after rule %s", m.name, last)
 	}
 }
 
@@ -71,13 +72,23 @@ func TestWhatToolsAreTold(t *testing.T) {
 		o          Observation
 		want, says string
 	}{
-		"a new cluster":                {fresh(3), "Reconciling Record", "recording"},
-		"one that serves":              {serve(3), "Ready Converged", "serving as the spec wants"},
-		"one that is to grow":          {changed(func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }), "Reconciling Grow", "growing"},
-		"one that can't be run":        {changed(func(o *Observation) { o.Cluster.Spec.Version = "nonsense" }), "Stalled Unsupported", "until the spec is corrected"},
-		"a pod that is gone":           {changed(func(o *Observation) { delete(o.Children.Pods, "demo-1"); silence(o, "demo-1") }), "Reconciling WaitForMembers", "demo-1"},
-		"suspended, as the spec wants": {changed(func(o *Observation) { o.Cluster.Spec.Suspend = true }), "Ready Suspended", "nothing is changed"},
-		"suspended, and to grow": {changed(func(o *Observation) { o.Cluster.Spec.Suspend, o.Cluster.Spec.Replicas = true, new(int32(5)) }),
+		"a new cluster":   {fresh(3), "Reconciling Record", "recording"},
+		"one that serves": {serve(3), "Ready Converged", "serving as the spec wants"},
+		"one that is to grow": {changed(func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }),
+			"Reconciling Grow", "growing"},
+		"one that can't be run": {changed(func(o *Observation) { o.Cluster.Spec.Version = "nonsense" }),
+			"Stalled Unsupported", "until the spec is corrected"},
+		"a pod that is gone": {changed(func(o *Observation) {
+			delete(o.Children.Pods, "demo-1")
+			silence(o,
+				"demo-1")
+		}), "Reconciling WaitForMembers", "demo-1"},
+		"suspended, as the spec wants": {changed(func(o *Observation) { o.Cluster.Spec.Suspend = true }),
+			"Ready Suspended", "nothing is changed"},
+		"suspended, and to grow": {changed(func(o *Observation) {
+			o.Cluster.Spec.Suspend,
+				o.Cluster.Spec.Replicas = true, new(int32(5))
+		}),
 			"Stalled Suspended", "rule Grow waits for that"},
 		"suspended, a pod is gone": {changed(func(o *Observation) {
 			o.Cluster.Spec.Suspend = true
@@ -89,17 +100,31 @@ func TestWhatToolsAreTold(t *testing.T) {
 			o.Cluster.Annotations = map[string]string{objects.AnnotationDefragment: "now"}
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 		}), "Reconciling Defragment", "as the annotation asks"},
-		"users that are applied":                          {asked(nil), "Ready Converged", "serving"},
-		"a user whose password is not in the Secret":      {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }), "Reconciling SecretNotFound", "spec.auth.users[2]"},
-		"clients have no Service":                         {changed(func(o *Observation) { delete(o.Children.Services, "demo") }), "Reconciling ServiceNotFound", "clients have no Service: demo"},
-		"a first start that waits for a volume":           {unborn(10*time.Minute, waiting("ContainerCreating")), "Reconciling Start", "its containers have not started"},
-		"a first start without an image":                  {unborn(10*time.Minute, waiting("ImagePullBackOff")), "Stalled Start", "its image can't be pulled"},
-		"a first start without a leader":                  {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
-		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling PrepareRestore", "does not exist"},
-		"a restore from a snapshot that is being taken":   {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})), "Reconciling PrepareRestore", "is Running"},
-		"a restore from a snapshot that failed":           {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})), "Stalled PrepareRestore", "is Failed"},
-		"a restore from a snapshot that is not verified":  {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored, URI: "s3://x"})), "Stalled PrepareRestore", "is Stored, and not verified"},
-		"beside others":                                   {besideThree(3), "Ready ForeignMembers", "beside"},
+		"users that are applied": {asked(nil), "Ready Converged", "serving"},
+		"a user whose password is not in the " +
+			"Secret": {asked(func(s *v1alpha1.AuthSpec) { s.Users[2].PasswordSecret.Name = "nowhere" }),
+			"Reconciling SecretNotFound", "spec.auth.users[2]"},
+		"clients have no Service": {changed(func(o *Observation) {
+			delete(o.Children.Services,
+				"demo")
+		}), "Reconciling ServiceNotFound", "clients have no Service: demo"},
+		"a first start that waits for a volume": {unborn(10*time.Minute, waiting("ContainerCreating")),
+			"Reconciling Start", "its containers have not started"},
+		"a first start without an image": {unborn(10*time.Minute, waiting("ImagePullBackOff")),
+			"Stalled Start", "its image can't be pulled"},
+		"a first start without a leader": {unborn(10 * time.Minute), "Stalled Start", "its etcd runs"},
+		"a restore from a snapshot that is not there yet": {changed(restoring(nil)), "Reconciling PrepareRestore",
+			"does not exist"},
+		"a restore from a snapshot that is being " +
+			"taken": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotRunning})),
+			"Reconciling PrepareRestore", "is Running"},
+		"a restore from a snapshot that " +
+			"failed": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotFailed})),
+			"Stalled PrepareRestore", "is Failed"},
+		"a restore from a snapshot that is not " +
+			"verified": {changed(restoring(&v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotStored,
+			URI: "s3://x"})), "Stalled PrepareRestore", "is Stored, and not verified"},
+		"beside others": {besideThree(3), "Ready ForeignMembers", "beside"},
 		"beside others, with larger volumes": {func() Observation {
 			o := besideThree(3)
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
@@ -162,12 +187,14 @@ func TestConnection(t *testing.T) {
 	c := Decide(o).Status.Connection
 	require.NotNil(t, c)
 	url := fmt.Sprintf("https://demo.%s.svc:2379", o.Cluster.Namespace)
-	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url}, ClientSecret: "demo-client-tls", AuthoritySecret: "demo-client-tls"}, *c)
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{url}, ClientSecret: "demo-client-tls",
+		AuthoritySecret: "demo-client-tls"}, *c)
 
 	delete(o.Children.Secrets, "demo-client-tls")
 	assert.Empty(t, Decide(o).Status.Connection.ClientSecret, "it is not there yet")
 	assert.Nil(t, Decide(fresh(3)).Status.Connection, "there is no Service yet")
 
 	o.Cluster.Spec.TLS.Mode = v1alpha1.TLSDisabled
-	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}}, *Decide(o).Status.Connection)
+	assert.Equal(t, v1alpha1.ConnectionStatus{Endpoints: []string{strings.Replace(url, "https", "http", 1)}},
+		*Decide(o).Status.Connection)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// How a cluster that speaks plain text learns TLS while it runs. A member can dial by TLS only with certificates, and it listens to
-// its peers in one way only. So first every member is restarted with certificates, still listening in plain text. Then one after the
-// other is listed with an https URL and restarted to listen so: in between, the others can't dial it, but it dials them, and raft needs
-// no more than one of the two. Two such members at a time would not hear each other. Clients are listened to in both ways until
-// the spec says otherwise. A learner's URL never changes.
+// How a cluster that speaks plain text learns TLS while it runs. A member can dial by TLS only with certificates, and
+// it listens to its peers in one way only. So first every member is restarted with certificates, still listening in
+// plain text. Then one after the other is listed with an https URL and restarted to listen so: in between, the others
+// can't dial it, but it dials them, and raft needs no more than one of the two. Two such members at a time would not
+// hear each other. Clients are listened to in both ways until the spec says otherwise. A learner's URL never changes.
 
 // tlsFlags is how a member speaks, by the flags that its pod was made with.
 type tlsFlags struct {
@@ -61,7 +61,8 @@ func byTLS(urls ...string) bool {
 	return slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(u, "https:") })
 }
 
-// peersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what is recorded.
+// peersDial reports how the member's peers dial it, and a new pod of it must listen: by what etcd lists, else by what
+// is recorded.
 func (v *view) peersDial(name string) bool {
 	if m := v.find(name); m != nil {
 		return byTLS(m.PeerURLs...)
@@ -85,7 +86,8 @@ func (e *epoch) plain() bool {
 	return false
 }
 
-// httpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd doesn't answer.
+// httpsPeers are the members that etcd lists with https although the epoch began in plain text, for the day that etcd
+// doesn't answer.
 func (v *view) httpsPeers() []string {
 	if !v.epoch.plain() {
 		return nil
@@ -104,7 +106,8 @@ func (v *view) httpsPeers() []string {
 
 // everyoneDials reports whether every listed member of ours can dial others by TLS, or will when it gets its pod.
 func (v *view) everyoneDials() bool {
-	return !slices.ContainsFunc(v.members, func(m *member) bool { return m.name != "" && m.pod != nil && !m.tls.certificates })
+	return !slices.ContainsFunc(v.members,
+		func(m *member) bool { return m.name != "" && m.pod != nil && !m.tls.certificates })
 }
 
 // peerURL is the URL of a new member: one of TLS once everybody can dial that.

@@ -29,8 +29,8 @@ func plainText(n int) Observation {
 	return o
 }
 
-// live lets the cluster go on until it has converged: what is decided happens, and stopped members come back and serve. It returns
-// what happened to members, in order.
+// live lets the cluster go on until it has converged: what is decided happens, and stopped members come back and
+// serve. It returns what happened to members, in order.
 func live(t *testing.T, o *Observation) []string {
 	t.Helper()
 	var story []string
@@ -72,10 +72,12 @@ func breathe(o *Observation, turn int) {
 		if pod.UID == "" {
 			pod.UID = types.UID(fmt.Sprintf("uid-%s-%d", m.Name, turn))
 		}
-		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1), ContainerStatuses: []corev1.ContainerStatus{
-			{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-		}}
-		o.Health[m.Name] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: o.Etcd.Leader, Version: "3.6.16", RaftTerm: 2, RaftIndex: 1000}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: fmt.Sprintf("10.0.0.%d", i+1),
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			}}
+		o.Health[m.Name] = Health{ClusterID: 0xc1, MemberID: m.ID, Leader: o.Etcd.Leader, Version: "3.6.16",
+			RaftTerm: 2, RaftIndex: 1000}
 		if tlsFlagsOf(pod).certificates {
 			shakeHands(o, m.Name)
 		}
@@ -113,19 +115,23 @@ func TestAClusterLearnsTLSWhileItRuns(t *testing.T) {
 	o.Cluster.Spec.TLS = v1alpha1.TLSSpec{Mode: v1alpha1.TLSAuto, AllowPlaintextClients: true}
 	assert.Equal(t, []string{
 		"restart demo-1", "restart demo-2", "move leader to demo-1", "restart demo-0",
-		"update the peer URL of demo-0", "restart demo-0", "update the peer URL of demo-2", "restart demo-2", "update the peer URL of demo-1", "move leader to demo-0", "restart demo-1",
+		"update the peer URL of demo-0", "restart demo-0", "update the peer URL of demo-2", "restart demo-2",
+		"update the peer URL of demo-1", "move leader to demo-0", "restart demo-1",
 	}, live(t, &o))
 	for _, m := range o.Etcd.Members {
 		assert.True(t, byTLS(m.PeerURLs...))
-		assert.Equal(t, tlsFlags{certificates: true, peers: true, clients: true, plain: true}, tlsFlagsOf(o.Children.Pods[m.Name]))
+		assert.Equal(t, tlsFlags{certificates: true, peers: true, clients: true, plain: true},
+			tlsFlagsOf(o.Children.Pods[m.Name]))
 	}
-	assert.Equal(t, "demo-0,demo-1,demo-2", o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHTTPSPeers])
+	assert.Equal(t, "demo-0,demo-1,demo-2",
+		o.Children.ConfigMaps["demo-epoch-1"].Annotations[objects.AnnotationHTTPSPeers])
 	reason, _, secured := security(newView(o))
 	assert.Equal(t, "PlaintextAllowed", reason)
 	assert.False(t, secured)
 
 	o.Cluster.Spec.TLS.AllowPlaintextClients = false
-	assert.Equal(t, []string{"restart demo-1", "restart demo-2", "move leader to demo-1", "restart demo-0"}, live(t, &o))
+	assert.Equal(t, []string{"restart demo-1", "restart demo-2", "move leader to demo-1", "restart demo-0"},
+		live(t, &o))
 	for _, m := range o.Etcd.Members {
 		assert.Equal(t, tlsFlags{certificates: true, peers: true, clients: true}, tlsFlagsOf(o.Children.Pods[m.Name]))
 	}
@@ -158,5 +164,6 @@ func TestTwoVotersLearnTLSThroughNewOnes(t *testing.T) {
 	breathe(&o, 0)
 	d := Decide(o)
 	require.NoError(t, Verify(o, d))
-	assert.Equal(t, AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}, d.Step, "whom everybody can dial")
+	assert.Equal(t, AddLearner{Name: "demo-2", PeerURL: "http://demo-2.demo-peers.default.svc:2380"}, d.Step,
+		"whom everybody can dial")
 }

@@ -25,9 +25,10 @@ const (
 	volumeCertificates = "certificates"
 )
 
-// newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how etcd is to
-// begin without data.
-func newPod(o Observation, name, version, start string, volume resource.Quantity, peersTLS bool, env []corev1.EnvVar) *corev1.Pod {
+// newPod is the pod of a member that has none, on a volume of this size. peersTLS says how its peers dial it, env how
+// etcd is to begin without data.
+func newPod(o Observation, name, version, start string, volume resource.Quantity, peersTLS bool,
+	env []corev1.EnvVar) *corev1.Pod {
 	c := o.Cluster
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -87,14 +88,15 @@ func certificateVolume(cluster string, t *template) []corev1.Volume {
 		}
 		return corev1.VolumeProjection{Secret: p}
 	}
-	return []corev1.Volume{{Name: volumeCertificates, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-		DefaultMode: new(int32(0o440)),
-		Sources: []corev1.VolumeProjection{
-			from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
-			from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
-			from(TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
-		},
-	}}}}
+	return []corev1.Volume{{Name: volumeCertificates,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			DefaultMode: new(int32(0o440)),
+			Sources: []corev1.VolumeProjection{
+				from(t.Server, "server", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+				from(t.Peer, "peer", objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust),
+				from(TokenSecret(cluster), "token", objects.KeyTokenPrivate, objects.KeyTokenPublic),
+			},
+		}}}}
 }
 
 func dataVolume(t *template, name string) corev1.Volume {
@@ -125,7 +127,8 @@ func prepareContainer(o Observation) corev1.Container {
 	}
 }
 
-func etcdContainer(o Observation, t *template, name, version string, volume resource.Quantity, peersTLS bool) corev1.Container {
+func etcdContainer(o Observation, t *template, name, version string, volume resource.Quantity,
+	peersTLS bool) corev1.Container {
 	c := o.Cluster
 	return corev1.Container{
 		Name:            objects.ContainerEtcd,
@@ -144,7 +147,8 @@ func etcdContainer(o Observation, t *template, name, version string, volume reso
 		// /readyz fails on a learner, which refuses most requests, and not on the alarm NOSPACE, so that neither sends
 		// clients to the wrong place nor empties the Service.
 		ReadinessProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(objects.MetricsPort)}},
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz",
+				Port: intstr.FromInt32(objects.MetricsPort)}},
 			PeriodSeconds: 2, TimeoutSeconds: 3, FailureThreshold: 3,
 		},
 		// No liveness probe: docs/decisions/0002-probes.md.
@@ -154,7 +158,8 @@ func etcdContainer(o Observation, t *template, name, version string, volume reso
 func etcdMounts(t *template) []corev1.VolumeMount {
 	list := []corev1.VolumeMount{{Name: volumeData, MountPath: "/var/lib/etcd"}}
 	if t.Server != "" {
-		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: objects.CertificateDir, ReadOnly: true})
+		list = append(list, corev1.VolumeMount{Name: volumeCertificates, MountPath: objects.CertificateDir,
+			ReadOnly: true})
 	}
 	return list
 }
@@ -162,7 +167,8 @@ func etcdMounts(t *template) []corev1.VolumeMount {
 // environment makes etcdctl work without flags, and tells the Go runtime its limits.
 func environment(c *v1alpha1.EtcdCluster) []corev1.EnvVar {
 	s := &c.Spec
-	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS", Value: urlOn(objects.Scheme(c), "127.0.0.1", objects.ClientPort)}}
+	env := []corev1.EnvVar{{Name: "ETCDCTL_ENDPOINTS",
+		Value: urlOn(objects.Scheme(c), "127.0.0.1", objects.ClientPort)}}
 	if objects.Encrypted(c) {
 		env = append(env,
 			corev1.EnvVar{Name: "ETCDCTL_CACERT", Value: objects.CertificateDir + "/server/" + objects.KeyTrust},
@@ -217,10 +223,12 @@ func bootstrapEnv(record string) []corev1.EnvVar {
 	}
 }
 
-// joinEnv tells a new member whom it joins, by an annotation that is read whenever the container starts, and is taken away once the member has
-// begun: if its directory is emptied under it, in a pod that stays and so is not prepared again, it knows nobody to join a second time (S10).
+// joinEnv tells a new member whom it joins, by an annotation that is read whenever the container starts, and is taken
+// away once the member has begun: if its directory is emptied under it, in a pod that stays and so is not prepared
+// again, it knows nobody to join a second time (S10).
 func joinEnv() []corev1.EnvVar {
-	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"}}
+	source := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+		FieldPath: "metadata.annotations['" + objects.AnnotationInitialCluster + "']"}}
 	return []corev1.EnvVar{
 		{Name: "ETCD_INITIAL_CLUSTER_STATE", Value: "existing"},
 		{Name: "ETCD_INITIAL_CLUSTER", ValueFrom: source},

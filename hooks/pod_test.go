@@ -43,16 +43,19 @@ func TestDefaultsAreForProduction(t *testing.T) {
 		assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop)
 		assert.NotEmpty(t, c.Resources.Requests)
 	}
-	assert.Equal(t, corev1.LabelHostname, spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
+	assert.Equal(t, corev1.LabelHostname,
+		spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.TopologyKey)
 	assert.Equal(t, corev1.ScheduleAnyway, spec.TopologySpreadConstraints[0].WhenUnsatisfiable)
 	for _, flag := range []string{
 		"--auto-compaction-mode=periodic", "--auto-compaction-retention=1h", "--quota-backend-bytes=805306368",
-		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100", "--election-timeout=1000",
+		"--feature-gates=CompactHashCheck=true,InitialCorruptCheck=true", "--heartbeat-interval=100",
+		"--election-timeout=1000",
 		"--advertise-client-urls=https://demo-0.demo-peers.default.svc:2379",
 	} {
 		assert.Contains(t, etcd.Command, flag)
 	}
-	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "https://127.0.0.1:2379"}, "etcdctl works without flags")
+	assert.Contains(t, etcd.Env, corev1.EnvVar{Name: "ETCDCTL_ENDPOINTS", Value: "https://127.0.0.1:2379"},
+		"etcdctl works without flags")
 	assert.Equal(t, "/readyz", etcd.ReadinessProbe.HTTPGet.Path, "fails on a learner and not on NOSPACE")
 }
 
@@ -71,14 +74,19 @@ func TestEtcdsRepository(t *testing.T) {
 func TestEveryFieldReachesThePod(t *testing.T) {
 	affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}}
 	pod := made(t, "3.7.3", func(s *v1alpha1.EtcdClusterSpec) {
-		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways, PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
+		s.Image = v1alpha1.ImageSpec{Repository: "registry.example/etcd", PullPolicy: corev1.PullAlways,
+			PullSecrets: []corev1.LocalObjectReference{{Name: "pull"}}}
 		s.Affinity, s.NodeSelector, s.PriorityClassName = affinity, map[string]string{"disk": "fast"}, "high"
 		s.Tolerations = []corev1.Toleration{{Key: "etcd", Operator: corev1.TolerationOpExists}}
-		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule}}
-		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db", "app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
+		s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "rack",
+			WhenUnsatisfiable: corev1.DoNotSchedule}}
+		s.AdditionalMetadata = v1alpha1.Metadata{Labels: map[string]v1alpha1.LabelValue{"team": "db",
+			"app.kubernetes.io/instance": "stolen"}, Annotations: map[string]string{"note": "x"}}
 		s.Options = v1alpha1.Options{
-			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)), MaxTxnOps: new(int64(7)),
-			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn", AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
+			QuotaBackendBytes: new(int64(1 << 28)), SnapshotCount: new(int64(5000)), MaxRequestBytes: new(int64(4096)),
+			MaxTxnOps:         new(int64(7)),
+			HeartbeatInterval: 50, ElectionTimeout: 500, LogLevel: "warn",
+			AutoCompaction: v1alpha1.AutoCompaction{Mode: v1alpha1.CompactRevision, Retention: "42"},
 		}
 	})
 	etcd := pod.Spec.Containers[0]
@@ -90,13 +98,16 @@ func TestEveryFieldReachesThePod(t *testing.T) {
 	assert.Equal(t, "high", pod.Spec.PriorityClassName)
 	assert.Equal(t, "etcd", pod.Spec.Tolerations[0].Key)
 	assert.Equal(t, "rack", pod.Spec.TopologySpreadConstraints[0].TopologyKey)
-	assert.Equal(t, selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels, "a constraint without a selector gets ours")
+	assert.Equal(t, selector(fresh(1).Cluster), pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
+		"a constraint without a selector gets ours")
 	assert.Equal(t, "db", pod.Labels["team"])
 	assert.Equal(t, "demo", pod.Labels["app.kubernetes.io/instance"], "our own labels win")
 	assert.Equal(t, "x", pod.Annotations["note"])
 	for _, flag := range []string{
-		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7", "--heartbeat-interval=50",
-		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision", "--auto-compaction-retention=42",
+		"--quota-backend-bytes=268435456", "--snapshot-count=5000", "--max-request-bytes=4096", "--max-txn-ops=7",
+		"--heartbeat-interval=50",
+		"--election-timeout=500", "--log-level=warn", "--auto-compaction-mode=revision",
+		"--auto-compaction-retention=42",
 	} {
 		assert.Contains(t, etcd.Command, flag)
 	}
@@ -112,11 +123,16 @@ func TestAllowedRepositories(t *testing.T) {
 		fine       bool
 	}{
 		{nil, "", true}, {nil, "anybody.example/etcd", true}, {nil, "localhost:5000/etcd", true},
-		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false}, {nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
-		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true}, {[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
-		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil", false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
-		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true}, {[]string{"r.example/mirror/"}, "r.example/mirror", false},
-		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false}, {[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
+		{nil, "https://r.example/etcd", false}, {nil, "r.example/etcd:v3", false}, {nil, "r.example/$(KEY)", false},
+		{nil, "r.example/../etcd", false}, {nil, "r.example/etcd@sha256:0", false},
+		{[]string{"r.example/etcd"}, "", true}, {[]string{"r.example/etcd"}, "r.example/etcd", true},
+		{[]string{"r.example/etcd"}, objects.DefaultEtcdRepository, true},
+		{[]string{"r.example/etcd"}, "r.example/etcd/x", false}, {[]string{"r.example/etcd"}, "r.example/etcd-evil",
+			false}, {[]string{"r.example/etcd"}, "evil.example/etcd", false},
+		{[]string{"a.example/x", "r.example/mirror/"}, "r.example/mirror/a/b", true},
+		{[]string{"r.example/mirror/"}, "r.example/mirror", false},
+		{[]string{"r.example/mirror/"}, "r.example/mirrors/etcd", false},
+		{[]string{"r.example/mirror/"}, "r.example/mirror/../etcd", false},
 	} {
 		o := serve(3)
 		o.Settings.AllowedRepositories = c.allowed
@@ -151,8 +167,8 @@ func TestAllowedRepositories(t *testing.T) {
 	assert.Contains(t, Decide(o).Reason.Message, "leave it out for mirror.example/etcd, or use r.example/etcd")
 }
 
-// TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told whom to
-// join (S10). A spec that gives such a key is refused, and it reaches no object either way.
+// TestOurOwnKeysAreNotForASpec: labels and annotations of our domain tell Quorate what it did, as that a pod is told
+// whom to join (S10). A spec that gives such a key is refused, and it reaches no object either way.
 func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 	for key, metadata := range map[string]v1alpha1.Metadata{
 		objects.AnnotationInitialCluster: {Annotations: map[string]string{objects.AnnotationInitialCluster: "demo-0=http://elsewhere:2380"}},
@@ -169,7 +185,8 @@ func TestOurOwnKeysAreNotForASpec(t *testing.T) {
 			assert.Contains(t, d.Reason.Message, key)
 			for _, pod := range d.Children.Pods {
 				old := o.Children.Pods[pod.Name]
-				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s", pod.Name, key)
+				assert.Equal(t, old.Labels[key]+old.Annotations[key], pod.Labels[key]+pod.Annotations[key], "%s: %s",
+					pod.Name, key)
 			}
 			for _, claim := range d.Children.Claims {
 				given := string(metadata.Labels[key]) + metadata.Annotations[key]

@@ -14,8 +14,8 @@ import (
 
 // ---- before there is a cluster
 
-// initialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their UIDs.
-// Until then they have not run, so making one twice does no harm; afterwards none is made again.
+// initialPods are, on Memory, the initial members' pods, held back by a scheduling gate until the record holds their
+// UIDs. Until then they have not run, so making one twice does no harm; afterwards none is made again.
 func initialPods(v *view, _ *verdict) []*corev1.Pod {
 	pods := v.keptPods(v.names)
 	if !v.memory() || v.Etcd != nil {
@@ -42,8 +42,9 @@ func (v *view) bootstrapPod(name string) *corev1.Pod {
 
 // ---- blind
 
-// blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded (S11). Whether the member has ever run is not known now, so
-// a new pod insists on finding data, except where the record still allows the member to begin.
+// blindPods keep or bring back the pod of every claim that we see, and on HostPath of every member that is recorded
+// (S11). Whether the member has ever run is not known now, so a new pod insists on finding data, except where the
+// record still allows the member to begin.
 func (v *view) blindPods(decision *verdict) []*corev1.Pod {
 	roll := decision.deletePod
 	pods := v.keptPods(filter(v.names, func(name string) bool { return name != roll }))
@@ -68,8 +69,8 @@ func (v *view) blindPods(decision *verdict) []*corev1.Pod {
 
 // ---- with etcd's list
 
-// listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is observed
-// as ours.
+// listedPods are the pods of the listed members but for the one that is being rolled. A pod is made only on what is
+// observed as ours.
 func (v *view) listedPods(decision *verdict) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, m := range v.members {
@@ -87,7 +88,8 @@ func (v *view) listedPods(decision *verdict) []*corev1.Pod {
 	return sortPods(pods)
 }
 
-// joinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than this one.
+// joinsOnAnotherClaim reports whether a learner that has not started yet was recorded to start on another claim than
+// this one.
 func (v *view) joinsOnAnotherClaim(m *member) bool {
 	return v.onClaims() && v.startOf(m) == objects.StartJoin && v.claimGone(m)
 }
@@ -194,7 +196,8 @@ func (v *view) noteServed(pod *corev1.Pod) {
 	}
 }
 
-// keptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory, replaced).
+// keptPods are the observed pods of these names but for those that have ended, which are made anew (on Memory,
+// replaced).
 func (v *view) keptPods(names []string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range names {
@@ -205,8 +208,8 @@ func (v *view) keptPods(names []string) []*corev1.Pod {
 	return pods
 }
 
-// keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the gate of a
-// recorded memory pod may differ.
+// keptPod is an observed pod with its observed spec. Only the labels, the image of an etcd that never ran, and the
+// gate of a recorded memory pod may differ.
 func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 	pod := *old
 	own := map[string]string{objects.LabelMember: old.Name}
@@ -214,8 +217,10 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		own[objects.LabelRole] = r
 	}
 	pod.Labels = labels(v.Cluster, own)
-	pod.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationStart, objects.AnnotationTemplate, annotationFormerTemplate,
-		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts, objects.AnnotationFlagsFor, objects.AnnotationExchanged,
+	pod.Annotations = annotations(v.Cluster, objects.Only(old.Annotations, objects.AnnotationStart,
+		objects.AnnotationTemplate, annotationFormerTemplate,
+		objects.AnnotationInitialCluster, objects.AnnotationImage, objects.AnnotationServes, objects.AnnotationTrusts,
+		objects.AnnotationFlagsFor, objects.AnnotationExchanged,
 		objects.AnnotationRestarted, objects.AnnotationSHA256))
 	v.noteServed(&pod)
 	if !v.templateOutdated(old) {
@@ -225,7 +230,8 @@ func (v *view) keptPod(old *corev1.Pod) *corev1.Pod {
 		return &pod
 	}
 	v.noteSuccession(&pod, old)
-	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !v.epoch.choice.removes && v.epoch.choice.name == old.Name {
+	if since := old.Annotations[objects.AnnotationWithdrawn]; since != "" && !v.epoch.choice.removes &&
+		v.epoch.choice.name == old.Name {
 		pod.Annotations[objects.AnnotationWithdrawn] = since
 	}
 	if gated(old) && v.epoch.mayStartEmpty(old.Name, old.UID) && v.mayFill(old.Name) {
@@ -244,8 +250,8 @@ func (v *view) takesImage(pod *corev1.Pod) bool {
 		(!v.epoch.hadQuorum() || sameFlags(madeForVersion(pod), wanted))
 }
 
-// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member may begin; and on one that is to be
-// filled which database it must find.
+// noteSuccession puts on a pod that was made before its epoch began that the one before is over, and that its member
+// may begin; and on one that is to be filled which database it must find.
 func (v *view) noteSuccession(pod, old *corev1.Pod) {
 	if v.epoch.sum != "" && insistsOnSum(old) {
 		pod.Annotations[objects.AnnotationSHA256] = v.epoch.sum

@@ -9,11 +9,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// scrapeLabel marks a Prometheus that is trusted with metrics: its pod, and its namespace, which no tenant can put a label on.
+// scrapeLabel marks a Prometheus that is trusted with metrics: its pod, and its namespace, which no tenant can put a
+// label on.
 const scrapeLabel = "quorate.dev/scrape"
 
-// policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves, Quorate and
-// the clients that the spec selects to the client port, scrapers to the metrics port.
+// policies say who may open connections to the members, where Kubernetes enforces that: peers among themselves,
+// Quorate and the clients that the spec selects to the client port, scrapers to the metrics port.
 func policies(v *view) []*networkingv1.NetworkPolicy {
 	c := v.Cluster
 	if c.Spec.NetworkPolicy.Disabled {
@@ -38,7 +39,8 @@ func policies(v *view) []*networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: selector(c)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{let(objects.PeerPort, peers), let(objects.ClientPort, clients), let(objects.MetricsPort, metrics)},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{let(objects.PeerPort, peers),
+				let(objects.ClientPort, clients), let(objects.MetricsPort, metrics)},
 		},
 	}}
 }
@@ -58,5 +60,6 @@ func (v *view) quoratePods() networkingv1.NetworkPolicyPeer {
 // let is the rule that these may reach a port.
 func let(port int, from []networkingv1.NetworkPolicyPeer) networkingv1.NetworkPolicyIngressRule {
 	protocol, number := corev1.ProtocolTCP, intstr.FromInt(port)
-	return networkingv1.NetworkPolicyIngressRule{From: from, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &number}}}
+	return networkingv1.NetworkPolicyIngressRule{From: from,
+		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &protocol, Port: &number}}}
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// lets reports whether the policy of a cluster lets a pod with these labels, in a namespace with these, reach a port of its members.
-func lets(t *testing.T, o Observation, port int32, namespace string, namespaceLabels, podLabels map[string]string) bool {
+// lets reports whether the policy of a cluster lets a pod with these labels, in a namespace with these, reach a port
+// of its members.
+func lets(t *testing.T, o Observation, port int32, namespace string, namespaceLabels,
+	podLabels map[string]string) bool {
 	t.Helper()
 	d := Decide(o).Children.Policies
 	require.Len(t, d, 1)
@@ -38,7 +40,8 @@ func lets(t *testing.T, o Observation, port int32, namespace string, namespaceLa
 			return true
 		}
 		for _, from := range rule.From {
-			near := from.NamespaceSelector == nil && namespace == "default" || from.NamespaceSelector != nil && matches(from.NamespaceSelector, all)
+			near := from.NamespaceSelector == nil && namespace == "default" || from.NamespaceSelector != nil &&
+				matches(from.NamespaceSelector, all)
 			if near && (from.PodSelector == nil || matches(from.PodSelector, podLabels)) {
 				return true
 			}
@@ -48,18 +51,22 @@ func lets(t *testing.T, o Observation, port int32, namespace string, namespaceLa
 }
 
 func TestWhoMayReachAMember(t *testing.T) {
-	member, quorate := map[string]string{objects.LabelCluster: "demo"}, map[string]string{"app.kubernetes.io/name": "quorate"}
+	member, quorate := map[string]string{objects.LabelCluster: "demo"},
+		map[string]string{"app.kubernetes.io/name": "quorate"}
 	o := serve(3)
 	assert.True(t, lets(t, o, objects.PeerPort, "default", nil, member))
-	assert.False(t, lets(t, o, objects.PeerPort, "default", nil, map[string]string{objects.LabelCluster: "other"}), "peers among themselves only")
+	assert.False(t, lets(t, o, objects.PeerPort, "default", nil, map[string]string{objects.LabelCluster: "other"}),
+		"peers among themselves only")
 	assert.False(t, lets(t, o, objects.PeerPort, "elsewhere", nil, member))
 	assert.False(t, lets(t, o, objects.PeerPort, "quorate-system", nil, quorate))
-	assert.True(t, lets(t, o, objects.ClientPort, "elsewhere", nil, nil), "what a client may do is up to its certificate")
+	assert.True(t, lets(t, o, objects.ClientPort, "elsewhere", nil, nil),
+		"what a client may do is up to its certificate")
 	assert.True(t, lets(t, o, objects.MetricsPort, "default", nil, nil))
 	assert.False(t, lets(t, o, objects.MetricsPort, "elsewhere", nil, nil))
 	scrapes := map[string]string{scrapeLabel: "true"}
 	assert.True(t, lets(t, o, objects.MetricsPort, "monitoring", scrapes, scrapes))
-	assert.False(t, lets(t, o, objects.MetricsPort, "elsewhere", nil, scrapes), "every tenant can put a label on its pods")
+	assert.False(t, lets(t, o, objects.MetricsPort, "elsewhere", nil, scrapes),
+		"every tenant can put a label on its pods")
 	assert.False(t, lets(t, o, objects.MetricsPort, "monitoring", scrapes, nil))
 
 	o.Cluster.Spec.NetworkPolicy = v1alpha1.NetworkPolicySpec{
@@ -82,7 +89,8 @@ func TestWhoMayReachAMember(t *testing.T) {
 	assert.Empty(t, Decide(o).Children.Policies)
 }
 
-// TestMembersLetJobsOfSnapshotsIn: the Job's pod is of the namespace, and so may reach the client port whatever clients the spec selects.
+// TestMembersLetJobsOfSnapshotsIn: the Job's pod is of the namespace, and so may reach the client port whatever
+// clients the spec selects.
 func TestMembersLetJobsOfSnapshotsIn(t *testing.T) {
 	c := fresh(3).Cluster
 	c.Spec.NetworkPolicy.Clients = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}

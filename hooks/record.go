@@ -63,7 +63,8 @@ func (v *view) firstRecord() *corev1.ConfigMap {
 func (v *view) advance(decision *verdict) *corev1.ConfigMap {
 	old := v.epoch.record
 	ann := map[string]string{}
-	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember, objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor} {
+	for _, key := range []string{objects.AnnotationStartsOn, objects.AnnotationClusterID, objects.AnnotationNextMember,
+		objects.AnnotationVersion, objects.AnnotationPhase, objects.AnnotationSurvivor} {
 		if value := old.Annotations[key]; value != "" {
 			ann[key] = value
 		}
@@ -99,7 +100,8 @@ func (v *view) advance(decision *verdict) *corev1.ConfigMap {
 	return record
 }
 
-// copies are what the peer Service keeps of the record of the epoch that runs, for the day that somebody deletes that: by annotation.
+// copies are what the peer Service keeps of the record of the epoch that runs, for the day that somebody deletes
+// that: by annotation.
 func (v *view) copies() map[string]string {
 	all := map[string]string{}
 	if highest := v.noteRevision(); highest != "" {
@@ -133,7 +135,8 @@ func (v *view) recreatedRecord() *corev1.ConfigMap {
 	record.Annotations[objects.AnnotationNextMember] = strconv.Itoa(v.nextOrdinal())
 	record.Annotations[objects.AnnotationVersion] = cmp.Or(v.Cluster.Status.Version, v.Cluster.Spec.Version)
 	record.Annotations[objects.AnnotationOldLog] = oldLog{there: true}.String() // for all that is known now
-	if s := &v.Cluster.Status; s.ClusterID != "" && (s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
+	if s := &v.Cluster.Status; s.ClusterID != "" &&
+		(s.Epoch == 0 || record.Name == objects.EpochName(v.Cluster.Name, int(s.Epoch))) {
 		record.Annotations[objects.AnnotationClusterID] = s.ClusterID
 	}
 	if highest := v.noteRevision(); highest != "" {
@@ -145,8 +148,9 @@ func (v *view) recreatedRecord() *corev1.ConfigMap {
 	return record
 }
 
-// lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and the claims tell of. That
-// one is taken to have what spec.restore asks for: nobody restores anything for want of a record.
+// lostRecord is a record of the epoch that the next one is to take over from, or else of the one that the status and
+// the claims tell of. That one is taken to have what spec.restore asks for: nobody restores anything for want of a
+// record.
 func (v *view) lostRecord() *corev1.ConfigMap {
 	n, first := v.lostEpoch()
 	from := origin{source: objects.SourceEmpty}
@@ -170,7 +174,8 @@ func (v *view) lostRecord() *corev1.ConfigMap {
 	return record
 }
 
-// lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch has left behind.
+// lostEpoch is the number of the epoch that runs, and the lowest of its members': above those whose claims an epoch
+// has left behind.
 func (v *view) lostEpoch() (n, first int) {
 	lowest, behind := 0, map[int]int{}
 	for name, claim := range v.all.Claims {
@@ -194,8 +199,8 @@ func (v *view) lostEpoch() (n, first int) {
 	return n, first
 }
 
-// startsOn is what the record should say that members may start on: nil until everything for the initial members is observed,
-// then that, then for each new learner what was made for it, as long as etcd lists the member.
+// startsOn is what the record should say that members may start on: nil until everything for the initial members is
+// observed, then that, then for each new learner what was made for it, as long as etcd lists the member.
 func (v *view) startsOn() map[string]types.UID {
 	uids := map[string]types.UID{}
 	switch {

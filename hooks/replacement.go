@@ -17,12 +17,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded under a new name.
-// Its data may be all that is left of something one day, so its claim is kept for a while, in quarantine. A learner that does not come to
-// anything is tried again, ever more slowly. Whoever answers as somebody else is fenced off, and left to a person.
+// How members that do not serve are healed. A voter that is silent for too long is given up: removed, and succeeded
+// under a new name. Its data may be all that is left of something one day, so its claim is kept for a while, in
+// quarantine. A learner that does not come to anything is tried again, ever more slowly. Whoever answers as somebody
+// else is fenced off, and left to a person.
 //
-// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate has looked (since.go).
-// Losing it only delays.
+// The clock is the status: since when a member is not ready, and since when the others have quorum, as far as Quorate
+// has looked (since.go). Losing it only delays.
 
 // What holds where the spec says nothing.
 const (
@@ -55,7 +56,8 @@ func manual(s *v1alpha1.EtcdClusterSpec) bool {
 func replaceDead(v *view) *verdict {
 	for _, m := range v.voters {
 		if v.overdue(m) && v.whyNotReplaced(m) == "" {
-			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name, brief(replaceAfter(&v.Cluster.Spec)), wording.Colon(v.whyNotServing(m)))
+			why := fmt.Sprintf("%s is replaced: it has not served for %s%s", m.name,
+				brief(replaceAfter(&v.Cluster.Spec)), wording.Colon(v.whyNotServing(m)))
 			return cmp.Or(v.pausedReplacement(m, why), v.replaceDeadVoter(m, why))
 		}
 	}
@@ -67,9 +69,10 @@ func (v *view) replaceDeadVoter(m *member, why string) *verdict {
 	return v.keepingClaim(m, why, objects.FailedSilent, v.removeVoter(m, why))
 }
 
-// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it later without
-// its member knows that it is to be kept. The mark stays while the member is about to be removed, even if it serves. One
-// that is only silent is not marked while its removal has to wait: it may have more than the others when these are lost.
+// keepingClaim removes a member as was said, and keeps its claim: the claim is marked first, so that who sees it
+// later without its member knows that it is to be kept. The mark stays while the member is about to be removed, even
+// if it serves. One that is only silent is not marked while its removal has to wait: it may have more than the others
+// when these are lost.
 func (v *view) keepingClaim(m *member, why, failure string, decision *verdict) *verdict {
 	unmarked := func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && !ofFailedMember(c) }
 	_, removes := decision.step.(Remove)
@@ -79,7 +82,8 @@ func (v *view) keepingClaim(m *member, why, failure string, decision *verdict) *
 	}
 	switch {
 	case removes && slices.ContainsFunc(v.memberClaims(m.name), unmarked):
-		decision = &verdict{message: why + "; marking its claim first, so that it is kept", choose: decision.choose, resync: rule.ResyncSoon}
+		decision = &verdict{message: why + "; marking its claim first, so that it is kept", choose: decision.choose,
+			resync: rule.ResyncSoon}
 	case removes && failure == objects.FailedSilent && v.replacements("").Voter != m.name:
 		decision = &verdict{message: why + "; noting that first", choose: decision.choose, resync: rule.ResyncSoon}
 	}
@@ -89,7 +93,8 @@ func (v *view) keepingClaim(m *member, why, failure string, decision *verdict) *
 
 // overdue reports whether a voter of ours has been silent for longer than the policy allows.
 func (v *view) overdue(m *member) bool {
-	return m.name != "" && !m.Learner && !m.serving() && !v.fenced(m.name) && !v.busy(m) && v.silentFor(m) >= replaceAfter(&v.Cluster.Spec)
+	return m.name != "" && !m.Learner && !m.serving() && !v.fenced(m.name) && !v.busy(m) &&
+		v.silentFor(m) >= replaceAfter(&v.Cluster.Spec)
 }
 
 // silentFor is how long a member has not served while the others had quorum, as far as the status tells.
@@ -101,8 +106,8 @@ func (v *view) silentFor(m *member) time.Duration {
 	return v.whileAvailable(s.Since)
 }
 
-// busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or so, on a disk that is not
-// slow, and it does not answer meanwhile.
+// busyFor is how long a member is left alone that gives free space back to its file system: a second for 100 MB or
+// so, on a disk that is not slow, and it does not answer meanwhile.
 const busyFor = 10 * time.Minute
 
 // busy reports whether a member may still be at that.
@@ -125,7 +130,8 @@ func (v *view) lastStatus(m *member) *v1alpha1.MemberStatus {
 	return &v.Cluster.Status.Members[i]
 }
 
-// whileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it is not known who serves.
+// whileAvailable is how much time we have seen pass since then with a quorum that answered us: while we are blind, it
+// is not known who serves.
 func (v *view) whileAvailable(since metav1.Time) time.Duration {
 	c := meta.FindStatusCondition(v.Cluster.Status.Conditions, v1alpha1.Available)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -140,20 +146,24 @@ func (v *view) whyNotReplaced(m *member) string {
 	case v.mismatched(m):
 		return "a person decides"
 	case v.changeAtFault(m):
-		return "it was restarted into the last change of the spec, which others that serve have not had yet: the change is at fault, and taking it back mends the member; or " + v.toHaveReplaced() + " to have it replaced"
+		return "it was restarted into the last change of the spec, which others that serve have not had yet: the " +
+			"change is at fault, and taking it back mends the member; or " + v.toHaveReplaced() + " to have it replaced"
 	case v.refusesPod(m):
-		return "it stays a member, as Kubernetes would not make its successor's pod either; or " + v.toHaveReplaced() + " to have it replaced"
+		return "it stays a member, as Kubernetes would not make its successor's pod either; or " + v.toHaveReplaced() +
+			" to have it replaced"
 	case manual(&v.Cluster.Spec):
-		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s to have it replaced", v.toHaveReplaced())
+		return fmt.Sprintf("a person decides, as spec.memberReplacement.policy is Manual: set it to Automatic, or %s "+
+			"to have it replaced", v.toHaveReplaced())
 	case v.crowded() && v.crashes(m) == "":
-		return "it stays a member, as no node is free for a successor: add one to spec.storage.hostPath.nodes, or bring its own back"
+		return "it stays a member, as no node is free for a successor: add one to spec.storage.hostPath.nodes, or " +
+			"bring its own back"
 	}
 	return ""
 }
 
-// changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no other voter serves with that:
-// then a roll has just begun, and going on with it, or with new members, would only spread what does not work. A node that is gone is no
-// change's fault.
+// changeAtFault reports whether a silent member served until it was restarted into what the spec wants now, and no
+// other voter serves with that: then a roll has just begun, and going on with it, or with new members, would only
+// spread what does not work. A node that is gone is no change's fault.
 func (v *view) changeAtFault(m *member) bool {
 	ours := filter(v.voters, func(o *member) bool { return o.name != "" && o.serving() && !o.restarting() })
 	return v.epoch != nil && m.pod != nil && !nodeGone(m.pod, v.Now) && servedBefore(m.pod) && !v.differs(m) &&
@@ -201,20 +211,24 @@ func nodeGone(pod *corev1.Pod, now time.Time) bool {
 
 func (v *view) unscheduled(m *member) string {
 	for _, c := range m.pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return "no node takes its pod" + wording.Colon(wording.Scheduler(c.Message)) + v.withoutVolume(m.pod, c.Message)
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			c.Reason == corev1.PodReasonUnschedulable {
+			return "no node takes its pod" + wording.Colon(wording.Scheduler(c.Message)) + v.withoutVolume(m.pod,
+				c.Message)
 		}
 	}
 	return ""
 }
 
-// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying again.
+// crashes tells of a container of Quorate's that has ended since the member went silent, also while it is just trying
+// again.
 func (v *view) crashes(m *member) string {
 	if m.pod == nil {
 		return ""
 	}
 	for _, t := range failures(m.pod) {
-		if r := v.lastStatus(m); r == nil || t.FinishedAt.IsZero() || !t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
+		if r := v.lastStatus(m); r == nil || t.FinishedAt.IsZero() ||
+			!t.FinishedAt.Add(time.Minute).Before(r.Since.Time) {
 			return "it crashes: " + endOf(m.pod, t)
 		}
 	}
@@ -254,8 +268,8 @@ func quarantined(claim *corev1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Annotations[objects.AnnotationQuarantined] != ""
 }
 
-// claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place of the time keeps it
-// for good.
+// claimKept reports whether a claim is kept although etcd no longer lists its member. What a person writes in place
+// of the time keeps it for good.
 func (v *view) claimKept(claim *corev1.PersistentVolumeClaim) bool {
 	keep := keepClaimFor(&v.Cluster.Spec)
 	if keep == 0 || !quarantined(claim) {
@@ -265,8 +279,8 @@ func (v *view) claimKept(claim *corev1.PersistentVolumeClaim) bool {
 	return err != nil || v.Now.Before(since.Add(keep))
 }
 
-// quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept without theirs. A member that
-// serves again, and is not given up for something else, is no longer marked.
+// quarantine puts on the claims, with etcd's list in hand, which members are given up and which claims are kept
+// without theirs. A member that serves again, and is not given up for something else, is no longer marked.
 func (v *view) quarantine(claims []*corev1.PersistentVolumeClaim, decision *verdict) {
 	for _, claim := range claims {
 		member, _ := memberOfClaim(v.Cluster.Name, claim.Name)
@@ -293,9 +307,11 @@ func learnerLate(v *view) *verdict {
 		return nil
 	}
 	if noted := v.Cluster.Status.Replacement; noted == nil || noted.Learner != l.name {
-		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is removed%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))), resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("noting that the learner %s has not caught up within %s, before it is "+
+			"removed%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))), resync: rule.ResyncLater}
 	}
-	return v.removeMember(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one gets a new name%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))))
+	return v.removeMember(l, fmt.Sprintf("removing the learner %s, which has not caught up within %s; the next one "+
+		"gets a new name%s", l.name, brief(v.timeFor()), wording.Colon(v.whyNotServing(l))))
 }
 
 // late is the learner that has not caught up in time; nil when there is none.
@@ -331,9 +347,10 @@ func pauseAfter(failures int32) time.Duration {
 	return min(longestPause, firstPause<<min(max(failures, 1)-1, 16))
 }
 
-// replacements is what is remembered of learners that came to nothing, and of voters that were given up, with the voter that is given up now;
-// empty for none. Each is counted before it is removed: the call that removes it has seen that, and so has every call that could add or remove
-// the next one, however old the status is that it is shown. All is forgotten when the spec changes: that may be what mends it.
+// replacements is what is remembered of learners that came to nothing, and of voters that were given up, with the
+// voter that is given up now; empty for none. Each is counted before it is removed: the call that removes it has seen
+// that, and so has every call that could add or remove the next one, however old the status is that it is shown. All
+// is forgotten when the spec changes: that may be what mends it.
 func (v *view) replacements(givenUp string) v1alpha1.ReplacementStatus {
 	var r v1alpha1.ReplacementStatus
 	if old := v.Cluster.Status.Replacement; old != nil {
@@ -361,8 +378,8 @@ func (v *view) countLate(r *v1alpha1.ReplacementStatus) {
 	}
 }
 
-// countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason, and of each a claim is
-// kept: so they are forgotten only an hour after the pause.
+// countGivenUp counts voters that are given up. Their successors may vote and be silent in turn, for the same reason,
+// and of each a claim is kept: so they are forgotten only an hour after the pause.
 func (v *view) countGivenUp(r *v1alpha1.ReplacementStatus, name string) {
 	if !r.NextGivenUp.IsZero() && !v.Now.Before(r.NextGivenUp.Add(longestPause)) {
 		r.GivenUp, r.Voter, r.NextGivenUp = 0, "", metav1.Time{}
@@ -379,8 +396,10 @@ func (v *view) pausedReplacement(m *member, why string) *verdict {
 	if r.Voter == m.name || !v.Now.Before(r.NextGivenUp.Time) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the spec changes", why,
-		wording.Count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)), resync: r.NextGivenUp.Sub(v.Now)}
+	return &verdict{message: fmt.Sprintf("%s; after %s given up in a row it stays a member until %s, or until the "+
+		"spec changes", why,
+		wording.Count(int(r.GivenUp), "voter"), r.NextGivenUp.UTC().Format(time.RFC3339)),
+		resync: r.NextGivenUp.Sub(v.Now)}
 }
 
 // promoted reports whether this call has made a learner a voter.
@@ -398,7 +417,8 @@ func (v *view) pausedGrowth(why string) *verdict {
 	if !v.Now.Before(a.NotBefore.Time) {
 		return nil
 	}
-	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec changes", why, wording.Count(int(a.Failures), "learner"),
+	return &verdict{message: fmt.Sprintf("%s; %s did not catch up, so the next one is added at %s, or when the spec "+
+		"changes", why, wording.Count(int(a.Failures), "learner"),
 		a.NotBefore.UTC().Format(time.RFC3339)), resync: a.NotBefore.Sub(v.Now)}
 }
 
@@ -418,7 +438,8 @@ func (v *view) mismatch(m *member) string {
 	if m.impostor() {
 		who = fmt.Sprintf("member %s of cluster %s", hex(m.health.MemberID), hex(m.health.ClusterID))
 	}
-	return fmt.Sprintf("it answers as %s, and is listed as member %s of cluster %s: it is fenced, gets no clients and is left as it is until a person decides: see Mismatch in docs/failure-modes.md",
+	return fmt.Sprintf("it answers as %s, and is listed as member %s of cluster %s: it is fenced, gets no clients "+
+		"and is left as it is until a person decides: see Mismatch in docs/failure-modes.md",
 		who, hex(m.ID), hex(v.Etcd.ClusterID))
 }
 
@@ -428,7 +449,8 @@ func (v *view) strange(m *member) string {
 	if m.Learner {
 		role = "is a learner"
 	}
-	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: if nobody knows it, remove it with etcdctl member remove %s",
+	return fmt.Sprintf("stranger %s (%s) %s in this cluster and is none of Quorate's members, so it is left alone: "+
+		"if nobody knows it, remove it with etcdctl member remove %s",
 		hex(m.ID), strings.Join(m.PeerURLs, ", "), role, hex(m.ID))
 }
 
@@ -457,8 +479,8 @@ const (
 	roleFenced  = "fenced"
 )
 
-// roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member has answered as itself:
-// before that it is not known whose data it found. While blind, see roles.go.
+// roleOf is the role that the member's observed pod is to show. A pod that resumes a member shows it once the member
+// has answered as itself: before that it is not known whose data it found. While blind, see roles.go.
 func (v *view) roleOf(m *member) string {
 	was := m.pod.Labels[objects.LabelRole]
 	switch {
@@ -472,8 +494,8 @@ func (v *view) roleOf(m *member) string {
 	return was
 }
 
-// clientSelector chooses the pods that clients are led to. A Service that leads to all pods still, as an earlier release made it, follows when
-// everybody who serves shows that he votes.
+// clientSelector chooses the pods that clients are led to. A Service that leads to all pods still, as an earlier
+// release made it, follows when everybody who serves shows that he votes.
 func (v *view) clientSelector() map[string]string {
 	wanted := selector(v.Cluster)
 	wanted[objects.LabelRole] = roleVoter

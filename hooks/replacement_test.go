@@ -19,15 +19,18 @@ func silent(o *Observation, member string, since time.Duration) {
 	if o.Health != nil {
 		o.Health[member] = Health{Err: "connection refused"}
 	}
-	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
+	o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(now.Add(-24 * time.Hour))}}
 	watch(o, 24*time.Hour)
 	if o.Etcd == nil {
 		return
 	}
 	for _, m := range o.Etcd.Members {
 		if name, _ := objects.MemberAt(o.Cluster, m.PeerURLs); name == member {
-			o.Cluster.Status.Members = append(filter(o.Cluster.Status.Members, func(s v1alpha1.MemberStatus) bool { return s.ID != hex(m.ID) }), v1alpha1.MemberStatus{Name: member, ID: hex(m.ID),
-				Joined: metav1.NewTime(now.Add(-24 * time.Hour)), Since: metav1.NewTime(now.Add(-since))})
+			o.Cluster.Status.Members = append(filter(o.Cluster.Status.Members,
+				func(s v1alpha1.MemberStatus) bool { return s.ID != hex(m.ID) }),
+				v1alpha1.MemberStatus{Name: member, ID: hex(m.ID),
+					Joined: metav1.NewTime(now.Add(-24 * time.Hour)), Since: metav1.NewTime(now.Add(-since))})
 		}
 	}
 }
@@ -45,7 +48,8 @@ func given(what ...func(o *Observation)) Observation {
 
 func marked(o *Observation) {
 	note(o.Children.Claims["demo-1"], objects.AnnotationFailedMember, "true")
-	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
+	o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1",
+		NextGivenUp: metav1.NewTime(now.Add(9 * time.Second))}
 	o.Cluster.Status.ObservedGeneration = o.Cluster.Generation
 }
 
@@ -69,23 +73,35 @@ func TestWhoIsGivenUp(t *testing.T) {
 		rule string
 		step Step
 	}{
-		"its claim is marked first":              {given(), "ReplaceDead", nil},
-		"it is noted, too":                       {given(marked, func(o *Observation) { o.Cluster.Status.Replacement = nil }), "ReplaceDead", nil},
-		"then it goes":                           {given(marked), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"not before its time":                    {given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "WaitForMembers", nil},
-		"nor before the time that the spec sets": {given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "WaitForMembers", nil},
-		"nor without a status":                   {given(marked, func(o *Observation) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} }), "WaitForMembers", nil},
+		"its claim is marked first": {given(), "ReplaceDead", nil},
+		"it is noted, too": {given(marked,
+			func(o *Observation) { o.Cluster.Status.Replacement = nil }), "ReplaceDead", nil},
+		"then it goes": {given(marked), "ReplaceDead",
+			Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"not before its time": {given(marked,
+			func(o *Observation) { o.Now = o.Now.Add(-time.Second) }), "WaitForMembers", nil},
+		"nor before the time that the spec sets": {given(marked,
+			func(o *Observation) { o.Cluster.Spec.MemberReplacement.After.Duration = time.Hour }), "WaitForMembers",
+			nil},
+		"nor without a status": {given(marked,
+			func(o *Observation) { o.Cluster.Status = v1alpha1.EtcdClusterStatus{} }), "WaitForMembers", nil},
 		"nor soon after a time of blindness": {given(marked, func(o *Observation) {
 			o.Cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Minute))
 		}), "WaitForMembers", nil},
-		"nor right after one": {given(marked, func(o *Observation) { o.Cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), "WaitForMembers", nil},
-		"nor when it serves":  {given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }), "RollingUpdate", nil},
+		"nor right after one": {given(marked,
+			func(o *Observation) { o.Cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), "WaitForMembers",
+			nil},
+		"nor when it serves": {given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }),
+			"RollingUpdate", nil},
 		"nor when a person decides": {given(marked, func(o *Observation) {
 			o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual
 		}), "WaitForMembers", nil},
-		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "WaitForMembers", nil},
-		"but when it was down before":           {given(marked, agedOthers, restartedInto("down")), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
-		"and when it was not chosen":            {given(marked, agedOthers), "ReplaceDead", Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"nor for a change that only it has had": {given(marked, agedOthers, restartedInto("serving")), "WaitForMembers",
+			nil},
+		"but when it was down before": {given(marked, agedOthers, restartedInto("down")), "ReplaceDead",
+			Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
+		"and when it was not chosen": {given(marked, agedOthers), "ReplaceDead",
+			Remove{ID: serve(3).Etcd.Members[1].ID, Name: "demo-1"}},
 		"unless a node is gone": {given(marked, agedOthers, restartedInto("serving"), func(o *Observation) {
 			o.Children.Pods["demo-1"].Status.Reason, o.Children.Pods["demo-1"].Spec.NodeName = "NodeLost", "node"
 		}),
@@ -99,7 +115,8 @@ func TestWhoIsGivenUp(t *testing.T) {
 		"nor when somebody else answers": {given(marked, func(o *Observation) {
 			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 1, MemberID: 2}
 		}), "WaitForMembers", nil},
-		"nor when the rest has no quorum": {given(marked, func(o *Observation) { o.Health["demo-2"] = Health{Err: "x"} }), "ReplaceDead", nil},
+		"nor when the rest has no quorum": {given(marked,
+			func(o *Observation) { o.Health["demo-2"] = Health{Err: "x"} }), "ReplaceDead", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(c.o)
@@ -116,7 +133,8 @@ func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 	assert.Empty(t, claimNamed(d, "demo-0").Annotations[objects.AnnotationFailedMember])
 
 	back := given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] })
-	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[objects.AnnotationFailedMember], "who serves again is no longer given up")
+	assert.Empty(t, claimNamed(Decide(back), "demo-1").Annotations[objects.AnnotationFailedMember],
+		"who serves again is no longer given up")
 
 	gone := serve(3)
 	gone.Etcd.Members = append(gone.Etcd.Members[:1:1], gone.Etcd.Members[2:]...)
@@ -159,17 +177,21 @@ func TestTheClaimOfWhoIsGivenUp(t *testing.T) {
 
 func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 	for name, o := range map[string]Observation{
-		"S6: too soon":       given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }),
-		"S6: not marked":     given(),
-		"S6: blind lately":   given(marked, func(o *Observation) { o.Cluster.Status.Conditions = nil }),
-		"S6: it serves":      given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }),
-		"S6: somebody else":  given(marked, func(o *Observation) { o.Health["demo-1"] = Health{Err: "x", ClusterID: 1, MemberID: 2} }),
-		"S6: for people":     given(marked, func(o *Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
-		"S7: its claim goes": given(marked, func(o *Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
+		"S6: too soon":     given(marked, func(o *Observation) { o.Now = o.Now.Add(-time.Second) }),
+		"S6: not marked":   given(),
+		"S6: blind lately": given(marked, func(o *Observation) { o.Cluster.Status.Conditions = nil }),
+		"S6: it serves":    given(marked, func(o *Observation) { o.Health["demo-1"] = serve(3).Health["demo-1"] }),
+		"S6: somebody else": given(marked,
+			func(o *Observation) { o.Health["demo-1"] = Health{Err: "x", ClusterID: 1, MemberID: 2} }),
+		"S6: for people": given(marked,
+			func(o *Observation) { o.Cluster.Spec.MemberReplacement.Policy = v1alpha1.ReplaceManual }),
+		"S7: its claim goes": given(marked,
+			func(o *Observation) { o.Etcd.Members = append(o.Etcd.Members[:1:1], o.Etcd.Members[2:]...) }),
 	} {
 		d := Decide(o)
 		if name[:2] == "S7" {
-			d.Children.Claims = filter(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-1" })
+			d.Children.Claims = filter(d.Children.Claims,
+				func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-1" })
 		} else {
 			d.Step = Remove{ID: o.Etcd.Members[1].ID, Name: "demo-1"}
 		}
@@ -180,13 +202,16 @@ func TestVerifySeesWhoIsGivenUpForNothing(t *testing.T) {
 func TestWhatAPodShows(t *testing.T) {
 	waiting := func(reason string) func(p *corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
 		}
 	}
 	ended := func(before time.Duration) func(p *corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now.Add(-before))}}}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: objects.ContainerEtcd,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+					FinishedAt: metav1.NewTime(now.Add(-before))}}}}
 		}
 	}
 	for want, shows := range map[string]func(p *corev1.Pod){
@@ -195,7 +220,8 @@ func TestWhatAPodShows(t *testing.T) {
 		"its container can't be made": waiting("CreateContainerConfigError"),
 		"it crashes: exit 137":        ended(5 * time.Minute),
 		"no node takes its pod": func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: corev1.PodReasonUnschedulable}}
 		},
 		"its node no longer answers": func(p *corev1.Pod) {
 			p.Spec.NodeName, p.DeletionTimestamp = "node", new(metav1.NewTime(now.Add(-time.Minute)))
@@ -211,7 +237,8 @@ func TestWhatAPodShows(t *testing.T) {
 }
 
 func TestPausesBetweenLearners(t *testing.T) {
-	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second, 9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
+	for failures, want := range map[int32]time.Duration{0: 10 * time.Second, 1: 10 * time.Second, 2: 20 * time.Second,
+		9: 2560 * time.Second, 10: time.Hour, 1 << 30: time.Hour} {
 		assert.Equal(t, want, pauseAfter(failures), failures)
 	}
 }
@@ -221,11 +248,13 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	second := now.Truncate(time.Second)
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(second.Add(d)) }
 	d := Decide(given())
-	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: in(10 * time.Second)}, d.Status.Replacement)
+	assert.Equal(t, &v1alpha1.ReplacementStatus{GivenUp: 1, Voter: "demo-1", NextGivenUp: in(10 * time.Second)},
+		d.Status.Replacement)
 
 	row := func(n int32, next time.Duration, what ...func(o *Observation)) Observation {
 		o := given(marked)
-		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9", NextGivenUp: in(next)}
+		o.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, GivenUp: n, Voter: "demo-9",
+			NextGivenUp: in(next)}
 		for _, change := range what {
 			change(&o)
 		}
@@ -236,7 +265,8 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	require.NoError(t, Verify(waits, d))
 	assert.Nil(t, d.Step)
 	assert.Equal(t, "ReplaceDead", d.Reason.Rule)
-	assert.Contains(t, d.Reason.Message, "after 9 voters given up in a row it stays a member until "+second.Add(time.Hour).Format(time.RFC3339))
+	assert.Contains(t, d.Reason.Message, "after 9 voters given up in a row it stays a member until "+
+		second.Add(time.Hour).Format(time.RFC3339))
 	assert.Equal(t, int32(9), d.Status.Replacement.GivenUp)
 
 	for name, c := range map[string]struct {
@@ -244,10 +274,11 @@ func TestVotersGivenUpInARow(t *testing.T) {
 		n    int32
 		next time.Duration
 	}{
-		"when the pause is over":    {row(9, 0), 10, time.Hour},
-		"soon after it":             {row(4, -59*time.Minute), 5, 160 * time.Second},
-		"an hour after it":          {row(9, -time.Hour), 1, 10 * time.Second},
-		"when the spec was changed": {row(9, time.Hour, func(o *Observation) { o.Cluster.Generation++ }), 1, 10 * time.Second},
+		"when the pause is over": {row(9, 0), 10, time.Hour},
+		"soon after it":          {row(4, -59*time.Minute), 5, 160 * time.Second},
+		"an hour after it":       {row(9, -time.Hour), 1, 10 * time.Second},
+		"when the spec was changed": {row(9, time.Hour, func(o *Observation) { o.Cluster.Generation++ }), 1,
+			10 * time.Second},
 	} {
 		r := Decide(c.o).Status.Replacement
 		require.NotNil(t, r, name)
@@ -256,12 +287,14 @@ func TestVotersGivenUpInARow(t *testing.T) {
 	blind := row(9, -2*time.Hour, func(o *Observation) { o.Etcd = nil })
 	assert.Equal(t, blind.Cluster.Status.Replacement, Decide(blind).Status.Replacement)
 	all := serve(3)
-	all.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9", NextGivenUp: in(-time.Hour)}
+	all.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{GivenUp: 9, Voter: "demo-9",
+		NextGivenUp: in(-time.Hour)}
 	assert.Nil(t, Decide(all).Status.Replacement)
 }
 
 func TestALearnersTimeGrowsWithTheData(t *testing.T) {
-	for size, want := range map[int64]time.Duration{0: 5 * time.Minute, 1 << 29: 5*time.Minute + 30*time.Second, 8 << 30: 13 * time.Minute} {
+	for size, want := range map[int64]time.Duration{0: 5 * time.Minute, 1 << 29: 5*time.Minute + 30*time.Second,
+		8 << 30: 13 * time.Minute} {
 		o := learnerAt(0)
 		h := o.Health["demo-0"]
 		h.DBSize = size
@@ -277,13 +310,16 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 	d := Decide(late)
 	require.NoError(t, Verify(late, d))
 	assert.Equal(t, "LearnerLate", d.Reason.Rule)
-	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds the next one")
-	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
+	assert.Nil(t, d.Step, "it is counted first: a call that is shown an older status would not wait before it adds "+
+		"the next one")
+	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 1, Learner: "demo-3",
+		NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(10 * time.Second))}, d.Status.Replacement)
 
 	late.Cluster.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, Learner: "demo-2"}
 	late.Cluster.Status.ObservedGeneration = late.Cluster.Generation
 	status := Decide(late).Status
-	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3", NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
+	assert.Equal(t, &v1alpha1.ReplacementStatus{Failures: 3, Learner: "demo-3",
+		NotBefore: metav1.NewTime(now.Truncate(time.Second).Add(40 * time.Second))}, status.Replacement)
 	late.Cluster.Status.Replacement = status.Replacement
 	d = Decide(onceChosen(t, late))
 	require.NoError(t, Verify(late, d))
@@ -292,7 +328,8 @@ func TestLearnersThatComeToNothing(t *testing.T) {
 
 	after := serve(3)
 	after.Cluster.Spec.Replicas = new(int32(5))
-	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement, after.Cluster.Generation
+	after.Taken, after.Cluster.Status.Replacement, after.Cluster.Status.ObservedGeneration = nil, status.Replacement,
+		after.Cluster.Generation
 	waits := Decide(after)
 	assert.Equal(t, "Grow", waits.Reason.Rule)
 	assert.Nil(t, waits.Step)

@@ -13,14 +13,15 @@ import (
 	"github.com/quorate-dev/quorate/hooks/snapshot"
 )
 
-// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot from
-// being deleted. A new one does, until the cluster has said that it is answered.
+// TestARevertedRestoreUsesNothing: an ID that an earlier epoch has answered, as after a Git revert, keeps no snapshot
+// from being deleted. A new one does, until the cluster has said that it is answered.
 func TestARevertedRestoreUsesNothing(t *testing.T) {
 	o := serve(3)
 	o.Children.Services["demo-peers"].Annotations = map[string]string{objects.AnnotationAnswered: "monday=1,tuesday=1"}
 	used := func(by *v1alpha1.EtcdCluster) bool {
 		s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: "s1"}}
-		d := snapshot.Decide(snapshot.Observation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by}, Now: now})
+		d := snapshot.Decide(snapshot.Observation{Snapshot: s, Clusters: map[string]*v1alpha1.EtcdCluster{by.Name: by},
+			Now: now})
 		return len(d.Status.UsedBy) > 0
 	}
 	for _, id := range []string{"monday", "new", "tuesday"} {
@@ -28,7 +29,8 @@ func TestARevertedRestoreUsesNothing(t *testing.T) {
 		o.Cluster.Generation++
 		assert.True(t, used(o.Cluster), "%s: nothing tells yet", id)
 		o.Cluster.Status = Decide(o).Status
-		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id, meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
+		assert.Equal(t, id == "new", used(o.Cluster), "%s: %v", id,
+			meta.FindStatusCondition(o.Cluster.Status.Conditions, v1alpha1.Restored))
 	}
 }
 
@@ -53,11 +55,15 @@ func TestWhatIsRestoring(t *testing.T) {
 // the message says what is wrong, and it repeats nothing of it.
 func TestWhatTheAPIServerLetThrough(t *testing.T) {
 	source := v1alpha1.SnapshotSource{URL: "s3://b/$(tls.key)", Store: &v1alpha1.Store{URL: "s3://b"}}
-	reached := v1alpha1.SnapshotSource{URL: "s3://b/x.db", Store: &v1alpha1.Store{URL: "gs://b?universe_domain=tls.key"}}
+	reached := v1alpha1.SnapshotSource{URL: "s3://b/x.db",
+		Store: &v1alpha1.Store{URL: "gs://b?universe_domain=tls.key"}}
 	for _, s := range []*v1alpha1.SnapshotSource{&source, &reached} {
 		for field, change := range map[string]func(spec *v1alpha1.EtcdClusterSpec){
 			"spec.bootstrap.snapshot": func(spec *v1alpha1.EtcdClusterSpec) { spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: s} },
-			"spec.restore.snapshot":   func(spec *v1alpha1.EtcdClusterSpec) { spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: s} },
+			"spec.restore.snapshot": func(spec *v1alpha1.EtcdClusterSpec) {
+				spec.Restore = &v1alpha1.Restore{ID: "a",
+					Snapshot: s}
+			},
 		} {
 			for _, o := range []Observation{fresh(3), serve(3)} {
 				change(&o.Cluster.Spec)

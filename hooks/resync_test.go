@@ -33,7 +33,8 @@ func TestHowOftenASilentClusterIsAskedAbout(t *testing.T) {
 		for i := range o.Cluster.Status.Members {
 			o.Cluster.Status.Members[i].Ready, o.Cluster.Status.Members[i].Since = false, ago(since)
 		}
-		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse, LastTransitionTime: ago(since)}}
+		o.Cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionFalse,
+			LastTransitionTime: ago(since)}}
 		o.Cluster.Status.History = []v1alpha1.HistoryEntry{{Rule: "Blind", Time: ago(since)}}
 	}
 	oneIsDown := func(o *Observation, since time.Duration) {

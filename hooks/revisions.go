@@ -10,18 +10,20 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// Revisions never go back from epoch to epoch (S21). A client that has seen a revision of an earlier epoch must not be answered by a later one as if
-// nothing had happened: a watch would miss what happened, and a compare-and-swap could hit what somebody else wrote at the same revision. So an epoch
-// begins above every revision that any epoch before it may have given out, and everything below is marked as compacted.
+// Revisions never go back from epoch to epoch (S21). A client that has seen a revision of an earlier epoch must not
+// be answered by a later one as if nothing had happened: a watch would miss what happened, and a compare-and-swap
+// could hit what somebody else wrote at the same revision. So an epoch begins above every revision that any epoch
+// before it may have given out, and everything below is marked as compacted.
 //
-// How high those went is observed while a quorum answers, and noted on the record in coarse steps, so that it is known when none answers any more, and
-// so that nothing is written at rest. The peer Service has a copy, for the day that somebody deletes the record.
+// How high those went is observed while a quorum answers, and noted on the record in coarse steps, so that it is
+// known when none answers any more, and so that nothing is written at rest. The peer Service has a copy, for the day
+// that somebody deletes the record.
 //
 // docs/decisions/0032-revisions.md has the whole argument.
 
 const (
-	// revisionGap is how far above what is known of the epochs before an epoch begins: more than anybody writes between the last look at an epoch
-	// and its end (etcd's own advice, etcd.io, disaster recovery).
+	// revisionGap is how far above what is known of the epochs before an epoch begins: more than anybody writes
+	// between the last look at an epoch and its end (etcd's own advice, etcd.io, disaster recovery).
 	revisionGap = 1_000_000_000
 	// revisionStep is how coarsely revisions are noted.
 	revisionStep = revisionGap / 2
@@ -35,8 +37,8 @@ func noted(revision int64) int64 {
 	return (min(max(revision, 0), mostRevisions-revisionStep)/revisionStep + 1) * revisionStep
 }
 
-// highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has given out since it was last seen is
-// what revisionGap is for.
+// highestRevision is above every revision that the epoch, or one before it, was seen to have given out. What it has
+// given out since it was last seen is what revisionGap is for.
 func (v *view) highestRevision() int64 {
 	highest := max(noted(v.observedRevision()), v.notedRevision())
 	if v.epoch == nil {
@@ -103,20 +105,22 @@ func (e *epoch) beginArgs() []string {
 	return nil
 }
 
-// outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must begin higher.
+// outgrown reports whether the epoch that runs has come so near to where the next one is to begin that this must
+// begin higher.
 func (v *view) outgrown() bool {
 	next := v.next.epoch
 	return next.bump == nil && v.observedRevision() > next.floor+revisionGap/2
 }
 
-// passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not where
-// the next one's data is fetched from a member.
+// passed reports whether the epoch that is being stopped has come as near to that. Without a quorum it can't, so not
+// where the next one's data is fetched from a member.
 func (v *view) passed() bool {
 	next := v.next.epoch
 	return next.bump == nil && next.member == "" && v.highestRevision() > next.floor+revisionGap/2
 }
 
-// seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods show them.
+// seeds are the reports of what filled the data directories of the initial members, by name, as far as their pods
+// show them.
 func (v *view) seeds() map[string]*reports.Restore {
 	reports := map[string]*reports.Restore{}
 	for _, name := range v.epoch.initialNames() {

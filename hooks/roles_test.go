@@ -35,19 +35,25 @@ func TestRoleWhileBlind(t *testing.T) {
 		{"on another claim", func(o *Observation) { o.Children.Claims["demo-1"].UID = "another" }, ""},
 		{"its claim goes", func(o *Observation) { o.Children.Claims["demo-1"].DeletionTimestamp = &o.Cluster.CreationTimestamp }, ""},
 		{"its claim is gone", func(o *Observation) { delete(o.Children.Claims, "demo-1") }, ""},
-		{"the record was deleted", func(o *Observation) { record(o)[objects.AnnotationStartsOn] = startsOnNothing }, ""},
-		{"another etcd has answered there", func(o *Observation) { record(o)[objects.AnnotationMismatched] = "demo-0,demo-1" }, ""},
+		{"the record was deleted", func(o *Observation) { record(o)[objects.AnnotationStartsOn] = startsOnNothing },
+			""},
+		{"another etcd has answered there",
+			func(o *Observation) { record(o)[objects.AnnotationMismatched] = "demo-0,demo-1" }, ""},
 		{"and it was shown to vote", func(o *Observation) {
 			record(o)[objects.AnnotationMismatched] = "demo-1"
 			o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleVoter
 		}, roleFenced},
-		{"another cluster answers there", func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xbad, MemberID: 2} }, roleFenced},
+		{"another cluster answers there",
+			func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xbad, MemberID: 2} }, roleFenced},
 		{"another member answers there", func(o *Observation) {
 			o.Health["demo-1"] = Health{Err: "another etcd answers", ClusterID: 0xc1, MemberID: 9}
 		}, roleFenced},
-		{"it answers without a quorum", func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xc1, MemberID: 2} }, roleVoter},
-		{"it was a learner, and is ready", func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleLearner }, roleVoter},
-		{"it is fenced", func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleFenced }, roleFenced},
+		{"it answers without a quorum",
+			func(o *Observation) { o.Health["demo-1"] = Health{ClusterID: 0xc1, MemberID: 2} }, roleVoter},
+		{"it was a learner, and is ready",
+			func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleLearner }, roleVoter},
+		{"it is fenced", func(o *Observation) { o.Children.Pods["demo-1"].Labels[objects.LabelRole] = roleFenced },
+			roleFenced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := cameBack(serve(3))

@@ -13,13 +13,15 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// How a change reaches members that run. A member whose pod is not the one that the spec asks for is updated: restarted by deleting its
-// pod, or by exchanging the image in it, where nothing else differs. Where a member can't be restarted (its data is in memory, or there
-// are one or two voters) it is succeeded by a new one, which joins first.
+// How a change reaches members that run. A member whose pod is not the one that the spec asks for is updated:
+// restarted by deleting its pod, or by exchanging the image in it, where nothing else differs. Where a member can't
+// be restarted (its data is in memory, or there are one or two voters) it is succeeded by a new one, which joins
+// first.
 //
-// Updates go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower after the other, and
-// the leader last (rule RollingUpdate). So a change that does not work stops at its first member, and taking it back mends that one first.
-// Which voter is restarted is written to the epoch record before: see choice.go.
+// Updates go in the order of dead, starting, not serving (rule RecreatePod), then with everybody serving one follower
+// after the other, and the leader last (rule RollingUpdate). So a change that does not work stops at its first
+// member, and taking it back mends that one first. Which voter is restarted is written to the epoch record before:
+// see choice.go.
 
 // update is why a member must be restarted, or succeeded by another.
 type update struct {
@@ -43,7 +45,8 @@ func (v *view) findUpdate(m *member) *update {
 	if m.name == "" || m.pod == nil {
 		return nil
 	}
-	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.tlsFlagsDiffer, v.allowsAnyPeer, v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
+	for _, otherwise := range []func(*member) (string, bool){v.distrusts, v.tlsFlagsDiffer, v.allowsAnyPeer,
+		v.templateDiffers, v.quotaDiffers, v.fileSystemWaits} {
 		if reason, differs := otherwise(m); differs {
 			return &update{reason: reason}
 		}
@@ -71,25 +74,30 @@ func (v *view) imageDiffers(m *member) (string, bool) {
 	case has == wanted:
 		return "", false
 	case tagOf(has) != tagOf(wanted):
-		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), cmp.Or(tagOf(has), "what it runs")), true
+		return fmt.Sprintf("it is to run etcd %s instead of %s", tagOf(wanted), cmp.Or(tagOf(has), "what it runs")),
+			true
 	}
 	return fmt.Sprintf("its image is to be %s", wanted), true
 }
 
-// rolledWithin is how long Quorate's own Deployment takes at most to be rolled when nothing is wrong, nodes' pulls of its image included.
+// rolledWithin is how long Quorate's own Deployment takes at most to be rolled when nothing is wrong, nodes' pulls of
+// its image included.
 const rolledWithin = 5 * time.Minute
 
-// mayDiffer reports whether the member's image may be from another repository for now: from one that the spec does not name, and that a
-// replica of Quorate which is about to go has in its settings still. The two would answer by turns, and exchange the image back and forth.
+// mayDiffer reports whether the member's image may be from another repository for now: from one that the spec does
+// not name, and that a replica of Quorate which is about to go has in its settings still. The two would answer by
+// turns, and exchange the image back and forth.
 func (v *view) mayDiffer(m *member) bool {
 	return v.Cluster.Spec.Image.Repository == "" && v.Now.Before(v.Settings.Since.Add(rolledWithin)) &&
 		m.serving() && tagOf(m.pod.Annotations[objects.AnnotationImage]) == v.epoch.version
 }
 
-// wantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While the kubelet is about to
-// start it from the last one it may not: put back, the old image would never be started anew, and the wait for that not end.
+// wantsImage reports whether another image, whatever else differs, may be put into the member's pod, and why. While
+// the kubelet is about to start it from the last one it may not: put back, the old image would never be started anew,
+// and the wait for that not end.
 func (v *view) wantsImage(m *member) (string, bool) {
-	if m.name == "" || m.pod == nil || m.restarting() && running(m.pod) || m.pod.DeletionTimestamp != nil || finished(m.pod) {
+	if m.name == "" || m.pod == nil || m.restarting() && running(m.pod) || m.pod.DeletionTimestamp != nil ||
+		finished(m.pod) {
 		return "", false
 	}
 	reason, differs := v.imageDiffers(m)
@@ -102,7 +110,8 @@ func tagOf(image string) string {
 	return version
 }
 
-// madeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what is noted of them.
+// madeForVersion is the version that the pod's flags are for. They stay when the image is exchanged, and so does what
+// is noted of them.
 func madeForVersion(pod *corev1.Pod) string {
 	return cmp.Or(pod.Annotations[objects.AnnotationFlagsFor], tagOf(pod.Annotations[objects.AnnotationImage]))
 }
@@ -112,8 +121,8 @@ func (v *view) peersInPlain(m *member) bool {
 	return !v.restartable() && objects.Encrypted(v.Cluster) && v.everyoneDials() && !byTLS(m.PeerURLs...)
 }
 
-// canLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace one of two does not
-// make it so: it would be one too many at once.
+// canLoseOne reports whether the quorum can do without one voter (S1). A third voter that is there only to replace
+// one of two does not make it so: it would be one too many at once.
 func (v *view) canLoseOne() bool { return min(len(v.voters), v.replicas) > 2 }
 
 // restartable reports whether a voter's pod may be deleted without losing its data or the quorum.
@@ -153,42 +162,49 @@ func rollingUpdate(v *view) *verdict {
 	r := v.updateOf(m)
 	inPlace := r.inPlace && !v.chosenForDeletion(m)
 	if v.leads(m) == 1 {
-		return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name, r.reason))
+		return v.change(v.handOver(m), fmt.Sprintf("restarting %s: %s; it leads and hands over first", m.name,
+			r.reason))
 	}
 	if decision := v.chooseForRestart(m, inPlace, r.reason); decision != nil {
 		return decision
 	}
 	if inPlace {
-		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patchImage: m.name, resync: rule.ResyncSoon}
+		return &verdict{message: fmt.Sprintf("exchanging the image of %s: %s", m.name, r.reason), patchImage: m.name,
+			resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), deletePod: m.name, resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("restarting %s: %s", m.name, r.reason), deletePod: m.name,
+		resync: rule.ResyncSoon}
 }
 
-// unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just been exchanged,
-// serves on for a moment.
+// unsettled says which voter's last restart is not over yet; nil for none. A pod that stops, or whose image has just
+// been exchanged, serves on for a moment.
 func (v *view) unsettled() *verdict {
 	for _, m := range v.voters {
 		switch {
 		case m.name == "":
 		case m.pod == nil || m.pod.DeletionTimestamp != nil:
-			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted", m.name), resync: rule.ResyncSoon}
+			return &verdict{message: fmt.Sprintf("waiting for the pod of %s to stop before another member is restarted",
+				m.name), resync: rule.ResyncSoon}
 		case m.restarting():
-			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name), resync: rule.ResyncSoon}
+			return &verdict{message: fmt.Sprintf("waiting for %s to start from its new image", m.name),
+				resync: rule.ResyncSoon}
 		case v.runsOtherVersion(m):
-			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the image holds; nobody else is restarted", m.name, m.health.Version,
+			return &verdict{message: fmt.Sprintf("%s runs etcd %s although its image %s should be %s: check what the "+
+				"image holds; nobody else is restarted", m.name, m.health.Version,
 				m.pod.Annotations[objects.AnnotationImage], v.epoch.version), outlook: Waits, resync: rule.ResyncSoon}
 		}
 	}
 	return nil
 }
 
-// restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been deleted, or given another
-// image.
+// restarting reports whether a member is about to stop, although it may serve for another moment: its pod has been
+// deleted, or given another image.
 func (m *member) restarting() bool {
 	if m.name == "" {
 		return false
 	}
-	return m.pod == nil || m.pod.DeletionTimestamp != nil || m.pod.Annotations[objects.AnnotationExchanged] != "" && m.pod.Annotations[objects.AnnotationExchanged] == containerOf(m.pod)
+	return m.pod == nil || m.pod.DeletionTimestamp != nil || m.pod.Annotations[objects.AnnotationExchanged] != "" &&
+		m.pod.Annotations[objects.AnnotationExchanged] == containerOf(m.pod)
 }
 
 // runsOtherVersion reports whether a member with the wanted image answers with another version than that of the image.
@@ -197,9 +213,9 @@ func (v *view) runsOtherVersion(m *member) bool {
 	return !differs && m.serving() && m.health.Version != v.epoch.version
 }
 
-// versionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the last version lacks to
-// start may be all that keeps the quorum away; so another patch release that the spec asks for is followed then, and so is a version
-// that other members have been given.
+// versionNow is the version that pods get now: the recorded one. While blind nothing can be recorded, and what the
+// last version lacks to start may be all that keeps the quorum away; so another patch release that the spec asks for
+// is followed then, and so is a version that other members have been given.
 func (v *view) versionNow() string {
 	if v.Etcd != nil || !v.epoch.hadQuorum() {
 		return v.epoch.version

@@ -32,8 +32,8 @@ type verdict struct {
 	snapshotted bool
 	// defragRun is what the status is to say of a run of defragmentation; nil leaves it.
 	defragRun *v1alpha1.DefragmentationStatus
-	// nextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is to say from now on. See
-	// succession.go.
+	// nextRecord is the record of the next epoch, to be made; phase and survivor are what the record that there is is
+	// to say from now on. See succession.go.
 	nextRecord      *corev1.ConfigMap
 	phase, survivor string
 	// outlook is what to expect of it, where the rule may have several: see outlook.go.
@@ -49,7 +49,8 @@ func (v *view) change(s Step, message string) *verdict {
 	case v.Taken == nil:
 		return &verdict{step: s, message: message, resync: rule.ResyncSoon}
 	case v.Taken.Err != "":
-		return &verdict{message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err), resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("%s; etcd did not %s: %s", message, v.Taken.Step, v.Taken.Err),
+			resync: rule.ResyncLater}
 	}
 	return &verdict{message: message, resync: rule.ResyncSoon}
 }

@@ -41,9 +41,11 @@ func applyStrategy(v *view) *verdict {
 	if v.Cluster.Status.Phase == "ApplyStrategy" {
 		outlook = Waits
 	}
-	return &verdict{outlook: outlook, resync: rule.ResyncLater, message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
-		"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set dynamic-apply",
-		strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
+	return &verdict{outlook: outlook, resync: rule.ResyncLater,
+		message: fmt.Sprintf("%s%s: the annotation %s is not there, so nothing is changed or brought back; "+
+			"Metacontroller writes it at its next call, unless it runs with --apply-strategy=server-side-apply: then set "+
+			"dynamic-apply",
+			strings.Join(shown, ", "), more, objects.AnnotationLastApplied)}
 }
 
 // ---- before there is a cluster
@@ -57,14 +59,17 @@ func empty(v *view) *verdict {
 
 func record(v *view) *verdict {
 	if v.epoch != nil || v.ranBefore() {
-		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, without the right to bootstrap", resync: rule.ResyncLater}
+		return &verdict{message: "the epoch record is missing although the cluster has run; it is written again, " +
+			"without the right to bootstrap", resync: rule.ResyncLater}
 	}
 	if joins(v.Cluster) {
-		return &verdict{message: "recording that the members are to join the etcd at " + strings.Join(existing(v.Cluster).Endpoints, ", "), resync: rule.ResyncLater}
+		return &verdict{message: "recording that the members are to join the etcd at " +
+			strings.Join(existing(v.Cluster).Endpoints, ", "), resync: rule.ResyncLater}
 	}
 	from, waits := v.beginning()
 	if waits != "" {
-		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()), resync: rule.ResyncLater}
+		return &verdict{message: "waiting for the data to begin with: " + waits, outlook: v.arrives(v.beginsWith()),
+			resync: rule.ResyncLater}
 	}
 	message := fmt.Sprintf("recording the first epoch with %s", wording.Count(v.replicas, "member"))
 	if from.source != objects.SourceEmpty {
@@ -84,20 +89,24 @@ func pause(v *view) *verdict {
 	}
 	left := len(v.Children.Pods)
 	if left == 0 {
-		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume", outlook: Rests}
+		return &verdict{message: "paused: replicas is 0, all data is kept; set replicas to 1 or more to resume",
+			outlook: Rests}
 	}
 	if protecting := v.protectingPods(); len(protecting) > 0 {
-		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
+		return &verdict{message: fmt.Sprintf("pausing, but for %s: the claim is being deleted, and its data would go "+
+			"with the pod; delete the pod, or set replicas to 1 or more to have the member replaced",
 			strings.Join(protecting, ", ")), outlook: Waits, resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")), resync: rule.ResyncLater}
+	return &verdict{message: fmt.Sprintf("pausing: %s still stopping", wording.Count(left, "pod")),
+		resync: rule.ResyncLater}
 }
 
 // protectingPods are the pods that alone keep a claim that is being deleted, and the data on it.
 func (v *view) protectingPods() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]
-		return v.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !finished(pod)
+		return v.claimBeingDeleted(name) && pod != nil && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
+			!finished(pod)
 	})
 }
 
@@ -108,14 +117,16 @@ func waitForCertificates(v *view) *verdict {
 	case len(v.certificateProblems) == 0:
 		return nil
 	}
-	return &verdict{message: "waiting for certificates" + v.whileCertificatesWait() + ": " + strings.Join(v.certificateProblems, "; "), outlook: v.uncertified(), resync: rule.ResyncLater}
+	return &verdict{message: "waiting for certificates" + v.whileCertificatesWait() + ": " +
+		strings.Join(v.certificateProblems, "; "), outlook: v.uncertified(), resync: rule.ResyncLater}
 }
 
 func provision(v *view) *verdict {
 	if v.hostPath() {
 		return v.provisionOnNodes()
 	}
-	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "), resync: rule.ResyncLater}
+	return &verdict{message: "making what the initial members need: " + strings.Join(v.epoch.initialNames(), ", "),
+		resync: rule.ResyncLater}
 }
 
 // ---- without a quorum's answer
@@ -125,11 +136,14 @@ func wrongCluster(v *view) *verdict {
 		return nil
 	}
 	if !v.epoch.hadQuorum() {
-		return &verdict{message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in another that "+
-			"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete their pods and claims",
+		return &verdict{message: fmt.Sprintf("etcd cluster %s answers and lists none of %s, which have run in "+
+			"another that "+
+			"no record names any more; nothing is changed: bring that back, or if its data is of no use, delete "+
+			"their pods and claims",
 			hex(v.foreign), strings.Join(v.remains(), ", ")), resync: rule.ResyncLater}
 	}
-	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is changed until that is understood", hex(v.epoch.clusterID)), resync: rule.ResyncLater}
+	return &verdict{message: fmt.Sprintf("an etcd with another cluster ID than the recorded %s answered; nothing is "+
+		"changed until that is understood", hex(v.epoch.clusterID)), resync: rule.ResyncLater}
 }
 
 func reschedule(v *view) *verdict {
@@ -139,7 +153,8 @@ func reschedule(v *view) *verdict {
 	for _, name := range v.names {
 		pod := v.Children.Pods[name]
 		if pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && v.templateOutdated(pod) {
-			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has changed", name), deletePod: name, resync: rule.ResyncSoon}
+			return &verdict{message: fmt.Sprintf("making the pod %s anew: no node takes it, and the template has "+
+				"changed", name), deletePod: name, resync: rule.ResyncSoon}
 		}
 	}
 	return nil
@@ -150,7 +165,8 @@ func start(v *view) *verdict {
 		return &verdict{message: why, outlook: v.starts(), resync: rule.ResyncLater}
 	}
 	initial := v.epoch.initialNames()
-	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.whyPodsNotServing(initial), resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("starting %s", strings.Join(initial, ", ")) + v.whyPodsNotServing(initial),
+		resync: rule.ResyncSoon}
 }
 
 func quorumLost(v *view) *verdict {
@@ -170,7 +186,8 @@ func quorumLost(v *view) *verdict {
 	if way := v.suggested(); v.epoch.hadQuorum() && way != "" && (v.next == nil || v.byRestore()) {
 		message += "; " + way
 	}
-	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.nextComes(), resync: rule.ResyncLater}
+	return &verdict{message: message + "; see QuorumLost in docs/failure-modes.md", outlook: v.nextComes(),
+		resync: rule.ResyncLater}
 }
 
 // knownVoters are the voters as last known, for words only: no decision follows from them.
@@ -201,21 +218,26 @@ func (v *view) hasData(name string) bool {
 
 func blind(v *view) *verdict {
 	silent := filter(v.knownVoters(), func(n string) bool { return !v.Health[n].Serving() || !v.asked(n) })
-	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back", strings.Join(silent, ", ")) + v.whyPodsNotServing(silent)
+	message := fmt.Sprintf("no quorum answers (silent: %s); nothing is changed, pods are kept or brought back",
+		strings.Join(silent, ", ")) + v.whyPodsNotServing(silent)
 	if v.next != nil {
 		message += fmt.Sprintf("; epoch %d is being made ready: %s", v.next.epoch.n, v.staging())
 	}
-	if distrusting := filter(v.names, func(n string) bool { return v.distrustsPeers(v.Health[n]) }); len(distrusting) > 0 {
-		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted to trust it: see TrustOutdated in docs/failure-modes.md", strings.Join(distrusting, ", "))
+	if distrusting := filter(v.names,
+		func(n string) bool { return v.distrustsPeers(v.Health[n]) }); len(distrusting) > 0 {
+		message += fmt.Sprintf("; %s run since before there was the authority that signs now, and must be restarted "+
+			"to trust it: see TrustOutdated in docs/failure-modes.md", strings.Join(distrusting, ", "))
 	}
 	if left := v.leftBehind(); len(left) > 0 {
-		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and they are made from this one", strings.Join(left, ", "))
+		message += fmt.Sprintf("; pods that have never run and were made from an earlier spec: %s; delete them, and "+
+			"they are made from this one", strings.Join(left, ", "))
 	}
 	return &verdict{message: message, outlook: v.outlookWhileBlind(), resync: rule.ResyncLater}
 }
 
-// leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for what it no longer names,
-// as a Secret. Quorate takes none away while blind: it can't know whether one runs by now (S11).
+// leftBehind are the pods that came back, have never run, and are not as the spec has them now. They may wait for
+// what it no longer names, as a Secret. Quorate takes none away while blind: it can't know whether one runs by now
+// (S11).
 func (v *view) leftBehind() []string {
 	return filter(v.names, func(name string) bool {
 		pod := v.Children.Pods[name]

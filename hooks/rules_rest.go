@@ -17,7 +17,8 @@ func waitForMembers(v *view) *verdict {
 		return nil
 	}
 	if fenced := filter(names(silent), v.fenced); len(fenced) == len(silent) {
-		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence), outlook: Waits}
+		return &verdict{message: fmt.Sprintf("%s stopped by the annotation %s; take it away to have it back; nobody "+
+			"else is restarted meanwhile", strings.Join(fenced, ", "), objects.AnnotationFence), outlook: Waits}
 	}
 	message := fmt.Sprintf("waiting for %s to serve again", strings.Join(names(silent), ", "))
 	return &verdict{message: message + v.explainAll(silent), outlook: v.byPerson(silent), resync: rule.ResyncLater}
@@ -28,7 +29,8 @@ func updatePeerURLs(v *view) *verdict {
 	if m == nil || v.windows.closed() {
 		return nil
 	}
-	return v.change(UpdatePeerURL{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)}, fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
+	return v.change(UpdatePeerURL{ID: m.ID, Name: m.name, PeerURL: objects.PeerURL(v.Cluster, m.name)},
+		fmt.Sprintf("listing %s with the URL by which its peers reach it by TLS", m.name))
 }
 
 // nextReaddressed is the voter that is to be listed with its https URL next, the leader last; nil for none.

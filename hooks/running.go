@@ -8,8 +8,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// runningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none answers it
-// is what they ran, and before any has answered what they are started with.
+// runningVersion is what the members run, for a table: see Running of [v1alpha1.EtcdClusterStatus]. While none
+// answers it is what they ran, and before any has answered what they are started with.
 func (v *view) runningVersion(members []v1alpha1.MemberStatus) string {
 	wanted := v.Cluster.Spec.Version
 	var runs []release

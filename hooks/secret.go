@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Secret is a Secret as decisions know it: all that is public about it, and nothing that is secret. The edge reads it so, and
-// makes what a [Recipe] says; keys and passwords never pass through this package.
+// Secret is a Secret as decisions know it: all that is public about it, and nothing that is secret. The edge reads it
+// so, and makes what a [Recipe] says; keys and passwords never pass through this package.
 type Secret struct {
 	metav1.ObjectMeta
 	Type corev1.SecretType
@@ -69,14 +69,14 @@ type DesiredSecret struct {
 	Make Recipe
 }
 
-// A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority, Trim, Leaf,
-// Bundle, Adopt, TokenKeys, Password. What a recipe reads of other Secrets are the observed ones, so that an answer that comes late or
-// twice meets the resource version that it was made from, and is refused.
+// A Recipe says what to make of a Secret's data without saying what is secret in it. The set is closed: Authority,
+// Trim, Leaf, Bundle, Adopt, TokenKeys, Password. What a recipe reads of other Secrets are the observed ones, so that
+// an answer that comes late or twice meets the resource version that it was made from, and is refused.
 type Recipe interface{ recipe() }
 
 type (
-	// Authority makes a new certificate authority with a key of its own: tls.crt, tls.key, and ca.crt with itself first and
-	// whatever is trusted so far and has not expired behind it.
+	// Authority makes a new certificate authority with a key of its own: tls.crt, tls.key, and ca.crt with itself
+	// first and whatever is trusted so far and has not expired behind it.
 	Authority struct {
 		CommonName          string
 		NotBefore, NotAfter time.Time
@@ -99,8 +99,8 @@ type (
 	}
 	// Bundle brings ca.crt up to that of an observed authority, and leaves certificate and key.
 	Bundle struct{ Signer string }
-	// Adopt brings the ca.crt of an authority to those of its certificates whose IDs are in Keep, with those in the ca.crt of the Secret From
-	// behind them; empty for none. From may be a related Secret.
+	// Adopt brings the ca.crt of an authority to those of its certificates whose IDs are in Keep, with those in the
+	// ca.crt of the Secret From behind them; empty for none. From may be a related Secret.
 	Adopt struct {
 		Keep []string
 		From string

@@ -6,8 +6,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/users"
 )
 
-// SecretKeys says what a decision about a cluster can ask for of Secrets: of each Secret by name, the keys. What is not among them need
-// not be read, and Secrets of others whose name is missing need not be read at all.
+// SecretKeys says what a decision about a cluster can ask for of Secrets: of each Secret by name, the keys. What is
+// not among them need not be read, and Secrets of others whose name is missing need not be read at all.
 type SecretKeys struct {
 	// Own are the keys that recipes make, in whatever Secret of the cluster's own.
 	Own map[string]bool
@@ -17,8 +17,10 @@ type SecretKeys struct {
 
 // AskedKeys are those of this cluster.
 func AskedKeys(c *v1alpha1.EtcdCluster) SecretKeys {
-	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate}
-	k := SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true, users.PasswordKey: true}, Named: map[string]map[string]bool{}}
+	pair := []string{objects.KeyCertificate, objects.KeyPrivate, objects.KeyTrust, objects.KeyPreviousCertificate,
+		objects.KeyPreviousPrivate}
+	k := SecretKeys{Own: map[string]bool{objects.KeyTokenPrivate: true, objects.KeyTokenPublic: true,
+		users.PasswordKey: true}, Named: map[string]map[string]bool{}}
 	for _, key := range pair {
 		k.Own[key] = true
 	}

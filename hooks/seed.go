@@ -15,8 +15,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// How the initial members of an epoch come to their data: an init container fills the data directory before prepare guards it. It runs in
-// etcd's own image, with quorate-snapshot in it, so that the tools are of the very version that etcd has.
+// How the initial members of an epoch come to their data: an init container fills the data directory before prepare
+// guards it. It runs in etcd's own image, with quorate-snapshot in it, so that the tools are of the very version that
+// etcd has.
 
 const (
 	volumeSurvivor    = "survivor"
@@ -62,16 +63,20 @@ func (v *view) await(pod *corev1.Pod) {
 	}
 	prepare := prepareOf(pod)
 	prepare.Args = append(prepare.Args, "--await="+gateMount+"/begins")
-	prepare.VolumeMounts = append(prepare.VolumeMounts, corev1.VolumeMount{Name: volumeGate, MountPath: gateMount, ReadOnly: true})
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volumeGate, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
-		Items: []corev1.DownwardAPIVolumeFile{{Path: "begins", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationBegins + "']"}}},
-	}}})
+	prepare.VolumeMounts = append(prepare.VolumeMounts, corev1.VolumeMount{Name: volumeGate, MountPath: gateMount,
+		ReadOnly: true})
+	pod.Spec.Volumes = append(pod.Spec.Volumes,
+		corev1.Volume{Name: volumeGate, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{Path: "begins", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1",
+				FieldPath: "metadata.annotations['" + objects.AnnotationBegins + "']"}}},
+		}}})
 }
 
 // ofEpoch has a pod name the record of its epoch: without that the kubelet does not start it.
 func ofEpoch(record string) corev1.EnvVar {
 	return corev1.EnvVar{Name: envEpoch, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record}, Key: objects.EpochKeyToken},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: record},
+			Key: objects.EpochKeyToken},
 	}}
 }
 
@@ -130,16 +135,19 @@ func (v *view) fromSurvivor(pod *corev1.Pod) {
 	of := v.epoch.survivor
 	seed := v.seedContainer(pod, []string{"--from-data=" + survivorMount + "/data"})
 	volumes := []corev1.Volume{claimVolume(volumeSurvivor, of)}
-	seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivor, MountPath: survivorMount, ReadOnly: true})
+	seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivor, MountPath: survivorMount,
+		ReadOnly: true})
 	if v.all.Claims[WALClaim(of)] != nil {
 		seed.Args = append(seed.Args, "--from-wal="+survivorWALMount+"/wal")
 		volumes = append(volumes, claimVolume(volumeSurvivorWAL, WALClaim(of)))
-		seed.VolumeMounts = append(seed.VolumeMounts, corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
+		seed.VolumeMounts = append(seed.VolumeMounts,
+			corev1.VolumeMount{Name: volumeSurvivorWAL, MountPath: survivorWALMount, ReadOnly: true})
 	}
 	v.seedBy(pod, seed, volumes)
 }
 
-// fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing comes after that.
+// fromRunning has the pod fetch what a member of the epoch before has applied. It has no quorum any more, so nothing
+// comes after that.
 func (v *view) fromRunning(pod *corev1.Pod, member string) {
 	args := []string{"--from-member=" + objects.ClientURL(v.Cluster, member)}
 	var volumes []corev1.Volume
@@ -154,7 +162,8 @@ func (v *view) fromRunning(pod *corev1.Pod, member string) {
 }
 
 func claimVolume(name, claim string) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
+	return corev1.Volume{Name: name,
+		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
 // seedContainer fills the data directory of the pod's member.
@@ -166,14 +175,17 @@ func (v *view) seedContainer(pod *corev1.Pod, from []string) corev1.Container {
 		ImagePullPolicy: v.Cluster.Spec.Image.PullPolicy,
 		Command:         []string{objects.ToolsBinary},
 		Args: slices.Concat([]string{"restore", "--data-dir=" + objects.DataDir, "--marker=" + objects.MarkerFile,
-			"--name=" + pod.Name, "--peer-url=" + objects.PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version}, from, v.epoch.beginArgs()),
-		Env:                      append([]corev1.EnvVar{objects.Temporary(stateMount)}, bootstrapEnv(v.epoch.record.Name)...),
+			"--name=" + pod.Name, "--peer-url=" + objects.PeerURL(v.Cluster, pod.Name), "--etcd-version=" + version},
+			from, v.epoch.beginArgs()),
+		Env: append([]corev1.EnvVar{objects.Temporary(stateMount)},
+			bootstrapEnv(v.epoch.record.Name)...),
 		SecurityContext:          objects.Restricted(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}},
-		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: volumeData, MountPath: dataMount}, {Name: volumeState, MountPath: stateMount}},
+		VolumeMounts: []corev1.VolumeMount{objects.ToolsMount(), {Name: volumeData, MountPath: dataMount},
+			{Name: volumeState, MountPath: stateMount}},
 	}
 	if v.hasWAL(pod.Name) {
 		c.Args = append(c.Args, "--wal-dir="+WALDir)
@@ -187,7 +199,8 @@ func (v *view) seedBy(pod *corev1.Pod, seed corev1.Container, volumes []corev1.V
 	pod.Spec.Volumes = append(append(pod.Spec.Volumes, objects.ToolsVolume()), volumes...)
 	before := pod.Spec.InitContainers[:len(pod.Spec.InitContainers)-1]
 	prepare := pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
-	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images), seed, prepare)
+	pod.Spec.InitContainers = append(append([]corev1.Container{}, before...), objects.ToolsContainer(v.Settings.Images),
+		seed, prepare)
 }
 
 // seeded reports whether the pod's data directory is filled, or was not to be.
@@ -196,7 +209,8 @@ func seeded(pod *corev1.Pod) bool {
 	return s != nil && s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 }
 
-// seedFailure is why the pod's data directory could not be filled at the last try; nil while nothing is known to be wrong.
+// seedFailure is why the pod's data directory could not be filled at the last try; nil while nothing is known to be
+// wrong.
 func seedFailure(pod *corev1.Pod) *reports.Restore {
 	s := seedStatus(pod)
 	if s == nil {
@@ -208,7 +222,8 @@ func seedFailure(pod *corev1.Pod) *reports.Restore {
 		}
 		report, err := reports.Read[reports.Restore](t.Message)
 		if err != nil || report.Error == "" {
-			return &reports.Restore{Error: fmt.Sprintf("the container %s ended with code %d: %.300s", objects.ContainerSeed, t.ExitCode, cmp.Or(t.Message, t.Reason))}
+			return &reports.Restore{Error: fmt.Sprintf("the container %s ended with code %d: %.300s",
+				objects.ContainerSeed, t.ExitCode, cmp.Or(t.Message, t.Reason))}
 		}
 		return report
 	}
@@ -224,16 +239,18 @@ func seedStatus(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // ---- the same data for all
 
-// Initial members that fetch a snapshot of which nobody knows the SHA-256 could get different ones: what is at a URL may be overwritten between their
-// fetches. etcd would start on them, raise no alarm, and answer differently by member. So the first of them is filled alone, what it has found is
-// written on the record, and the others take nothing else. What each was filled with is compared before the epoch begins (S21).
+// Initial members that fetch a snapshot of which nobody knows the SHA-256 could get different ones: what is at a URL
+// may be overwritten between their fetches. etcd would start on them, raise no alarm, and answer differently by
+// member. So the first of them is filled alone, what it has found is written on the record, and the others take
+// nothing else. What each was filled with is compared before the epoch begins (S21).
 
 // unknownSum reports whether the epoch begins with a snapshot of which nobody knew the SHA-256 when it was recorded.
 func (e *epoch) unknownSum() bool {
 	return e != nil && e.source == objects.SourceSnapshot && e.snapshot != nil && e.snapshot.SHA256 == ""
 }
 
-// firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it was known before.
+// firstSum is the SHA-256 of the database that the first initial member has found; empty for not yet, and where it
+// was known before.
 func (v *view) firstSum() string {
 	if !v.epoch.unknownSum() || v.epoch.sum != "" {
 		return v.epoch.sum
@@ -256,10 +273,12 @@ func (v *view) firstToFill() string {
 	return append(left, v.epoch.firstInitial())[0]
 }
 
-// insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is made before that is known.
+// insistOnSum has a pod take only the database that the record has the SHA-256 of, when it starts. On Memory it is
+// made before that is known.
 func (v *view) insistOnSum(pod *corev1.Pod, seed *corev1.Container) {
 	seed.Env = append(seed.Env, corev1.EnvVar{Name: EnvSHA256, ValueFrom: &corev1.EnvVarSource{
-		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" + objects.AnnotationSHA256 + "']"},
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.annotations['" +
+			objects.AnnotationSHA256 + "']"},
 	}})
 	if v.epoch.sum != "" {
 		pod.Annotations[objects.AnnotationSHA256] = v.epoch.sum
@@ -276,7 +295,8 @@ func insistsOnSum(pod *corev1.Pod) bool {
 	return false
 }
 
-// differing says which of the initial members were filled with other data than the rest, as far as their pods show it; empty for none.
+// differing says which of the initial members were filled with other data than the rest, as far as their pods show
+// it; empty for none.
 func (v *view) differing() string {
 	reports := v.seeds()
 	first := ""
@@ -290,14 +310,16 @@ func (v *view) differing() string {
 		}
 		one := reports[first]
 		if one.DiffersFrom(report, v.epoch.source == objects.SourceSnapshot) {
-			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, %s has %s; what is there is kept as it is; %s",
+			return fmt.Sprintf("%s and %s were filled with different data, and nothing begins with that: %s has %s, "+
+				"%s has %s; what is there is kept as it is; %s",
 				first, name, first, one.Describe(), name, report.Describe(), v.otherwiseFilled())
 		}
 		if one.Hash == "" {
 			first = name
 		}
 		if sum := v.epoch.sum; sum != "" && report.SHA256 != "" && report.SHA256 != sum {
-			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",
+			return fmt.Sprintf("%s was filled with other data than the first member had found, and nothing begins "+
+				"with that: a database with the SHA-256 %s, not %s; what is there is kept as it is; %s",
 				name, report.SHA256, sum, v.otherwiseFilled())
 		}
 	}

@@ -85,7 +85,8 @@ func (v *view) clockRuns() bool {
 	case v.Etcd == nil:
 		return v.epoch.provisioned()
 	}
-	return slices.ContainsFunc(v.voters, func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
+	return slices.ContainsFunc(v.voters,
+		func(m *member) bool { return m.name != "" && !m.serving() && !v.onHold(m.name) })
 }
 
 func later(x, y time.Time) time.Time {

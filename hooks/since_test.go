@@ -14,7 +14,8 @@ import (
 
 // watch lets Quorate have looked without a gap for so long.
 func watch(o *Observation, since time.Duration) {
-	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{Since: metav1.NewTime(o.Now.Add(-since)), Until: metav1.NewTime(o.Now)}
+	o.Cluster.Status.Watched = &v1alpha1.WatchedStatus{Since: metav1.NewTime(o.Now.Add(-since)),
+		Until: metav1.NewTime(o.Now)}
 }
 
 // pass lets time pass until then, in which Quorate looks and nothing changes.
@@ -33,15 +34,29 @@ func TestWhatIsCountedOfASilence(t *testing.T) {
 		old, says *v1alpha1.WatchedStatus
 		seen      time.Duration
 	}{
-		"all of it":                        {0, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)}, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)}, 6 * time.Minute},
-		"a look is written seldom":         {0, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
-		"part of it":                       {0, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute), Until: ago(2 * time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute), Until: ago(0)}, 4 * time.Minute},
-		"nothing after a gap":              {0, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(2*time.Minute + time.Second)}, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"nothing without a status":         {0, nil, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"nor with half of one":             {0, &v1alpha1.WatchedStatus{Until: ago(0)}, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"with rarer calls a gap is longer": {time.Minute, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(4 * time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
-		"with denser ones shorter":         {10 * time.Second, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(41 * time.Second)}, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
-		"another clock is ahead":           {0, &v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)}, 0},
+		"all of it": {0,
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)},
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(59 * time.Second)}, 6 * time.Minute},
+		"a look is written seldom": {0, &v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(time.Minute)},
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
+		"part of it": {0, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute),
+			Until: ago(2 * time.Minute)}, &v1alpha1.WatchedStatus{Since: ago(4 * time.Minute), Until: ago(0)},
+			4 * time.Minute},
+		"nothing after a gap": {0,
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(2*time.Minute + time.Second)},
+			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+		"nothing without a status": {0, nil, &v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+		"nor with half of one": {0, &v1alpha1.WatchedStatus{Until: ago(0)},
+			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+		"with rarer calls a gap is longer": {time.Minute,
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(4 * time.Minute)},
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(0)}, 6 * time.Minute},
+		"with denser ones shorter": {10 * time.Second,
+			&v1alpha1.WatchedStatus{Since: ago(time.Hour), Until: ago(41 * time.Second)},
+			&v1alpha1.WatchedStatus{Since: ago(0), Until: ago(0)}, 0},
+		"another clock is ahead": {0,
+			&v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)},
+			&v1alpha1.WatchedStatus{Since: ago(-time.Minute), Until: ago(-time.Minute)}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := given()
@@ -60,12 +75,13 @@ func TestNothingIsCountedAtRest(t *testing.T) {
 		o      Observation
 		counts bool
 	}{
-		"all serve":             {serve(3), false},
-		"a voter does not":      {given(), true},
-		"it is fenced":          {given(func(o *Observation) { o.Cluster.Annotations = map[string]string{objects.AnnotationFence: "demo-1"} }), false},
-		"suspended":             {given(func(o *Observation) { o.Cluster.Spec.Suspend = true }), false},
-		"no quorum answers":     {given(blind), true},
-		"paused":                {given(blind, func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }), false},
+		"all serve":         {serve(3), false},
+		"a voter does not":  {given(), true},
+		"it is fenced":      {given(func(o *Observation) { o.Cluster.Annotations = map[string]string{objects.AnnotationFence: "demo-1"} }), false},
+		"suspended":         {given(func(o *Observation) { o.Cluster.Spec.Suspend = true }), false},
+		"no quorum answers": {given(blind), true},
+		"paused": {given(blind, func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(0)) }),
+			false},
 		"a new cluster":         {fresh(3), false},
 		"a learner catches up":  {learnerAt(0), true},
 		"that of somebody else": {learnerAt(0), true},

@@ -44,28 +44,32 @@ func (r release) less(o release) bool {
 	return r.patch < o.patch
 }
 
-// validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules); this is
-// for what slips through, as in a Kubernetes without them.
+// validate says what is wrong with a spec that can't be run. The API server refuses nearly all of it (CEL rules);
+// this is for what slips through, as in a Kubernetes without them.
 func validate(s *v1alpha1.EtcdClusterSpec, settings Settings) error {
 	r, err := parseRelease(s.Version)
 	switch {
 	case err != nil:
 		return err
-	case r.less(release{3, 5, 26}), r.major == 3 && r.minor == 6 && r.patch < 4, release{3, 8, 0}.less(r), r == release{3, 8, 0}:
-		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7", s.Version)
+	case r.less(release{3, 5, 26}), r.major == 3 && r.minor == 6 && r.patch < 4, release{3, 8, 0}.less(r),
+		r == release{3, 8, 0}:
+		return fmt.Errorf("spec.version %s is not supported: use 3.5.26 or later of 3.5, 3.6.4 or later of 3.6, or 3.7",
+			s.Version)
 	case s.Replicas != nil && (*s.Replicas < 0 || *s.Replicas > 9):
 		return fmt.Errorf("spec.replicas %d is not between 0 and 9", *s.Replicas)
 	case electionMillis(s.Options) < 5*heartbeatMillis(s.Options):
 		return fmt.Errorf("spec.options.electionTimeout must be at least 5 times heartbeatInterval")
 	case !readable(s.Options.AutoCompaction):
-		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions for Revision, a duration such as 1h for Periodic",
+		return fmt.Errorf("spec.options.autoCompaction.retention %q is not what mode %s needs: a number of revisions "+
+			"for Revision, a duration such as 1h for Periodic",
 			s.Options.AutoCompaction.Retention, cmp.Or(s.Options.AutoCompaction.Mode, v1alpha1.CompactPeriodic))
 	}
-	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s), validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
+	return cmp.Or(settings.Validate(s), validateStorage(s), validateExisting(s), validateSources(s),
+		validateTLS(&s.TLS), validateMetadata(&s.AdditionalMetadata), validateMemory(&s.Resources))
 }
 
-// unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation does
-// not let a cluster begin with.
+// unsupported says why the cluster can't be run as its spec says: for the spec alone, or for what this installation
+// does not let a cluster begin with.
 func (o Observation) unsupported() error {
 	return cmp.Or(validate(&o.Cluster.Spec, o.Settings), o.notAllowed(), o.refuseIssuer())
 }
@@ -86,7 +90,8 @@ func validateTLS(s *v1alpha1.TLSSpec) error {
 		return nil
 	case v1alpha1.TLSSecrets:
 		if s.Secrets == nil {
-			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the certificates")
+			return fmt.Errorf("spec.tls.mode Secrets needs spec.tls.secrets: the names of the Secrets with the " +
+				"certificates")
 		}
 		return nil
 	case v1alpha1.TLSCertManager:
@@ -116,7 +121,8 @@ func readable(c v1alpha1.AutoCompaction) bool {
 func advice(v *view) string {
 	var all []string
 	if v.replicas > 0 && v.replicas%2 == 0 {
-		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d, and are slower; use an odd number", v.replicas, v.replicas-1))
+		all = append(all, fmt.Sprintf("%d voters tolerate no more failures than %d, and are slower; use an odd number",
+			v.replicas, v.replicas-1))
 	}
 	if why := vulnerable(v.Cluster.Spec.Version); why != "" {
 		all = append(all, fmt.Sprintf("etcd %s %s", v.Cluster.Spec.Version, why))
@@ -144,8 +150,10 @@ var fixes = []struct {
 	why   string
 	fixed [3]release
 }{
-	{"lets requests past its authentication: use 3.5.28, 3.6.9 or 3.7 or later", [3]release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
-	{"lets a watch see keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later", [3]release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
+	{"lets requests past its authentication: use 3.5.28, 3.6.9 or 3.7 or later",
+		[3]release{{3, 5, 28}, {3, 6, 9}, {3, 7, 0}}},
+	{"lets a watch see keys that its user may not read: use 3.5.33, 3.6.14 or 3.7.1 or later",
+		[3]release{{3, 5, 33}, {3, 6, 14}, {3, 7, 1}}},
 }
 
 func vulnerable(version string) string {
@@ -176,8 +184,8 @@ func storageSize(s *v1alpha1.EtcdClusterSpec) resource.Quantity {
 
 const maxDefaultQuota = 8 << 30 // etcd's own advice for the largest database
 
-// quotaBytes is etcd's database quota: what is asked for, else three quarters of the volume (the rest is for the write-ahead
-// log and a snapshot being received), at most 8 GiB.
+// quotaBytes is etcd's database quota: what is asked for, else three quarters of the volume (the rest is for the
+// write-ahead log and a snapshot being received), at most 8 GiB.
 func quotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	if o.QuotaBackendBytes != nil {
 		return *o.QuotaBackendBytes
@@ -185,8 +193,10 @@ func quotaBytes(o v1alpha1.Options, volume resource.Quantity) int64 {
 	return min(volume.Value()/4*3, maxDefaultQuota)
 }
 
-// flags are etcd's flags for one member: those of its template, and those for its own version and volume, and for how it is dialled.
-func flags(c *v1alpha1.EtcdCluster, t *template, member, version string, volume resource.Quantity, peersTLS bool) []string {
+// flags are etcd's flags for one member: those of its template, and those for its own version and volume, and for how
+// it is dialled.
+func flags(c *v1alpha1.EtcdCluster, t *template, member, version string, volume resource.Quantity,
+	peersTLS bool) []string {
 	quota := quotaBytes(c.Spec.Options, volume)
 	if t.Options.QuotaBackendBytes != nil {
 		quota = *t.Options.QuotaBackendBytes
@@ -225,7 +235,8 @@ func optionFlags(t *template) []string {
 		"--log-level=" + o.LogLevel,
 	}
 	if c := o.AutoCompaction; c.Mode != v1alpha1.CompactOff {
-		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+c.Retention)
+		list = append(list, "--auto-compaction-mode="+strings.ToLower(string(c.Mode)), "--auto-compaction-retention="+
+			c.Retention)
 	}
 	for _, optional := range []struct {
 		flag  string
@@ -253,8 +264,8 @@ func experimental(version string) bool {
 // sameFlags reports whether two versions are started with the same flags: then a new image is all that a pod needs.
 func sameFlags(a, b string) bool { return experimental(a) == experimental(b) }
 
-// corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates since 3.6
-// (3.7 knows no --experimental flag any more).
+// corruptionFlags turn etcd's own corruption checks on: they were experimental flags in 3.5 and are feature gates
+// since 3.6 (3.7 knows no --experimental flag any more).
 func corruptionFlags(version string) []string {
 	if experimental(version) {
 		return []string{"--experimental-initial-corrupt-check=true", "--experimental-compact-hash-check-enabled=true"}
@@ -264,9 +275,9 @@ func corruptionFlags(version string) []string {
 
 const minTLS = "TLS1.2"
 
-// certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by the address
-// that they come from: etcd would look every name of theirs up, at every connection. The flag that switches that off has lost its
-// experimental in 3.6.
+// certificateFlags make etcd speak TLS with certificates on both sides. Peers are told by their common name, not by
+// the address that they come from: etcd would look every name of theirs up, at every connection. The flag that
+// switches that off has lost its experimental in 3.6.
 func certificateFlags(cluster, version string) []string {
 	skip := "--peer-skip-client-san-verification=true"
 	if experimental(version) {
@@ -291,7 +302,8 @@ func token(simple bool) string {
 	if simple {
 		return "simple"
 	}
-	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir, objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
+	return fmt.Sprintf("jwt,pub-key=%s/token/%s,priv-key=%s/token/%s,sign-method=ES256,ttl=10m", objects.CertificateDir,
+		objects.KeyTokenPublic, objects.CertificateDir, objects.KeyTokenPrivate)
 }
 
 // validateSources says what is wrong with the snapshots that the spec of a cluster names.

@@ -17,7 +17,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/wording"
 )
 
-// status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes are.
+// status is what people see. Nothing that safety needs is read back from it (S14); only the times of the last changes
+// are.
 func status(v *view, because rule.Reason, next prospect) v1alpha1.EtcdClusterStatus {
 	old := &v.Cluster.Status
 	s := v1alpha1.EtcdClusterStatus{
@@ -33,7 +34,8 @@ func status(v *view, because rule.Reason, next prospect) v1alpha1.EtcdClusterSta
 		if old.Epoch != int64(v.epoch.n) {
 			s.ClusterID = "" // that of an epoch before
 		}
-		s.Epoch, s.Version, s.Origin, s.Restoring = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus(), v.restoring()
+		s.Epoch, s.Version, s.Origin, s.Restoring = int64(v.epoch.n), v.epoch.version, v.epoch.originStatus(),
+			v.restoring()
 		if v.epoch.hadQuorum() {
 			s.ClusterID = hex(v.epoch.clusterID)
 		}
@@ -67,12 +69,14 @@ func members(v *view) []v1alpha1.MemberStatus {
 	var list []v1alpha1.MemberStatus
 	if v.Etcd == nil {
 		for _, m := range v.Cluster.Status.Members {
-			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role, Foreign: m.Foreign}, v.lastStatusHealth(m), false))
+			list = append(list, v.memberStatus(v1alpha1.MemberStatus{Name: m.Name, ID: m.ID, Role: m.Role,
+				Foreign: m.Foreign}, v.lastStatusHealth(m), false))
 		}
 		return list
 	}
 	for _, m := range v.members {
-		s := v1alpha1.MemberStatus{Name: cmp.Or(m.displayName(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "" || v.wasForeign(m), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
+		s := v1alpha1.MemberStatus{Name: cmp.Or(m.displayName(), cmp.Or(m.Name, hex(m.ID))), Foreign: m.alias != "" ||
+			v.wasForeign(m), ID: hex(m.ID), Role: v1alpha1.Voter, Leader: m.ID == v.Etcd.Leader}
 		if m.Learner {
 			s.Role = v1alpha1.Learner
 		}
@@ -101,7 +105,8 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, h Health, ready bool) v1alp
 	}
 	s.Ready, s.Volume, s.WALVolume = ready, v.volumeStatus(s.Name), v.volumeStatus(WALClaim(s.Name))
 	s.Joined, s.Since = metav1.NewTime(v.Now.Truncate(1e9)), metav1.NewTime(v.Now.Truncate(1e9))
-	i := slices.IndexFunc(v.Cluster.Status.Members, func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
+	i := slices.IndexFunc(v.Cluster.Status.Members,
+		func(o v1alpha1.MemberStatus) bool { return o.Name == s.Name && o.ID == s.ID })
 	if i < 0 {
 		return s
 	}
@@ -118,8 +123,8 @@ func (v *view) memberStatus(s v1alpha1.MemberStatus, h Health, ready bool) v1alp
 	return s
 }
 
-// rounded is a size, rounded up to the next eighth of a power of two and to whole MiB, so that a database under load does not
-// change the status with every call.
+// rounded is a size, rounded up to the next eighth of a power of two and to whole MiB, so that a database under load
+// does not change the status with every call.
 func rounded(n int64) *resource.Quantity {
 	if n <= 0 {
 		return nil
@@ -131,7 +136,8 @@ func rounded(n int64) *resource.Quantity {
 func conditions(v *view, because rule.Reason, next prospect, auth *v1alpha1.AuthStatus) []metav1.Condition {
 	list := slices.Clone(v.Cluster.Status.Conditions)
 	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: v.Cluster.Generation,
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+			ObservedGeneration: v.Cluster.Generation,
 			LastTransitionTime: metav1.NewTime(v.Now.Truncate(1e9))}
 		if is {
 			c.Status = metav1.ConditionTrue
@@ -140,7 +146,8 @@ func conditions(v *view, because rule.Reason, next prospect, auth *v1alpha1.Auth
 	}
 	voters := v.voters
 	if v.Etcd != nil {
-		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve", serving(voters), len(voters)))
+		set(v1alpha1.Available, true, "QuorumServes", fmt.Sprintf("a quorum answers: %d of %d voters serve",
+			serving(voters), len(voters)))
 	} else {
 		set(v1alpha1.Available, false, because.Rule, because.Message)
 	}
@@ -164,7 +171,8 @@ func conditions(v *view, because rule.Reason, next prospect, auth *v1alpha1.Auth
 		set(v1alpha1.ForeignMembers, there, reason, message)
 	}
 	if v.Cluster.Spec.Suspend {
-		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back until spec.suspend is false")
+		set(v1alpha1.Suspended, true, "SpecSuspend", "SUSPENDED: Quorate changes nothing and brings nothing back "+
+			"until spec.suspend is false")
 	} else {
 		set(v1alpha1.Suspended, false, "NotSuspended", "spec.suspend is false")
 	}
@@ -205,7 +213,8 @@ func tlsStatus(v *view) v1alpha1.TLSStatus {
 	s := v1alpha1.TLSStatus{Mode: objects.TLSMode(v.Cluster)}
 	add := func(name, secret string) {
 		if observed := v.secret(secret); observed != nil && observed.Certificate != nil {
-			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: secret, NotAfter: metav1.NewTime(observed.Certificate.NotAfter)})
+			s.Certificates = append(s.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: secret,
+				NotAfter: metav1.NewTime(observed.Certificate.NotAfter)})
 		}
 	}
 	if s.Mode == v1alpha1.TLSDisabled {
@@ -223,7 +232,8 @@ func tlsStatus(v *view) v1alpha1.TLSStatus {
 // security is whether clients and members prove themselves by certificates that are in order, with a reason and words.
 func security(v *view) (reason, message string, secured bool) {
 	if !objects.Encrypted(v.Cluster) {
-		message = "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in plain text"
+		message = "spec.tls.mode is Disabled: everybody who can reach the members may read and write everything, in " +
+			"plain text"
 		if why := v.asksInPlainText(); why != "" {
 			message += "; " + why
 		}
@@ -232,11 +242,13 @@ func security(v *view) (reason, message string, secured bool) {
 	if len(v.certificateProblems) > 0 {
 		return "CertificatesLacking", strings.Join(v.certificateProblems, "; "), false
 	}
-	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.tls.peers })); len(slow) > 0 && v.Etcd != nil {
+	if slow := names(filter(v.members, func(m *member) bool { return m.pod != nil && !m.tls.peers })); len(slow) > 0 &&
+		v.Etcd != nil {
 		return "Switching", fmt.Sprintf("%s does not speak TLS with its peers yet", strings.Join(slow, ", ")), false
 	}
 	if allowsPlaintext(v.Cluster) {
-		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in plain text, without a certificate; take it out when the applications have followed", false
+		return "PlaintextAllowed", "spec.tls.allowPlaintextClients is true: clients may read and write everything in " +
+			"plain text, without a certificate; take it out when the applications have followed", false
 	}
 	if why := v.asksInPlainText(); why != "" {
 		return "ForeignPlaintext", why, false
@@ -247,7 +259,8 @@ func security(v *view) (reason, message string, secured bool) {
 	var late []string
 	for _, c := range tlsStatus(v).Certificates {
 		if observed := v.secret(c.Secret).Certificate; v.Now.After(observed.late()) {
-			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed", c.Secret, day(observed.NotAfter)))
+			late = append(late, fmt.Sprintf("the certificate in Secret %s expires on %s and has not been renewed",
+				c.Secret, day(observed.NotAfter)))
 		}
 	}
 	if len(late) > 0 {
@@ -295,7 +308,8 @@ func (v *view) troubleOf(m *member, who string) string {
 	case v.mismatched(m):
 		return fmt.Sprintf("%s: %s", who, v.mismatch(m))
 	case v.distrustsPeers(m.health):
-		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: see TrustOutdated in docs/failure-modes.md"
+		return who + " runs since before there was the authority that signs now, and must be restarted to trust it: " +
+			"see TrustOutdated in docs/failure-modes.md"
 	case !m.serving() && v.fenced(m.name):
 		return who + " is stopped by the annotation " + objects.AnnotationFence
 	case !m.serving() && (!m.Learner || m.Started()):
@@ -304,7 +318,8 @@ func (v *view) troubleOf(m *member, who string) string {
 	return ""
 }
 
-// restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are being filled with.
+// restoring are the URLs of artifacts that members of the epoch that runs, or of the one that is to take over, are
+// being filled with.
 func (v *view) restoring() []string {
 	var list []string
 	add := func(e *epoch) {

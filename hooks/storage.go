@@ -17,25 +17,26 @@ import (
 	"github.com/quorate-dev/quorate/hooks/rule"
 )
 
-// How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and beside whatever
-// else goes on, blind or not: nobody is disturbed, and a full disk may be why nobody answers. What a volume has grown to, etcd learns when
-// it is restarted (its quota is a flag), one member at a time. Everything else that may differ takes a new volume, and so a new
-// member: with migration Replace each member is succeeded by one.
+// How changed storage reaches members that run. A claim can grow, when its class lets it; all of them do at once and
+// beside whatever else goes on, blind or not: nobody is disturbed, and a full disk may be why nobody answers. What a
+// volume has grown to, etcd learns when it is restarted (its quota is a flag), one member at a time. Everything else
+// that may differ takes a new volume, and so a new member: with migration Replace each member is succeeded by one.
 //
-// Whether a claim may grow is known to the API server alone: a class may forbid it, or a quota of the namespace. (Metacontroller can't show
-// the classes, which are in no namespace, to the hooks of objects that are in one.) So it is asked, by answering the larger claim. A refusal
-// changes nothing and never reaches us; but the claim stays as it was, and the status says since when it was asked.
+// Whether a claim may grow is known to the API server alone: a class may forbid it, or a quota of the namespace.
+// (Metacontroller can't show the classes, which are in no namespace, to the hooks of objects that are in one.) So it
+// is asked, by answering the larger claim. A refusal changes nothing and never reaches us; but the claim stays as it
+// was, and the status says since when it was asked.
 
 const (
 	// refusedAfter is how long a claim takes at most to follow when the API server lets it, with a cache that lags.
 	refusedAfter = 5 * time.Second
-	// replacedAfter is how long a member is left in peace whose volume would have to be replaced for that: an old view of the claims
-	// is not worth a new member.
+	// replacedAfter is how long a member is left in peace whose volume would have to be replaced for that: an old
+	// view of the claims is not worth a new member.
 	replacedAfter = 15 * time.Second
 	// askAgain is when a claim that was refused is tried again: somebody may have changed the class.
 	askAgain = 10 * time.Minute
-	// onlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only grow when their
-	// pod starts.
+	// onlineAfter is how long the kubelet gets to grow the file system of a volume that is in use. Some volumes only
+	// grow when their pod starts.
 	onlineAfter = 2 * time.Minute
 )
 
@@ -48,7 +49,8 @@ type volume struct {
 	old v1alpha1.VolumeStatus
 }
 
-// claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have none.
+// claimSpec is what the spec asks of the claim of this name; false when it is for a write-ahead log that is to have
+// none.
 func (v *view) claimSpec(claim string) (resource.Quantity, *string, bool) {
 	s := &v.Cluster.Spec.Storage
 	if !strings.HasSuffix(claim, walSuffix) {
@@ -67,7 +69,8 @@ func walSize(s *v1alpha1.WALSpec) resource.Quantity {
 	return s.Size
 }
 
-// volume is the claim of this name, of which the spec asks something; nil when there is none, and where members stand on something else.
+// volume is the claim of this name, of which the spec asks something; nil when there is none, and where members stand
+// on something else.
 func (v *view) volume(name string) *volume {
 	claim := v.Children.Claims[name]
 	size, class, asks := v.claimSpec(name)
@@ -152,10 +155,11 @@ func (v *view) refused(d *volume) bool {
 // again reports whether it is time to ask once more: not for a member that is to be replaced.
 func (v *view) again(d *volume) bool { return !v.migrates() && !v.Now.Before(d.asked().Add(askAgain)) }
 
-// grows reports whether the claim is to be answered with the larger size. The API server takes that only of a claim that is bound. What
-// was asked for is asked for again for a moment, in case that the answer was not carried out.
+// grows reports whether the claim is to be answered with the larger size. The API server takes that only of a claim
+// that is bound. What was asked for is asked for again for a moment, in case that the answer was not carried out.
 func (v *view) grows(d *volume) bool {
-	if d == nil || !d.smaller() || d.claim.Status.Phase != corev1.ClaimBound || !v.usable(d.claim) || v.migrates() && d.otherClass() {
+	if d == nil || !d.smaller() || d.claim.Status.Phase != corev1.ClaimBound || !v.usable(d.claim) || v.migrates() &&
+		d.otherClass() {
 		return false
 	}
 	return d.asked().IsZero() || v.Now.Before(d.asked().Add(refusedAfter)) || v.again(d)
@@ -206,11 +210,13 @@ func (v *view) pending(d *volume) string {
 	case d.larger():
 		return fmt.Sprintf("it is larger than %s, and a volume can't shrink", d.size.String())
 	case v.refused(d):
-		return "the API server does not let it grow: its class does not say allowVolumeExpansion: true, or a quota of the namespace is used up"
+		return "the API server does not let it grow: its class does not say allowVolumeExpansion: true, or a quota " +
+			"of the namespace is used up"
 	case d.smaller() && d.claim.Status.Phase != corev1.ClaimBound:
 		return "it grows when it is bound to a volume"
 	}
-	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError} {
+	for _, kind := range []corev1.PersistentVolumeClaimConditionType{corev1.PersistentVolumeClaimControllerResizeError,
+		corev1.PersistentVolumeClaimNodeResizeError} {
 		if c := d.condition(kind); c != nil {
 			return cmp.Or(c.Message, "its storage can't make it larger")
 		}
@@ -305,7 +311,8 @@ func (d *volume) noun() string {
 	return "its volume"
 }
 
-// walDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty for neither.
+// walDiffers says that the member has a volume for its write-ahead log and should not, or the other way round; empty
+// for neither.
 func (v *view) walDiffers(m *member) string {
 	switch {
 	case !v.onClaims() || m.name == "" || v.hasWAL(m.name) == v.wantsWAL():
@@ -324,8 +331,8 @@ func (v *view) cramped(m *member) string {
 	return ""
 }
 
-// tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than what there is. A new
-// member gets the whole file, with what is free in it, and etcd's quota counts that too.
+// tooSmall says why the members' data does not fit the wanted size; empty when it does, or that is not smaller than
+// what there is. A new member gets the whole file, with what is free in it, and etcd's quota counts that too.
 func (v *view) tooSmall(d *volume) string {
 	if !d.larger() {
 		return ""
@@ -334,9 +341,11 @@ func (v *view) tooSmall(d *volume) string {
 	for _, m := range v.members {
 		switch {
 		case m.health.DBSizeInUse > quota:
-			return fmt.Sprintf("the data of %s does not fit: %s with a quota of %s", m.name, mebibytes(m.health.DBSizeInUse), mebibytes(quota))
+			return fmt.Sprintf("the data of %s does not fit: %s with a quota of %s", m.name,
+				mebibytes(m.health.DBSizeInUse), mebibytes(quota))
 		case m.health.DBSize > quota:
-			return fmt.Sprintf("the database file of %s does not fit, though what is used of it does: %s with a quota of %s; defragment the members first", m.name, mebibytes(m.health.DBSize), mebibytes(quota))
+			return fmt.Sprintf("the database file of %s does not fit, though what is used of it does: %s with a "+
+				"quota of %s; defragment the members first", m.name, mebibytes(m.health.DBSize), mebibytes(quota))
 		}
 	}
 	return ""
@@ -366,7 +375,8 @@ func volumePending(v *view) *verdict {
 	if len(all) == 0 {
 		return nil
 	}
-	choice := "set storage.migration to Replace to have such members replaced one by one, or take the change of storage back"
+	choice := "set storage.migration to Replace to have such members replaced one by one, or take the change of " +
+		"storage back"
 	if v.migrates() {
 		choice = "raise storage.size again, or make room"
 	}
@@ -411,11 +421,14 @@ func quotaOf(pod *corev1.Pod) (int64, bool) {
 	return 0, false
 }
 
-// fileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start anew. It is restarted for that once.
+// fileSystemWaits reports whether the volume has grown, and its file system waits for the pod to start anew. It is
+// restarted for that once.
 func (v *view) fileSystemWaits(m *member) (string, bool) {
 	waits := func(d *volume) bool {
 		c := d.condition(corev1.PersistentVolumeClaimFileSystemResizePending)
-		return c != nil && d.growing() && v.Now.After(c.LastTransitionTime.Add(onlineAfter)) && m.pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
+		return c != nil && d.growing() && v.Now.After(c.LastTransitionTime.Add(onlineAfter)) &&
+			m.pod.CreationTimestamp.Time.Before(c.LastTransitionTime.Time)
 	}
-	return "its volume has grown, and its file system only does when the pod starts", slices.ContainsFunc(v.volumes(m.name), waits)
+	return "its volume has grown, and its file system only does when the pod starts",
+		slices.ContainsFunc(v.volumes(m.name), waits)
 }

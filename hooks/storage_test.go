@@ -27,7 +27,8 @@ func onVolumes() Observation {
 // asked lets the status say that the API server was asked for this size some time ago.
 func asked(o *Observation, size string, ago time.Duration) {
 	for i := range o.Cluster.Status.Members {
-		o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity(size), Asked: metav1.NewTime(now.Add(-ago))}
+		o.Cluster.Status.Members[i].Volume = &v1alpha1.VolumeStatus{Wanted: quantity(size),
+			Asked: metav1.NewTime(now.Add(-ago))}
 	}
 }
 
@@ -86,18 +87,21 @@ func TestChangedStorage(t *testing.T) {
 			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("2Gi"), v1alpha1.MigrateReplace
 			asked(o, "2Gi", replacedAfter)
 		}, "Grow", true, all("1Gi")},
-		{"asked and perhaps refused, to be replaced", "an old view of the claims is not worth a member", func(o *Observation) {
-			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("2Gi"), v1alpha1.MigrateReplace
-			asked(o, "2Gi", replacedAfter-time.Second)
-		}, "Resize", false, all("1Gi")},
+		{"asked and perhaps refused, to be replaced", "an old view of the claims is not worth a member",
+			func(o *Observation) {
+				o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("2Gi"), v1alpha1.MigrateReplace
+				asked(o, "2Gi", replacedAfter-time.Second)
+			}, "Resize", false, all("1Gi")},
 		{"another class", "a person chooses", func(o *Observation) {
 			o.Cluster.Spec.Storage.StorageClassName = new("fast")
 		}, "VolumePending", false, all("1Gi")},
 		{"another class, to be replaced", "a successor joins first", func(o *Observation) {
-			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"), v1alpha1.MigrateReplace
+			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"),
+				v1alpha1.MigrateReplace
 		}, "Grow", true, all("1Gi")},
 		{"another class and larger, to be replaced", "what is to go does not grow", func(o *Observation) {
-			o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, StorageClassName: new("fast"), Size: *quantity("2Gi"), Migration: v1alpha1.MigrateReplace}
+			o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, StorageClassName: new("fast"),
+				Size: *quantity("2Gi"), Migration: v1alpha1.MigrateReplace}
 		}, "Grow", true, all("1Gi")},
 		{"smaller", "a volume can't shrink", func(o *Observation) {
 			o.Cluster.Spec.Storage.Size = *quantity("512Mi")
@@ -105,12 +109,13 @@ func TestChangedStorage(t *testing.T) {
 		{"smaller, to be replaced", "the data fits", func(o *Observation) {
 			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("512Mi"), v1alpha1.MigrateReplace
 		}, "Grow", true, all("1Gi")},
-		{"smaller than the data, to be replaced", "the file of one member is larger than the quota", func(o *Observation) {
-			o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("512Mi"), v1alpha1.MigrateReplace
-			h := o.Health["demo-2"]
-			h.DBSize = 400 << 20
-			o.Health["demo-2"] = h
-		}, "VolumePending", false, all("1Gi")},
+		{"smaller than the data, to be replaced", "the file of one member is larger than the quota",
+			func(o *Observation) {
+				o.Cluster.Spec.Storage.Size, o.Cluster.Spec.Storage.Migration = *quantity("512Mi"), v1alpha1.MigrateReplace
+				h := o.Health["demo-2"]
+				h.DBSize = 400 << 20
+				o.Health["demo-2"] = h
+			}, "VolumePending", false, all("1Gi")},
 		{"grown", "etcd learns of it when it is restarted", func(o *Observation) {
 			o.Cluster.Spec.Storage.Size = *quantity("2Gi")
 			for _, c := range o.Children.Claims {
@@ -158,13 +163,15 @@ func TestTheStatusTellsOfAVolumeUntilItIsAsWanted(t *testing.T) {
 
 	o.Children.Claims["demo-1"].Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
 	o.Children.Claims["demo-1"].Status.Conditions = []corev1.PersistentVolumeClaimCondition{
-		{Type: corev1.PersistentVolumeClaimControllerResizeError, Status: corev1.ConditionTrue, Message: "the pool is full"},
+		{Type: corev1.PersistentVolumeClaimControllerResizeError, Status: corev1.ConditionTrue,
+			Message: "the pool is full"},
 	}
 	d = Decide(o)
 	assert.Equal(t, "the pool is full", d.Status.Members[1].Volume.Message)
 	assert.Contains(t, d.Reason.Message, "demo-1: the pool is full")
 
-	o.Children.Claims["demo-1"].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}}
+	o.Children.Claims["demo-1"].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound,
+		Capacity: corev1.ResourceList{corev1.ResourceStorage: *quantity("2Gi")}}
 	assert.Nil(t, Decide(o).Status.Members[1].Volume)
 }
 
@@ -185,7 +192,8 @@ func TestAFileSystemThatGrowsOnlyAtTheStartGetsOneRestart(t *testing.T) {
 	for name, c := range o.Children.Claims {
 		c.Spec.Resources.Requests[corev1.ResourceStorage] = *quantity("2Gi")
 		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
-			{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-onlineAfter))},
+			{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(now.Add(-onlineAfter))},
 		}
 		o.Children.Pods[name].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	}
@@ -221,7 +229,8 @@ func TestVerifyLetsClaimsOnlyGrow(t *testing.T) {
 func TestStorageFieldsLeaveTheTemplateAlone(t *testing.T) {
 	o := onVolumes()
 	before := newView(o).templateNow("3.6.16")
-	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: *quantity("2Gi"), StorageClassName: new("fast"), Migration: v1alpha1.MigrateReplace}
+	o.Cluster.Spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: *quantity("2Gi"),
+		StorageClassName: new("fast"), Migration: v1alpha1.MigrateReplace}
 	assert.Equal(t, before, newView(o).templateNow("3.6.16"))
 }
 
@@ -253,13 +262,15 @@ func TestAMemberStandsOnBothOfItsVolumes(t *testing.T) {
 	d = Decide(o)
 	pod := d.Children.Pods[1]
 	assert.Contains(t, pod.Spec.Containers[0].Command, "--wal-dir=/var/lib/etcd-wal/wal")
-	assert.Contains(t, pod.Spec.InitContainers[0].Args, "--wal-dir=/var/lib/etcd-wal/wal", "prepare looks at what etcd will")
+	assert.Contains(t, pod.Spec.InitContainers[0].Args, "--wal-dir=/var/lib/etcd-wal/wal",
+		"prepare looks at what etcd will")
 	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(pod))
 	assert.NoError(t, Verify(o, d))
 
 	o.Cluster.Spec.Storage.WAL = nil
 	d = Decide(o)
-	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(d.Children.Pods[1]), "its log is where it was made, whatever the spec says now")
+	assert.Equal(t, []string{"demo-1", "demo-1-wal"}, claimsIn(d.Children.Pods[1]),
+		"its log is where it was made, whatever the spec says now")
 
 	delete(o.Children.Claims, "demo-1-wal")
 	d = Decide(onceChosen(t, o))
@@ -286,7 +297,8 @@ func TestVerifyWatchesTheLogs(t *testing.T) {
 	assert.ErrorContains(t, Verify(o, d), "leaves out the volume demo-1-wal")
 
 	d = Decide(o)
-	d.Children.Claims = filter(d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-2-wal" })
+	d.Children.Claims = filter(d.Children.Claims,
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Name != "demo-2-wal" })
 	assert.ErrorContains(t, Verify(o, d), "S7: the claim demo-2 goes without a list in hand that omits it")
 
 	o = withLogs()
@@ -319,11 +331,13 @@ func TestFoundingWaitsForBothClaims(t *testing.T) {
 
 	addClaim(&o, 0)
 	d = Decide(o)
-	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn], "half of what it stands on is missing")
+	assert.Empty(t, d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn],
+		"half of what it stands on is missing")
 	wal.UID, wal.OwnerReferences = "uid-wal", []metav1.OwnerReference{{UID: o.Cluster.UID}}
 	o.Children.Claims["demo-0-wal"] = wal
 	d = Decide(o)
-	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal", d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
+	assert.Equal(t, "demo-0:uid-claim-0,demo-0-wal:uid-wal",
+		d.Children.ConfigMaps[0].Annotations[objects.AnnotationStartsOn])
 	assert.Empty(t, d.Children.Pods)
 
 	o.Children.ConfigMaps["demo-epoch-1"] = d.Children.ConfigMaps[0]
@@ -333,6 +347,7 @@ func TestFoundingWaitsForBothClaims(t *testing.T) {
 	assert.NoError(t, Verify(o, d))
 	o.Children.Claims["demo-0-wal"].UID = "another"
 	for _, pod := range Decide(o).Children.Pods {
-		assert.NotEqual(t, objects.StartBootstrap, podStart(pod), "it may begin on what is recorded, and on nothing else")
+		assert.NotEqual(t, objects.StartBootstrap, podStart(pod),
+			"it may begin on what is recorded, and on nothing else")
 	}
 }

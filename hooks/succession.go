@@ -18,10 +18,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/stores"
 )
 
-// How one epoch takes over from another: to restore a snapshot in place, to go back to earlier data, or because the quorum's data is lost.
+// How one epoch takes over from another: to restore a snapshot in place, to go back to earlier data, or because the
+// quorum's data is lost.
 //
-// The next epoch is recorded first, as the first one is; that decides who its members are, under numbers above all that were ever used.
-// From then on it comes in three moves, each of which is written on its record and waits for the one before to be observed.
+// The next epoch is recorded first, as the first one is; that decides who its members are, under numbers above all
+// that were ever used. From then on it comes in three moves, each of which is written on its record and waits for the
+// one before to be observed.
 //
 //	staging   Its members get their volumes and are filled, beside the epoch that runs; they wait at a gate before their etcd. Whatever is
 //	          wrong with the data is found out here, with nothing lost, and the wish can be taken back.
@@ -29,14 +31,16 @@ import (
 //	          asks for once more does not start. Its volumes stay as they are, in quarantine: no pod is made on them any more.
 //	began     Once no pod of the epoch before is left, it can't acknowledge anything any more, and the gate opens.
 //
-// That no pod is left must not be believed of a view of pods that lags. So, when the record is seen to be gone, a mark is put on the pods of
-// the next epoch's members. Who sees the mark sees all pods as they were when it was written, or later, and by then no other pod of the
-// epoch before could start.
+// That no pod is left must not be believed of a view of pods that lags. So, when the record is seen to be gone, a
+// mark is put on the pods of the next epoch's members. Who sees the mark sees all pods as they were when it was
+// written, or later, and by then no other pod of the epoch before could start.
 //
-// An epoch that begins with the volume of a member of the one before can be staged only when that is stopped, so it is stopped first.
+// An epoch that begins with the volume of a member of the one before can be staged only when that is stopped, so it
+// is stopped first.
 //
-// A wish that is taken back while it is made ready is written on the record, too: a record says either that it is cancelled or that the epoch
-// before is being stopped, since each is written at the version that was seen. What was made for it goes first, and the record last.
+// A wish that is taken back while it is made ready is written on the record, too: a record says either that it is
+// cancelled or that the epoch before is being stopped, since each is written at the version that was seen. What was
+// made for it goes first, and the record last.
 //
 // So at no time can two epochs acknowledge writes. What the epoch before leaves are its claims.
 
@@ -74,7 +78,8 @@ func (v *view) inEpoch(member string) bool {
 
 // resolved is a snapshot with all that is needed to restore it, as the record keeps it.
 type resolved struct {
-	// Name of its EtcdSnapshot, and ClusterID of the etcd that it was taken of, in hexadecimal; empty when they are not known.
+	// Name of its EtcdSnapshot, and ClusterID of the etcd that it was taken of, in hexadecimal; empty when they are
+	// not known.
 	Name      string `json:"name,omitempty"`
 	ClusterID string `json:"clusterID,omitempty"`
 	// URL of the artifact, SHA256 of its database in hexadecimal; empty when that is not known.
@@ -95,7 +100,9 @@ func (r *resolved) words() string {
 }
 
 func readOrigin(cm *corev1.ConfigMap) origin {
-	from := origin{source: cmp.Or(cm.Data[objects.EpochKeySource], objects.SourceEmpty), restore: cm.Data[objects.EpochKeyRestore], survivorsOf: objects.ReadMark(cm.Data[objects.EpochKeySurvivorsOf]), member: cm.Data[objects.EpochKeyMember]}
+	from := origin{source: cmp.Or(cm.Data[objects.EpochKeySource], objects.SourceEmpty),
+		restore: cm.Data[objects.EpochKeyRestore], survivorsOf: objects.ReadMark(cm.Data[objects.EpochKeySurvivorsOf]),
+		member: cm.Data[objects.EpochKeyMember]}
 	if raw, set := cm.Data[objects.EpochKeyBumpRevision]; set {
 		from.bump = new(revisionIn(raw))
 	}
@@ -109,7 +116,8 @@ func readOrigin(cm *corev1.ConfigMap) origin {
 }
 
 func readSuccession(cm *corev1.ConfigMap) succession {
-	s := succession{after: objects.ReadMark(cm.Data[objects.EpochKeyAfter]), phase: cm.Annotations[objects.AnnotationPhase], evidence: cm.Annotations[objects.AnnotationSurvivor]}
+	s := succession{after: objects.ReadMark(cm.Data[objects.EpochKeyAfter]),
+		phase: cm.Annotations[objects.AnnotationPhase], evidence: cm.Annotations[objects.AnnotationSurvivor]}
 	s.survivor, _, _ = strings.Cut(s.evidence, ":")
 	return s
 }
@@ -145,7 +153,9 @@ func (v *view) recordNextEpoch(from origin, message string) *verdict {
 	}
 	first := v.nextOrdinal()
 	if v.hostPath() {
-		first++ // a call from before may be about to give the next number away, and what is left in a directory stays there (S9)
+		// a call from before may be about to give the next number away, and what is left in a directory stays there
+		// (S9)
+		first++
 	}
 	record := newRecord(v.Cluster, v.nextEpochNumber(), first, size)
 	originate(record, from)
@@ -203,7 +213,8 @@ func (v *view) numbers(of []*member) string {
 // recordAnswers writes on a record the IDs of spec.restore that are answered when its epoch has begun.
 func (v *view) recordAnswers(record *corev1.ConfigMap, from origin) {
 	answered := v.answered()
-	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" && answered[from.restore] == 0 {
+	if n, _ := objects.Ordinal(v.Cluster.Name+"-epoch", record.Name); from.restore != "" &&
+		answered[from.restore] == 0 {
 		answered[from.restore] = n
 	}
 	if len(answered) > 0 {
@@ -211,7 +222,8 @@ func (v *view) recordAnswers(record *corev1.ConfigMap, from origin) {
 	}
 }
 
-// answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of that.
+// answered are the IDs of spec.restore that the epoch that runs, or one before it, has answered, with the number of
+// that.
 func (v *view) answered() map[string]int {
 	all := map[string]int{}
 	if peers := v.Children.Services[objects.PeerService(v.Cluster.Name)]; peers != nil {
@@ -247,8 +259,8 @@ func (v *view) pastOf(epoch int) past {
 	return known
 }
 
-// nextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover, or whose
-// volumes are.
+// nextEpochNumber is the number of the next epoch: above that of every epoch whose record is seen, be it a leftover,
+// or whose volumes are.
 func (v *view) nextEpochNumber() int {
 	n := v.epoch.n
 	for recorded := range epochRecords(v.Observation) {
@@ -260,8 +272,8 @@ func (v *view) nextEpochNumber() int {
 	return n + 1
 }
 
-// nextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays until nothing is seen
-// that was made for it.
+// nextRecord is the record of the epoch that is to take over, with what has become known. One that is cancelled stays
+// until nothing is seen that was made for it.
 func (v *view) nextRecord(decision *verdict) *corev1.ConfigMap {
 	if v.next == nil || v.cancelled() && v.next.leavesNothing() {
 		return nil
@@ -301,7 +313,8 @@ func switchEpoch(v *view) *verdict {
 	}
 	if v.ending() {
 		if left := v.lingering(); left != "" {
-			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left", v.epoch.n, left, v.next.epoch.n), resync: rule.ResyncLater}
+			return &verdict{message: fmt.Sprintf("stopping epoch %d: %s; epoch %d begins when no pod of it is left",
+				v.epoch.n, left, v.next.epoch.n), resync: rule.ResyncLater}
 		}
 	}
 	if v.choosing() {
@@ -313,11 +326,13 @@ func switchEpoch(v *view) *verdict {
 	if waits := v.next.unstaged(); waits != "" {
 		switch {
 		case !v.ending() && v.stopsFirst():
-			return v.stop("spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made ready", v.next.epoch.n))
+			return v.stop("spec.restore.stopFirst is true", fmt.Sprintf(" before epoch %d is made "+
+				"ready", v.next.epoch.n))
 		case !v.ending():
 			return nil // the epoch that runs is looked after meanwhile
 		}
-		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.next.epoch.n, waits), outlook: v.nextComes(), resync: rule.ResyncLater}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; epoch %d waits: %s", v.epoch.n, v.next.epoch.n, waits),
+			outlook: v.nextComes(), resync: rule.ResyncLater}
 	}
 	if !v.ending() {
 		if late := v.longEnding(); len(late) > 0 {
@@ -326,9 +341,11 @@ func switchEpoch(v *view) *verdict {
 		return v.stop(fmt.Sprintf("epoch %d is ready", v.next.epoch.n), "")
 	}
 	if !v.next.seesAll() {
-		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen", v.epoch.n), resync: rule.ResyncSoon}
+		return &verdict{message: fmt.Sprintf("epoch %d is over; making sure that nothing of it is left unseen",
+			v.epoch.n), resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.next.epoch.n, v.next.epoch.describe()), phase: phaseBegan, resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("epoch %d begins: %s", v.next.epoch.n, v.next.epoch.describe()),
+		phase: phaseBegan, resync: rule.ResyncSoon}
 }
 
 // stop writes down that the epoch that runs is stopped.
@@ -372,17 +389,21 @@ func (v *view) needless() string {
 	case v.Etcd != nil && !v.byRestore():
 		return fmt.Sprintf("a quorum of epoch %d answers again", v.epoch.n)
 	case v.outgrown():
-		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.epoch.n, v.next.epoch.n)
+		return fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with", v.epoch.n,
+			v.next.epoch.n)
 	case v.membersMissing() && v.staging() != "" && !v.stopsFirst():
 		return fmt.Sprintf("epoch %d needs another member first", v.epoch.n)
 	}
 	return ""
 }
 
-// instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before is stopped already.
+// instead records another epoch in place of one that can't begin, or that nobody wants any more, when the one before
+// is stopped already.
 func (v *view) instead() *verdict {
 	if old := v.next.epoch; v.passed() {
-		return v.recordNextEpoch(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpochNumber(), v.wordsFor(old.origin)))
+		return v.recordNextEpoch(old.origin, fmt.Sprintf("epoch %d has come near to the revisions that epoch %d was "+
+			"to begin with: recording epoch %d, which begins with %s", v.epoch.n, old.n, v.nextEpochNumber(),
+			v.wordsFor(old.origin)))
 	}
 	if v.next.unstaged() == "" {
 		return nil // it begins, and whatever else is asked for comes after it
@@ -391,15 +412,18 @@ func (v *view) instead() *verdict {
 	lost, old := v.next.lostBeforeStart(), v.next.epoch
 	switch {
 	case asked && !v.byRestore() && from.source != old.source:
-		return v.recordNextEpoch(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins with %s", old.n, v.nextEpochNumber(), v.wordsFor(from)))
+		return v.recordNextEpoch(from, fmt.Sprintf("epoch %d is to begin otherwise: recording epoch %d, which begins "+
+			"with %s", old.n, v.nextEpochNumber(), v.wordsFor(from)))
 	case v.restoreWithdrawn():
 		from, why := v.restoreInstead()
 		if why != "" {
 			return nil
 		}
-		return v.recordNextEpoch(from, fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which begins with %s", v.nextEpochNumber(), v.wordsFor(from)))
+		return v.recordNextEpoch(from, fmt.Sprintf("spec.restore asks for something else: recording epoch %d, which "+
+			"begins with %s", v.nextEpochNumber(), v.wordsFor(from)))
 	case len(lost) > 0:
-		return v.recordNextEpoch(old.origin, fmt.Sprintf("what was made for %s is lost: recording epoch %d, which begins with %s", strings.Join(lost, ", "), v.nextEpochNumber(), v.wordsFor(old.origin)))
+		return v.recordNextEpoch(old.origin, fmt.Sprintf("what was made for %s is lost: recording epoch %d, which "+
+			"begins with %s", strings.Join(lost, ", "), v.nextEpochNumber(), v.wordsFor(old.origin)))
 	}
 	return nil
 }
@@ -414,8 +438,8 @@ func (v *view) askedFor() (origin, bool) {
 	return from, why == ""
 }
 
-// restoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was stopped already: without
-// another wish the data that was there before.
+// restoreInstead is what is to come in place of a restore that was taken back or changed when the epoch before was
+// stopped already: without another wish the data that was there before.
 func (v *view) restoreInstead() (origin, string) {
 	if r := v.Cluster.Spec.Restore; r != nil && v.answered()[r.ID] == 0 {
 		return v.restoreSource(r)
@@ -431,10 +455,12 @@ func (v *view) stopsFirst() bool {
 	return v.mayStopFirst(r) && r.ID == v.next.epoch.restore
 }
 
-// mayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that would take its data.
+// mayStopFirst reports whether the restore may stop the epoch that runs before the next one is ready. On Memory that
+// would take its data.
 func (v *view) mayStopFirst(r *v1alpha1.Restore) bool { return r != nil && r.StopFirst && !v.memory() }
 
-// collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not see that yet (S9).
+// collides reports whether a member joined the epoch that runs under a number of the next one, in a call that did not
+// see that yet (S9).
 func (v *view) collides() bool {
 	return slices.ContainsFunc(v.members, func(m *member) bool {
 		n, ours := objects.Ordinal(v.Cluster.Name, m.name)
@@ -445,9 +471,11 @@ func (v *view) collides() bool {
 // cancel writes down that the next epoch is not to come, and then takes down what was made for it.
 func (v *view) cancel(why string) *verdict {
 	if v.cancelled() {
-		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come", v.next.epoch.n), resync: rule.ResyncSoon}
+		return &verdict{message: fmt.Sprintf("taking down what was made ready for epoch %d, which is not to come",
+			v.next.epoch.n), resync: rule.ResyncSoon}
 	}
-	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why, v.next.epoch.n), phase: phaseCancelled, resync: rule.ResyncSoon}
+	return &verdict{message: fmt.Sprintf("%s: what was made ready for epoch %d is taken down again", why,
+		v.next.epoch.n), phase: phaseCancelled, resync: rule.ResyncSoon}
 }
 
 // byRestore reports whether the next epoch is the answer to spec.restore, and not to a lost quorum.
@@ -470,7 +498,8 @@ func (v *view) restoreWithdrawn() bool {
 	return v.byRestore() && (v.Cluster.Spec.Restore == nil || v.Cluster.Spec.Restore.ID != v.next.epoch.restore)
 }
 
-// lostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to start on.
+// lostBeforeStart are the initial members, none of which has begun, that have lost what was recorded for them to
+// start on.
 func (v *view) lostBeforeStart() []string {
 	if !v.epoch.provisioned() || v.hostPath() {
 		return nil
@@ -484,8 +513,8 @@ func (v *view) lostBeforeStart() []string {
 	})
 }
 
-// lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its members, and claims that
-// are not in quarantine yet; empty for nothing.
+// lingering is what is left of the epoch that is being stopped: its record, which would let others start, pods of its
+// members, and claims that are not in quarantine yet; empty for nothing.
 func (v *view) lingering() string {
 	var left []string
 	if v.epoch.record != nil {
@@ -499,14 +528,16 @@ func (v *view) lingering() string {
 		return "waiting for " + strings.Join(left, ", ")
 	}
 	for _, claim := range v.Children.Claims {
-		if _, ours := memberOfClaim(v.Cluster.Name, claim.Name); ours && v.ours(claim) && claim.DeletionTimestamp == nil && !quarantined(claim) {
+		if _, ours := memberOfClaim(v.Cluster.Name, claim.Name); ours && v.ours(claim) &&
+			claim.DeletionTimestamp == nil && !quarantined(claim) {
 			return "putting its volumes in quarantine"
 		}
 	}
 	return ""
 }
 
-// unended are the pods of members that have not ended, longEnding those that were to end long ago, and whose nodes do not say that they have.
+// unended are the pods of members that have not ended, longEnding those that were to end long ago, and whose nodes do
+// not say that they have.
 func (v *view) unended() []string {
 	return filter(slices.SortedFunc(maps.Keys(v.Children.Pods), byOrdinal), func(name string) bool {
 		_, ours := objects.Ordinal(v.Cluster.Name, name)
@@ -519,7 +550,8 @@ func (v *view) longEnding() []string {
 }
 
 func (v *view) wordsForLongEnding(late []string) string {
-	return fmt.Sprintf("the node of %s does not say that it has ended: when that node is off for good, kubectl delete pod -n %s --force --grace-period=0 %s",
+	return fmt.Sprintf("the node of %s does not say that it has ended: when that node is off for good, kubectl "+
+		"delete pod -n %s --force --grace-period=0 %s",
 		strings.Join(late, ", "), v.Cluster.Namespace, strings.Join(late, " "))
 }
 
@@ -542,7 +574,8 @@ func (v *view) staging() string {
 	return ""
 }
 
-// seesAll reports whether the pods that are shown are as they were when the record of the epoch before was gone, or later.
+// seesAll reports whether the pods that are shown are as they were when the record of the epoch before was gone, or
+// later.
 func (v *view) seesAll() bool {
 	return slices.ContainsFunc(v.epoch.initialNames(), func(name string) bool {
 		pod := v.Children.Pods[name]
@@ -562,7 +595,8 @@ func (v *view) unstaged() string {
 		return why
 	}
 	if first := v.firstToFill(); v.epoch.unknownSum() && v.epoch.sum == "" {
-		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the SHA-256 of the snapshot", first, v.whyNotStarted(v.Children.Pods[first]))
+		return fmt.Sprintf("filling the volume of %s%s before the others, which must get the same: nobody knows the "+
+			"SHA-256 of the snapshot", first, v.whyNotStarted(v.Children.Pods[first]))
 	}
 	var waits []string
 	for _, name := range v.epoch.initialNames() {
@@ -585,7 +619,8 @@ func (v *view) unfilled() string {
 		if report := seedFailure(v.Children.Pods[name]); report != nil && !seeded(v.Children.Pods[name]) {
 			why := fmt.Sprintf("%s could not be filled (%s): %s", name, cmp.Or(report.Reason, "Failed"), report.Error)
 			if report.Reason == "Damaged" && v.epoch.sum != "" {
-				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been overwritten since: then %s", v.epoch.firstInitial(), v.epoch.sum, v.otherwiseFilled())
+				why += fmt.Sprintf("; %s has found a database with the SHA-256 %s, and what is there may have been "+
+					"overwritten since: then %s", v.epoch.firstInitial(), v.epoch.sum, v.otherwiseFilled())
 			}
 			return why
 		}
@@ -639,7 +674,8 @@ func prepareRestore(v *view) *verdict {
 
 // ---- what an epoch leaves behind
 
-// formerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that runs serves.
+// formerClaims are those of earlier epochs: kept in quarantine, as long as the spec says and until the epoch that
+// runs serves.
 func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	if v.epoch == nil || v.epoch.first == 0 {
 		return nil
@@ -647,7 +683,8 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	var list []*corev1.PersistentVolumeClaim
 	for _, name := range slices.SortedFunc(maps.Keys(v.all.Claims), byOrdinal) {
 		member, ours := memberOfClaim(v.Cluster.Name, name)
-		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.epoch.first || v.expired(v.all.Claims[name]) {
+		if n, _ := objects.Ordinal(v.Cluster.Name, member); !ours || n >= v.epoch.first ||
+			v.expired(v.all.Claims[name]) {
 			continue
 		}
 		claim := *v.all.Claims[name]
@@ -657,11 +694,12 @@ func (v *view) formerClaims() []*corev1.PersistentVolumeClaim {
 	return list
 }
 
-// leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on that
-// of a member which was given up before.
+// leaveBehind puts a claim in quarantine, of which an epoch has no more need, and says of which epoch it is: also on
+// that of a member which was given up before.
 func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	member, _ := memberOfClaim(v.Cluster.Name, claim.Name)
-	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch, objects.AnnotationFailedMember)
+	own := objects.Only(claim.Annotations, objects.AnnotationQuarantined, objects.AnnotationEpoch,
+		objects.AnnotationFailedMember)
 	own[objects.AnnotationEpoch] = cmp.Or(own[objects.AnnotationEpoch], strconv.Itoa(epoch))
 	if own[objects.AnnotationQuarantined] == "" {
 		own[objects.AnnotationQuarantined] = v.Now.UTC().Format(time.RFC3339)
@@ -673,8 +711,8 @@ func (v *view) leaveBehind(claim *corev1.PersistentVolumeClaim, epoch int) {
 	claim.Annotations = annotations(v.Cluster, own)
 }
 
-// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and none is left. Should
-// somebody delete the records then, the claims tell that this epoch is over.
+// endedClaims are those of an epoch that is being stopped: in quarantine when no pod of it can start any more, and
+// none is left. Should somebody delete the records then, the claims tell that this epoch is over.
 func endedClaims(v *view, _ *verdict) []*corev1.PersistentVolumeClaim {
 	list := v.keptClaims(v.names)
 	for _, claim := range list {

@@ -10,13 +10,14 @@ import (
 // Etcd is the side of etcd that Sync needs. Package etcdops implements it over the network, the model and the
 // scenarios in memory.
 type Etcd interface {
-	// Observe asks every endpoint for its own health, and one that leads for the member list (linearizable). The membership
-	// is nil when no quorum answered. It takes no longer than the deadline of ctx and never fails: what did not answer is
-	// in the health's Err.
+	// Observe asks every endpoint for its own health, and one that leads for the member list (linearizable). The
+	// membership is nil when no quorum answered. It takes no longer than the deadline of ctx and never fails: what
+	// did not answer is in the health's Err.
 	Observe(ctx context.Context, endpoints []Endpoint) (*Membership, map[string]Health)
 
-	// Do carries out one step on the membership that it was decided on. It first reads the member list again and refuses
-	// the step when the membership has changed meanwhile. An error means that the step may or may not have been carried out.
+	// Do carries out one step on the membership that it was decided on. It first reads the member list again and
+	// refuses the step when the membership has changed meanwhile. An error means that the step may or may not have
+	// been carried out.
 	Do(ctx context.Context, step Step, on *Membership, endpoints []Endpoint) error
 }
 
@@ -28,17 +29,17 @@ type Endpoint struct {
 	ClientURL string
 	// ServerName that the member's certificate must be for; empty when it speaks plain text.
 	ServerName string
-	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is listed with
-	// another one comes from a stranger (an address that was reused) and does not count.
+	// PeerURL that the member has in the member list, be it with http or https. An answer from a member that is
+	// listed with another one comes from a stranger (an address that was reused) and does not count.
 	PeerURL string
-	// Foreign: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer tells: its Name is
-	// the URL, and PeerURL is empty until then.
+	// Foreign: it is not a pod of ours, but a member of the etcd that was joined, or may be one. Which, its answer
+	// tells: its Name is the URL, and PeerURL is empty until then.
 	Foreign bool
 	// Allowed says where a foreign one may be asked; nil is nowhere. Namespace is that of the cluster.
 	Allowed   *AllowedEndpoints
 	Namespace string
-	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when nobody of this one
-	// can give it.
+	// ClusterID that is recorded; 0 while none is. An etcd of another cluster is asked for the member list only when
+	// nobody of this one can give it.
 	ClusterID uint64
 }
 

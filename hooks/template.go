@@ -123,7 +123,8 @@ var (
 // every pod of Kubernetes. On Memory the tmpfs counts against the container's memory, so its size is added.
 func containerResources(s *v1alpha1.EtcdClusterSpec) corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits), Claims: unlessEmpty(s.Resources.Claims),
+		Requests: corev1.ResourceList{}, Limits: maps.Clone(s.Resources.Limits),
+		Claims: unlessEmpty(s.Resources.Claims),
 	}
 	maps.Copy(r.Requests, s.Resources.Limits)
 	for name, fallback := range defaultRequests {
@@ -242,7 +243,8 @@ func options(s *v1alpha1.EtcdClusterSpec, version string) v1alpha1.Options {
 	if s.Storage.Medium == v1alpha1.Memory {
 		o.QuotaBackendBytes = new(quotaBytes(s.Options, storageSize(s)))
 	}
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), cmp.Or(o.LogLevel, "info")
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o),
+		cmp.Or(o.LogLevel, "info")
 	o.SnapshotCount = unless(o.SnapshotCount, snapshotCount(version))
 	o.MaxRequestBytes, o.MaxTxnOps = unless(o.MaxRequestBytes, 3<<19), unless(o.MaxTxnOps, 128)
 	o.AutoCompaction = autoCompaction(o.AutoCompaction)

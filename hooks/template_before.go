@@ -32,10 +32,12 @@ func formerTemplate(s *v1alpha1.EtcdClusterSpec) string {
 		size = q.String()
 	}
 	o := s.Options
-	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o), cmp.Or(o.LogLevel, "info")
+	o.HeartbeatInterval, o.ElectionTimeout, o.LogLevel = heartbeatMillis(o), electionMillis(o),
+		cmp.Or(o.LogLevel, "info")
 	o.AutoCompaction.Mode = cmp.Or(o.AutoCompaction.Mode, v1alpha1.CompactPeriodic)
 	return fingerprint([]any{
-		1, cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, size, s.Resources, s.Affinity, s.NodeSelector,
+		1, cmp.Or(s.Image.PullPolicy, corev1.PullIfNotPresent), s.Image.PullSecrets, size, s.Resources, s.Affinity,
+		s.NodeSelector,
 		s.Tolerations, s.TopologySpreadConstraints, s.PriorityClassName, o,
 		cmp.Or(s.TLS.Mode, v1alpha1.TLSAuto), s.TLS.Secrets, cmp.Or(s.TLS.MinVersion, minTLS), s.TLS.CipherSuites,
 		s.Auth != nil && s.Auth.Token == v1alpha1.TokenSimple,

@@ -95,7 +95,8 @@ func TestTemplatesOfThisRelease(t *testing.T) {
 	plain.Spec.TLS.Mode = v1alpha1.TLSDisabled
 	hashes["plain"] = templateOf(plain, plain.Spec.Version).hash()
 	assert.Equal(t, map[string]string{
-		"28df60b2ca21d076": "9eea15ea4364b12c", "76a2c12422b9552a": "ba4f3fa9ce0a5b65", "ed7c666e349fcad5": "33e0440c40507884",
-		"plain": "1bcac447288c7315",
+		"28df60b2ca21d076": "9eea15ea4364b12c", "76a2c12422b9552a": "ba4f3fa9ce0a5b65",
+		"ed7c666e349fcad5": "33e0440c40507884",
+		"plain":            "1bcac447288c7315",
 	}, hashes)
 }

@@ -60,7 +60,8 @@ func fieldsOf(t *testing.T, kind reflect.Type, path string, schema map[string]an
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		ours := inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/v1alpha1") && within["properties"] != nil
+		ours := inner.Kind() == reflect.Struct && strings.HasSuffix(inner.PkgPath(), "/v1alpha1") &&
+			within["properties"] != nil
 		if ours && (within["required"] == nil || begun[path+name]) {
 			list = append(list, fieldsOf(t, inner, path+name+".", within)...)
 		}
@@ -236,9 +237,11 @@ func TestPodsAreMadeFromTheirTemplate(t *testing.T) {
 			after := saying(t, o, f.path, value)
 			require.NoError(t, validate(&after.Cluster.Spec, after.Settings), "%s: say another value in others", what)
 			was, is := newView(o), newView(after)
-			before, now := was.pod("demo-1", objects.StartResume, nil).Spec, is.pod("demo-1", objects.StartResume, nil).Spec
+			before, now := was.pod("demo-1", objects.StartResume, nil).Spec,
+				is.pod("demo-1", objects.StartResume, nil).Spec
 			made, renewed := !assert.ObjectsAreEqual(before, now), is.updateOf(is.find("demo-1"))
-			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is renewed", what)
+			assert.Equal(t, made, renewed != nil, "%s: a pod that is made now is another one, and the member is "+
+				"renewed", what)
 			grows := f.path == "storage.size" && medium != v1alpha1.Persistent // else its volume grows first
 			assert.Equal(t, slices.Contains(restarts, f.path) || grows, renewed != nil, what)
 		}
@@ -261,7 +264,8 @@ func otherThan(t *testing.T, f field) string {
 			return generic
 		}
 	}
-	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1alpha1"), "%s: say another value in others", f.path)
+	require.True(t, kind.Kind() == reflect.Struct && strings.HasSuffix(kind.PkgPath(), "/v1alpha1"),
+		"%s: say another value in others", f.path)
 	return ""
 }
 
@@ -292,7 +296,8 @@ func TestEachReleaseHasItsOwnDefaults(t *testing.T) {
 func TestQuantitiesAreWrittenInOneWay(t *testing.T) {
 	for want, all := range map[string][]string{
 		"1Gi": {"1073741824", "1024Mi", "1048576Ki", "1Gi"}, "1G": {"1000M", "1e9", "1000000000"}, "0": {"0", "0Gi"},
-		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"}, "512": {"0.5Ki", "512"},
+		"500m": {"0.5", "500000u", "500m"}, "2": {"2", "2000m", "2.0"}, "1500u": {"1.5m", "0.0015"},
+		"512": {"0.5Ki", "512"},
 	} {
 		for _, q := range all {
 			is := objects.Canonical(*quantity(q))

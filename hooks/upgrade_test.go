@@ -69,7 +69,8 @@ func TestAMinorVersionIsGoneToWhenAllHaveSettled(t *testing.T) {
 	assert.Equal(t, "3.6.16", recordOf(Decide(o))[objects.AnnotationVersion], "the cluster has not agreed on 3.6 yet")
 	h.StorageVersion = "3.6.0"
 	o.Health["demo-1"] = h
-	o.Children.Pods["demo-2"].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-settling + time.Second))
+	o.Children.Pods["demo-2"].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-settling +
+		time.Second))
 	assert.Contains(t, Decide(o).Reason.Message, "waiting until demo-2 has run 3.6.16")
 }
 

@@ -11,11 +11,12 @@ import (
 	"github.com/quorate-dev/quorate/hooks/safety"
 )
 
-// Verify checks a decision against the rules of safety, said a second time and independently of the rules that made it. It is
-// the oracle of the stories, the model and the fuzzers, and runs on every call when QUORATE_VERIFY=1. The error names every
-// rule that is broken; nil is the only acceptable answer.
+// Verify checks a decision against the rules of safety, said a second time and independently of the rules that made
+// it. It is the oracle of the stories, the model and the fuzzers, and runs on every call when QUORATE_VERIFY=1. The
+// error names every rule that is broken; nil is the only acceptable answer.
 //
-// It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the model.
+// It judges one observation and one decision. What spans calls (S14 lagging caches, S15 two calls at once) is for the
+// model.
 func Verify(o Observation, d Decision) error {
 	v := newView(o)
 	j := judgement{v: v, o: o, d: d}
@@ -65,17 +66,20 @@ func (j *judgement) newContainers() {
 func (j *judgement) prospects() {
 	var is []string
 	for _, c := range j.d.Status.Conditions {
-		if c.Status == metav1.ConditionTrue && slices.Contains([]string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled}, c.Type) {
+		if c.Status == metav1.ConditionTrue &&
+			slices.Contains([]string{v1alpha1.Ready, v1alpha1.Reconciling, v1alpha1.Stalled}, c.Type) {
 			is = append(is, c.Type)
 		}
 	}
-	j.require(len(is) == 1, "outlook", "exactly one of Ready, Reconciling and Stalled must be True, and these are: %v", is)
+	j.require(len(is) == 1, "outlook", "exactly one of Ready, Reconciling and Stalled must be True, and these are: %v",
+		is)
 	for _, r := range j.v.mode.rules {
 		if r.Name != j.d.Reason.Rule {
 			continue
 		}
 		decision := r.Ask(j.v)
-		j.require(decision != nil && (decision.outlook == "" || slices.Contains(outlooks[r.Name], decision.outlook)), "outlook", "the table does not let rule %s have the outlook of %+v", r.Name, decision)
+		j.require(decision != nil && (decision.outlook == "" || slices.Contains(outlooks[r.Name], decision.outlook)),
+			"outlook", "the table does not let rule %s have the outlook of %+v", r.Name, decision)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // claims checks what becomes of the data.
 func (j *judgement) claims() {
 	for name, claim := range j.o.Children.Claims {
-		if member, ours := memberOfClaim(j.o.Cluster.Name, name); ours && !j.hasClaim(name) && claim.DeletionTimestamp == nil {
+		if member, ours := memberOfClaim(j.o.Cluster.Name, name); ours && !j.hasClaim(name) &&
+			claim.DeletionTimestamp == nil {
 			j.claimGoes(member, claim)
 		}
 	}
@@ -30,16 +31,19 @@ func (j *judgement) claims() {
 }
 
 func (j *judgement) claimGoes(name string, claim *corev1.PersistentVolumeClaim) {
-	j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it", name)
+	j.require(j.v.Etcd != nil && j.v.find(name) == nil, "S7", "the claim %s goes without a list in hand that omits it",
+		name)
 	j.require(j.v.ours(claim), "S7", "the claim %s goes, which another cluster object owns", name)
 	j.require(j.v.ordinalReserved(name), "S9", "the claim %s goes before its number is recorded", name)
 	keep := 24 * time.Hour
 	if d := j.o.Cluster.Spec.MemberReplacement.KeepClaimFor; d != nil {
 		keep = d.Duration
 	}
-	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+claim.Annotations[objects.AnnotationQuarantined] != "" {
+	if keep > 0 && claim.Annotations[objects.AnnotationFailedMember]+
+		claim.Annotations[objects.AnnotationQuarantined] != "" {
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
-		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name, keep)
+		j.require(err == nil && j.o.Now.Sub(since) >= keep, "S7", "the claim %s goes, which is to be kept for %s", name,
+			keep)
 	}
 }
 
@@ -61,7 +65,8 @@ func (j *judgement) claimBeingDeleted(member string) bool {
 }
 
 func unlikeClaim(c *corev1.PersistentVolumeClaim, size resource.Quantity, class *string) bool {
-	return c.Spec.Resources.Requests.Storage().Cmp(size) != 0 || class != nil && (c.Spec.StorageClassName == nil || *c.Spec.StorageClassName != *class)
+	return c.Spec.Resources.Requests.Storage().Cmp(size) != 0 || class != nil &&
+		(c.Spec.StorageClassName == nil || *c.Spec.StorageClassName != *class)
 }
 
 // sameClaim checks that a claim that stays changes in nothing but its size, and that only upwards to what is asked for.
@@ -72,7 +77,8 @@ func (j *judgement) sameClaim(old, now *corev1.PersistentVolumeClaim) {
 		s.Resources = corev1.VolumeResourceRequirements{}
 		return s
 	}
-	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change", old.Name)
+	j.require(reflect.DeepEqual(bare(old), bare(now)), "S12", "the claim %s is to change in what can't change",
+		old.Name)
 	wanted := storageSize(&j.o.Cluster.Spec)
 	if wal := j.o.Cluster.Spec.Storage.WAL; wal != nil && strings.HasSuffix(old.Name, "-wal") {
 		wanted = walSize(wal)
@@ -82,5 +88,6 @@ func (j *judgement) sameClaim(old, now *corev1.PersistentVolumeClaim) {
 }
 
 func (j *judgement) hasClaim(name string) bool {
-	return slices.ContainsFunc(j.d.Children.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
+	return slices.ContainsFunc(j.d.Children.Claims,
+		func(c *corev1.PersistentVolumeClaim) bool { return c.Name == name })
 }

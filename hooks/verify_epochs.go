@@ -87,28 +87,34 @@ func (j *judgement) succession() {
 func (j *judgement) newEpoch(cm *corev1.ConfigMap) {
 	n, _ := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name)
 	e := parseEpoch(n, cm)
-	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8", "epoch %d takes over from %d, which does not run", e.n, e.after)
+	j.require(j.v.epoch != nil && e.n > j.v.epoch.n && e.after == j.v.epoch.n, "S8",
+		"epoch %d takes over from %d, which does not run", e.n, e.after)
 	j.require(!e.began(), "S8", "epoch %d begins at once", e.n)
 	j.require(j.o.Children.ConfigMaps[cm.Name] == nil, "S8", "epoch %d takes the record of another one", e.n)
 	j.require(len(j.begun()) == 1, "S8", "several epochs are recorded at once")
-	j.require(j.v.next == nil || j.v.ending() && e.n > j.v.next.epoch.n && j.records(j.v.next.epoch.record.Name) != nil, "S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
+	j.require(j.v.next == nil || j.v.ending() && e.n > j.v.next.epoch.n && j.records(j.v.next.epoch.record.Name) != nil,
+		"S8", "epoch %d is recorded in place of epoch %d", e.n, e.n-1)
 	j.remembers(e)
 	for name := range e.initial {
 		i, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(ours && i >= e.first && i >= j.v.nextOrdinal(), "S9", "%s of epoch %d has a number that was used", name, e.n)
+		j.require(ours && i >= e.first && i >= j.v.nextOrdinal(), "S9", "%s of epoch %d has a number that was used",
+			name, e.n)
 	}
 	if e.source == objects.SourceSurvivor && e.survivorsOf == j.v.epoch.n || e.restore != j.v.epoch.restore {
 		return
 	}
 	j.require(j.v.Etcd == nil, "S8", "epoch %d is recorded although a quorum answers and nobody has asked", e.n)
 	_, asked := j.v.recoverBy()
-	j.require(asked || j.v.ending() || !j.v.mayHaveQuorum(), "S14", "epoch %d is recorded although %v may have a quorum", e.n, j.v.mayVote())
+	j.require(asked || j.v.ending() || !j.v.mayHaveQuorum(), "S14",
+		"epoch %d is recorded although %v may have a quorum", e.n, j.v.mayVote())
 }
 
 // remembers: the next epoch begins above all revisions (S21), and answers what no one before it has.
 func (j *judgement) remembers(e *epoch) {
-	j.require(e.bump != nil || e.floor >= j.seenRevision(), "S21", "epoch %d begins above revision %d, and epoch %d has come to %d", e.n, e.floor, e.after, j.seenRevision())
-	j.require(e.restore == j.v.epoch.restore || j.v.answered()[e.restore] == 0, "S8", "epoch %d answers spec.restore %q, which was answered before", e.n, e.restore)
+	j.require(e.bump != nil || e.floor >= j.seenRevision(), "S21",
+		"epoch %d begins above revision %d, and epoch %d has come to %d", e.n, e.floor, e.after, j.seenRevision())
+	j.require(e.restore == j.v.epoch.restore || j.v.answered()[e.restore] == 0, "S8",
+		"epoch %d answers spec.restore %q, which was answered before", e.n, e.restore)
 }
 
 // seenRevision is the highest that the epoch that runs, or one before it, is seen or noted to have given out.
@@ -128,8 +134,8 @@ func (j *judgement) seenRevision() int64 {
 	return highest
 }
 
-// filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and what they were filled with is noted
-// (S21).
+// filledAlike: the members of an epoch that begins have the same data, above all revisions that were given out, and
+// what they were filled with is noted (S21).
 func (j *judgement) filledAlike(next *view, now *epoch) {
 	if !now.filled() {
 		return
@@ -152,13 +158,15 @@ func (j *judgement) filledAlike(next *view, now *epoch) {
 			same.SHA256 = first.SHA256
 		}
 		j.require(same == *first, "S21", "epoch %d begins with %+v and %+v", now.n, *first, *report)
-		j.require(now.highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.n, report.Revision, now.highest)
-		j.require(now.bump != nil || report.Revision > now.floor, "S21", "epoch %d begins at revision %d, not above %d", now.n, report.Revision, now.floor)
+		j.require(now.highest > report.Revision, "S21", "epoch %d begins at revision %d, and only %d is noted", now.n,
+			report.Revision, now.highest)
+		j.require(now.bump != nil || report.Revision > now.floor, "S21", "epoch %d begins at revision %d, not above %d",
+			now.n, report.Revision, now.floor)
 	}
 }
 
-// seeds checks what initial members are filled with: none of several fetches what could be something else than the others have, and all begin at one
-// revision (S21).
+// seeds checks what initial members are filled with: none of several fetches what could be something else than the
+// others have, and all begin at one revision (S21).
 func (j *judgement) seeds(v *view) {
 	if v.epoch == nil || v.epoch.record == nil || !v.epoch.filled() || v.epoch.hadQuorum() {
 		return
@@ -168,7 +176,8 @@ func (j *judgement) seeds(v *view) {
 			continue
 		}
 		old := v.Children.Pods[pod.Name]
-		j.require(pod.Name == v.firstToFill() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) || old != nil && !gated(old), "S21",
+		j.require(pod.Name == v.firstToFill() || !v.epoch.unknownSum() || v.epoch.sum != "" || gated(pod) ||
+			old != nil && !gated(old), "S21",
 			"%s is filled before it is known with what", pod.Name)
 		args := ""
 		for i := range pod.Spec.InitContainers {
@@ -176,7 +185,8 @@ func (j *judgement) seeds(v *view) {
 				args = strings.Join(c.Args, " ")
 			}
 		}
-		j.require(strings.Contains(args, strings.Join(v.epoch.beginArgs(), " ")), "S21", "%s is not told at which revision its epoch begins", pod.Name)
+		j.require(strings.Contains(args, strings.Join(v.epoch.beginArgs(), " ")), "S21",
+			"%s is not told at which revision its epoch begins", pod.Name)
 	}
 }
 
@@ -189,26 +199,36 @@ func (j *judgement) records(name string) *corev1.ConfigMap {
 	return j.d.Children.ConfigMaps[i]
 }
 
-// phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of the one before.
+// phases: an epoch is stopped when the next one is ready, or can't be before; and that begins when nothing is left of
+// the one before.
 func (j *judgement) phases(next *view) {
 	cm := j.records(next.epoch.record.Name)
 	if cm == nil {
-		j.require(next.epoch.phase == phaseCancelled && next.leavesNothing(), "S8", "the record of epoch %d goes, and there is more of it", next.epoch.n)
+		j.require(next.epoch.phase == phaseCancelled && next.leavesNothing(), "S8",
+			"the record of epoch %d goes, and there is more of it", next.epoch.n)
 		return
 	}
 	now := parseEpoch(next.epoch.n, cm)
 	switch now.phase {
 	case next.epoch.phase:
 	case phaseCancelled:
-		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.n, next.epoch.phase)
+		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is cancelled in the phase %q", now.n,
+			next.epoch.phase)
 	case phaseStopping:
-		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q", j.v.epoch.n, now.n, next.epoch.phase)
+		j.require(next.epoch.phase == phaseStaging, "S8", "epoch %d is stopped for epoch %d in the phase %q",
+			j.v.epoch.n, now.n, next.epoch.phase)
 		r := j.o.Cluster.Spec.Restore
-		j.require(next.unstaged() == "" || r != nil && r.StopFirst, "S8", "epoch %d is stopped before epoch %d is ready", j.v.epoch.n, next.epoch.n)
-		j.require(now.bump != nil || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.epoch.n, j.seenRevision(), now.n, now.floor+revisionGap)
-		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8", "the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
+		j.require(next.unstaged() == "" || r != nil && r.StopFirst, "S8",
+			"epoch %d is stopped before epoch %d is ready", j.v.epoch.n, next.epoch.n)
+		j.require(now.bump != nil || j.seenRevision() <= now.floor+revisionGap, "S21",
+			"epoch %d is stopped at revision %d, and epoch %d begins at %d", j.v.epoch.n, j.seenRevision(), now.n,
+			now.floor+revisionGap)
+		j.require(j.v.epoch.record == nil || j.records(j.v.epoch.record.Name) != nil, "S8",
+			"the record of epoch %d goes before it is written down that it is stopped", j.v.epoch.n)
 	case phaseBegan:
-		j.require(now.bump != nil || now.member != "" || j.seenRevision() <= now.floor+revisionGap, "S21", "epoch %d begins at revision %d, and epoch %d has come to %d", now.n, now.floor+revisionGap, j.v.epoch.n, j.seenRevision())
+		j.require(now.bump != nil || now.member != "" || j.seenRevision() <= now.floor+revisionGap, "S21",
+			"epoch %d begins at revision %d, and epoch %d has come to %d", now.n, now.floor+revisionGap, j.v.epoch.n,
+			j.seenRevision())
 		j.begins(next)
 		j.filledAlike(next, now)
 	default:
@@ -219,14 +239,18 @@ func (j *judgement) phases(next *view) {
 // begins: no pod of the epoch before is left, nor can one start, and the view of pods is no older than that.
 func (j *judgement) begins(next *view) {
 	before := j.v.epoch.n
-	j.require(next.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped", next.epoch.n)
-	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.epoch.n, before)
+	j.require(next.epoch.phase == phaseStopping, "S8", "epoch %d begins before the one before was stopped",
+		next.epoch.n)
+	j.require(j.v.epoch.record == nil, "S8", "epoch %d begins while pods of epoch %d may still start", next.epoch.n,
+		before)
 	for name, pod := range j.v.Children.Pods {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
-		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.epoch.n, name, before)
+		j.require(!ours || finished(pod), "S8", "epoch %d begins while %s is left of epoch %d", next.epoch.n, name,
+			before)
 	}
 	for name, claim := range j.v.Children.Claims {
-		j.require(!j.v.ours(claim) || claim.DeletionTimestamp != nil || quarantined(claim), "S8", "epoch %d begins while a pod may be made on %s", next.epoch.n, name)
+		j.require(!j.v.ours(claim) || claim.DeletionTimestamp != nil || quarantined(claim), "S8",
+			"epoch %d begins while a pod may be made on %s", next.epoch.n, name)
 	}
 	sees := false
 	for _, pod := range next.Children.Pods {
@@ -239,8 +263,10 @@ func (j *judgement) begins(next *view) {
 func (j *judgement) marks(next *view) {
 	for _, pod := range j.d.Children.Pods {
 		old := j.o.Children.Pods[pod.Name]
-		if pod.Annotations[objects.AnnotationPredecessorGone] != "" && (old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
-			j.require(next.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8", "%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
+		if pod.Annotations[objects.AnnotationPredecessorGone] != "" &&
+			(old == nil || old.Annotations[objects.AnnotationPredecessorGone] == "") {
+			j.require(next.epoch.phase == phaseStopping && j.v.epoch.record == nil, "S8",
+				"%s says that epoch %d is over, whose record is there", pod.Name, j.v.epoch.n)
 		}
 	}
 }
@@ -253,15 +279,18 @@ func (j *judgement) gates(v *view) {
 		}
 		opens := pod.Annotations[objects.AnnotationBegins] != ""
 		if v.epoch.began() {
-			j.require(!opens || namesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.epoch.n), "S8", "the pod %s may begin, and was not made for epoch %d", pod.Name, v.epoch.n)
+			j.require(!opens || namesRecord(pod) == objects.EpochName(j.o.Cluster.Name, v.epoch.n), "S8",
+				"the pod %s may begin, and was not made for epoch %d", pod.Name, v.epoch.n)
 			continue
 		}
-		j.require(awaits(pod) && strings.Contains(strings.Join(prepareOf(pod).Args, " "), "--await=") || gated(pod), "S8", "the pod %s does not wait for its epoch to begin", pod.Name)
+		j.require(awaits(pod) && strings.Contains(strings.Join(prepareOf(pod).Args, " "), "--await=") || gated(pod),
+			"S8", "the pod %s does not wait for its epoch to begin", pod.Name)
 		j.require(!opens, "S8", "the pod %s may begin before its epoch", pod.Name)
 	}
 }
 
-// former: claims of earlier epochs go when they were kept long enough, and the epoch that runs serves; no pod runs on them.
+// former: claims of earlier epochs go when they were kept long enough, and the epoch that runs serves; no pod runs on
+// them.
 func (j *judgement) former() {
 	if j.v.epoch == nil || j.v.epoch.first == 0 {
 		return
@@ -275,7 +304,8 @@ func (j *judgement) former() {
 		}
 		since, err := time.Parse(time.RFC3339, claim.Annotations[objects.AnnotationQuarantined])
 		kept := err == nil && j.o.Now.Sub(since) >= keepVolumesFor(&j.o.Cluster.Spec)
-		j.require(j.v.Etcd != nil && kept && j.v.ours(claim), "S7", "the claim %s of an earlier epoch goes too early", name)
+		j.require(j.v.Etcd != nil && kept && j.v.ours(claim), "S7", "the claim %s of an earlier epoch goes too early",
+			name)
 	}
 	for _, pod := range j.d.Children.Pods {
 		n, ours := objects.Ordinal(j.o.Cluster.Name, pod.Name)
@@ -288,13 +318,16 @@ func (j *judgement) former() {
 // record checks the epoch record and what every answer must hold.
 func (j *judgement) record() {
 	if old := j.v.epoch; old != nil && old.record != nil {
-		i := slices.IndexFunc(j.d.Children.ConfigMaps, func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
+		i := slices.IndexFunc(j.d.Children.ConfigMaps,
+			func(c *corev1.ConfigMap) bool { return c.Name == old.record.Name })
 		j.require(i >= 0, "S8", "the epoch record is gone from the answer")
 		if i >= 0 {
 			now := parseEpoch(old.n, j.d.Children.ConfigMaps[i])
-			j.require(now.nextOrdinal >= old.nextOrdinal, "S9", "the mark goes back from %d to %d", old.nextOrdinal, now.nextOrdinal)
+			j.require(now.nextOrdinal >= old.nextOrdinal, "S9", "the mark goes back from %d to %d", old.nextOrdinal,
+				now.nextOrdinal)
 			j.require(!old.hadQuorum() || now.clusterID == old.clusterID, "S8", "the recorded cluster ID changes")
-			j.require(now.highest >= old.highest, "S21", "the highest revision that is noted goes back from %d to %d", old.highest, now.highest)
+			j.require(now.highest >= old.highest, "S21", "the highest revision that is noted goes back from %d to %d",
+				old.highest, now.highest)
 			j.require(old.sum == "" || now.sum == old.sum, "S21", "the SHA-256 that the first member has found changes")
 			j.foreign(old, now)
 			j.joins(old, now)
@@ -305,22 +338,28 @@ func (j *judgement) record() {
 	} else {
 		for _, cm := range j.d.Children.ConfigMaps {
 			_, read := objects.Ordinal(j.o.Cluster.Name+"-epoch", cm.Name) // another name is nobody's record
-			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" && cm.Data[objects.EpochKeyToken] != ""
+			bootstraps := read && cm.Annotations[objects.AnnotationStartsOn] == "" &&
+				cm.Data[objects.EpochKeyToken] != ""
 			takesOver := cm.Data[objects.EpochKeyAfter] != ""
-			j.require(!bootstraps || takesOver || old == nil && !j.v.ranBefore(), "S8", "a second bootstrap: %s", cm.Name)
+			j.require(!bootstraps || takesOver || old == nil && !j.v.ranBefore(), "S8", "a second bootstrap: %s",
+				cm.Name)
 		}
 	}
-	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13", "the answer lacks a Service or the budget")
+	j.require(len(j.d.Children.Services) == 2 && len(j.d.Children.Budgets) == 1, "S13",
+		"the answer lacks a Service or the budget")
 }
 
 // version checks that the members go to another version in steps that etcd can take, up or down (S18).
 func (j *judgement) version(old, now *epoch) {
 	from, err := parseRelease(old.version)
 	to, err2 := parseRelease(now.version)
-	if old.version == now.version || j.besideForeign() && !slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.hadQuorum() && j.v.Etcd == nil || err != nil {
+	if old.version == now.version || j.besideForeign() &&
+		!slices.ContainsFunc(j.v.members, func(m *member) bool { return m.name != "" }) || !old.hadQuorum() &&
+		j.v.Etcd == nil || err != nil {
 		return
 	}
-	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer", old.version, now.version)
+	j.require(err2 == nil && j.v.Etcd != nil, "S18", "the version goes from %s to %s without a quorum's answer",
+		old.version, now.version)
 	if from.minor == to.minor || j.stillRuns(to) { // a patch release, or taken back on the way
 		return
 	}
@@ -329,7 +368,8 @@ func (j *judgement) version(old, now *epoch) {
 	case from.minor + 1:
 		arrived := func(m *member) bool { return m.serving() && m.health.Version == old.version }
 		j.require(all(arrived), "S18", "on to %s before all members have arrived at %s", to, from)
-		j.require(supported(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18", "from %s to %s over a release that is not safe", from, to)
+		j.require(supported(from) && !from.less(versionGates[from.minor-newest[0].minor].below), "S18",
+			"from %s to %s over a release that is not safe", from, to)
 	case from.minor - 1:
 		lowered := func(m *member) bool { return m.serving() && m.health.StorageVersion == to.base() }
 		j.require(all(lowered), "S18", "down to %s before etcd has lowered the format of everybody's data", to)
@@ -356,6 +396,7 @@ func (j *judgement) startsOn(old, now *epoch) {
 	for name := range now.startsOn {
 		member, _ := memberOfClaim(j.o.Cluster.Name, name)
 		m := j.v.find(member)
-		j.require(old.startsOn[name] != "" || !old.provisioned() || m != nil && m.Learner && !m.Started() && old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
+		j.require(old.startsOn[name] != "" || !old.provisioned() || m != nil && m.Learner && !m.Started() &&
+			old.startsOn[member] == "", "S10", "%s may start empty, but is no new learner", name)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 // What Verify says of clusters that have joined an existing etcd.
 
-// besideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd and has not seen the last of them.
+// besideForeign reports whether etcd lists members that are none of ours, in an epoch that joined an existing etcd
+// and has not seen the last of them.
 func (j *judgement) besideForeign() bool {
 	e := j.v.epoch
 	if e == nil || e.record == nil || e.record.Data["source"] != "Existing" {
@@ -31,7 +32,8 @@ func (j *judgement) joins(old, now *epoch) {
 	if old.hadQuorum() || !now.hadQuorum() {
 		return
 	}
-	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)), slices.Collect(maps.Keys(j.o.Children.Claims)))
+	traces := slices.Concat(slices.Collect(maps.Keys(j.o.Children.Pods)),
+		slices.Collect(maps.Keys(j.o.Children.Claims)))
 	left := slices.ContainsFunc(traces, func(name string) bool {
 		_, ours := objects.Ordinal(j.o.Cluster.Name, name)
 		return ours
@@ -43,7 +45,8 @@ func (j *judgement) joins(old, now *epoch) {
 	j.require(!left || listed, "S8", "cluster %x is recorded, which lists none of ours that have run", now.clusterID)
 }
 
-// stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded which cluster it is.
+// stepBeside: beside foreign members nothing is changed but who is a member, and nothing at all before it is recorded
+// which cluster it is.
 func (j *judgement) stepBeside() {
 	if !j.besideForeign() {
 		return
@@ -67,27 +70,33 @@ func (j *judgement) suits(s AddLearner) {
 		}
 		has, err := parseRelease(m.health.Version)
 		wanted, err2 := parseRelease(j.v.epoch.version)
-		j.require(m.serving() && err == nil && err2 == nil && has.minor == wanted.minor, "S18", "%s beside %s, which runs %q", s, m.alias, m.health.Version)
-		j.require(strings.HasPrefix(m.PeerURLs[0], "https:") == strings.HasPrefix(s.PeerURL, "https:"), "S4", "%s beside %s, which can't speak with it", s, m.alias)
+		j.require(m.serving() && err == nil && err2 == nil && has.minor == wanted.minor, "S18",
+			"%s beside %s, which runs %q", s, m.alias, m.health.Version)
+		j.require(strings.HasPrefix(m.PeerURLs[0], "https:") == strings.HasPrefix(s.PeerURL, "https:"), "S4",
+			"%s beside %s, which can't speak with it", s, m.alias)
 	}
 }
 
-// removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one of ours as always, but that
-// ours alone are held against the wanted number.
+// removeBeside: a foreign voter goes only when the spec says so and all that are wanted of ours vote and serve; one
+// of ours as always, but that ours alone are held against the wanted number.
 func (j *judgement) removeBeside(s Remove, m *member, lost bool) {
 	ours := filter(j.v.voters, func(o *member) bool { return o.name != "" })
 	if m.name != "" {
-		j.require(lost || len(ours) > j.v.replicas, "S6", "%s, which is neither lost, nor above the wanted number, nor dead for long enough", s)
+		j.require(lost || len(ours) > j.v.replicas, "S6", "%s, which is neither lost, nor above the wanted number, "+
+			"nor dead for long enough", s)
 		return
 	}
 	b := j.o.Cluster.Spec.Bootstrap
-	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6", "%s, which is not ours, and nobody has said that it is to go", s)
-	j.require(len(ours) >= j.v.replicas && len(ours) > 0 && serving(ours) == len(ours), "S6", "%s, which is not ours, before all of ours vote and serve", s)
+	j.require(b != nil && b.Existing != nil && b.Existing.RetireForeign, "S6",
+		"%s, which is not ours, and nobody has said that it is to go", s)
+	j.require(len(ours) >= j.v.replicas && len(ours) > 0 && serving(ours) == len(ours), "S6",
+		"%s, which is not ours, before all of ours vote and serve", s)
 }
 
 // foreign: the record forgets that there are foreign members only when a list in hand has none.
 func (j *judgement) foreign(old, now *epoch) {
 	was, is := old.record.Annotations["etcd.quorate.dev/foreign"], now.record.Annotations["etcd.quorate.dev/foreign"]
-	j.require(was == "" || is != "" || j.v.Etcd != nil && !j.besideForeign(), "S8", "the record forgets foreign members that may be there")
+	j.require(was == "" || is != "" || j.v.Etcd != nil && !j.besideForeign(), "S8",
+		"the record forgets foreign members that may be there")
 	j.require(is == "" || was != "" || !old.hadQuorum(), "S8", "the record makes foreign members of strangers")
 }

@@ -21,8 +21,8 @@ func (j *judgement) raised(kind string) bool {
 	return false
 }
 
-// whileCorrupt: with the alarm CORRUPT, members only leave; nobody joins or votes who may have copied what is wrong, and nobody is stopped,
-// for etcd would not let him start among members that differ.
+// whileCorrupt: with the alarm CORRUPT, members only leave; nobody joins or votes who may have copied what is wrong,
+// and nobody is stopped, for etcd would not let him start among members that differ.
 func (j *judgement) whileCorrupt() {
 	if !j.raised(AlarmCorrupt) {
 		return
@@ -47,7 +47,8 @@ func (j *judgement) provenWrong(m *member) bool {
 	}
 	mine := *m.health.Hash
 	for hash, n := range count {
-		if 2*n > len(j.v.voters) && hash.Value != mine.Value && hash.Revision == mine.Revision && hash.CompactRevision == mine.CompactRevision {
+		if 2*n > len(j.v.voters) && hash.Value != mine.Value && hash.Revision == mine.Revision &&
+			hash.CompactRevision == mine.CompactRevision {
 			return true
 		}
 	}
@@ -70,7 +71,8 @@ func (j *judgement) defragment(s Defragment) {
 	j.quiet(s)
 	for _, o := range j.v.voters {
 		leads := m != nil && m.ID == j.v.Etcd.Leader && o.ID != m.ID
-		skipped := leads && j.v.defragRun != nil && j.v.defragRun.Trigger == v1alpha1.TriggerRequest && !strings.Contains(strings.Join(j.v.defragRun.Done, " ")+" ", o.name+" ")
+		skipped := leads && j.v.defragRun != nil && j.v.defragRun.Trigger == v1alpha1.TriggerRequest &&
+			!strings.Contains(strings.Join(j.v.defragRun.Done, " ")+" ", o.name+" ")
 		j.require(!skipped, "S2", "%s, which leads, before %s", s, o.name)
 	}
 }
@@ -84,7 +86,8 @@ func (j *judgement) leads() Health {
 }
 
 func (j *judgement) compact(s Compact) {
-	j.require(j.o.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff, maintenance, "%s although autoCompaction.mode is Off", s)
+	j.require(j.o.Cluster.Spec.Options.AutoCompaction.Mode != v1alpha1.CompactOff, maintenance,
+		"%s although autoCompaction.mode is Off", s)
 	j.require(j.raised(AlarmNoSpace), maintenance, "%s although there is space", s)
 	j.require(s.Revision <= j.leads().Revision, maintenance, "%s, to which the leader has not come", s)
 }
@@ -95,7 +98,8 @@ func (j *judgement) disarm(s Disarm) {
 	if s.Kind == AlarmNoSpace {
 		for _, m := range j.v.members {
 			limit := quota(m.pod)
-			j.require(m.serving() && limit > 0 && m.health.DBSize <= limit-limit/10, maintenance, "%s while %s is not below 90 %% of its quota", s, m.name)
+			j.require(m.serving() && limit > 0 && m.health.DBSize <= limit-limit/10, maintenance,
+				"%s while %s is not below 90 %% of its quota", s, m.name)
 		}
 		return
 	}
@@ -107,10 +111,12 @@ func (j *judgement) disarm(s Disarm) {
 		}
 	}
 	j.require(len(same) == 1, "S6", "%s while voters have %d hashes", s, len(same))
-	j.require(2*known > len(j.v.voters), "S6", "%s although only %d of %d voters tell a hash", s, known, len(j.v.voters))
+	j.require(2*known > len(j.v.voters), "S6", "%s although only %d of %d voters tell a hash", s, known,
+		len(j.v.voters))
 	former := s.ID != 0
 	for _, m := range j.v.members {
 		former = former && m.ID != s.ID
 	}
-	j.require(former || known == len(j.v.voters) && known > 1, "S6", "%s of a member, and not all voters tell the same hash", s)
+	j.require(former || known == len(j.v.voters) && known > 1, "S6",
+		"%s of a member, and not all voters tell the same hash", s)
 }

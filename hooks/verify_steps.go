@@ -48,7 +48,8 @@ func (j *judgement) step() {
 
 func (j *judgement) addLearner(s AddLearner) {
 	n, ours := objects.Ordinal(j.o.Cluster.Name, s.Name)
-	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) || s.PeerURL == objects.PeerURLOf(j.o.Cluster, s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
+	j.require(ours && (s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) || s.PeerURL == objects.PeerURLOf(j.o.Cluster,
+		s.Name, false) && !j.v.everyoneDials()), "S9", "%s under a name or URL that is not ours", s)
 	j.require(j.v.epoch != nil && n >= j.v.epoch.nextOrdinal, "S9", "%s: the number is below the mark", s)
 	j.require(!slices.Contains(j.v.names, s.Name), "S9", "%s: the name has left traces", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
@@ -57,7 +58,8 @@ func (j *judgement) addLearner(s AddLearner) {
 		return j.claimBeingDeleted(m.name) || j.unlike(m)
 	})
 	counted := filter(j.v.voters, func(m *member) bool { return m.name != "" || !j.besideForeign() })
-	j.require(len(counted) < j.v.replicas || going && len(counted) == j.v.replicas, "S6", "%s although there are enough voters", s)
+	j.require(len(counted) < j.v.replicas || going && len(counted) == j.v.replicas, "S6",
+		"%s although there are enough voters", s)
 	j.suits(s)
 }
 
@@ -70,26 +72,31 @@ func (j *judgement) promote(s Promote) {
 	lead := j.leads()
 	j.require(m.Learner && m.serving(), "S5", "%s, which did not answer in this call", s)
 	j.require(m.health.RaftIndex*10 >= lead.RaftIndex*9, "S5", "%s, which has not caught up", s)
-	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimBeingDeleted(m.name)), "S5", "%s, which has no volume", s)
-	j.require(m.pod == nil || m.pod.Annotations[objects.AnnotationInitialCluster] == "", "S10", "%s, whose pod may still join once more", s)
+	j.require(m.pod != nil && (!j.v.onClaims() || m.claim != nil && !j.claimBeingDeleted(m.name)), "S5",
+		"%s, which has no volume", s)
+	j.require(m.pod == nil || m.pod.Annotations[objects.AnnotationInitialCluster] == "", "S10",
+		"%s, whose pod may still join once more", s)
 	j.require(!j.removalPending(m), "S3", "%s, which may be removed", s)
 	j.require(m.pod == nil || !j.restartPending(m), "S2", "%s, which may be restarted", s)
 	stay, voters := j.othersStay(m), len(j.v.voters)+1
 	j.require(serving(j.v.voters)+1 >= quorum(voters), "S1", "%s would leave too few of %d serving", s, voters)
-	j.require(stay+1 >= quorum(voters) || stay < quorum(voters-1), "S1", "%s would leave %d of %d serving and staying", s, stay+1, voters)
+	j.require(stay+1 >= quorum(voters) || stay < quorum(voters-1), "S1", "%s would leave %d of %d serving and staying",
+		s, stay+1, voters)
 }
 
-// updatePeerURL: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no other one's listener
-// differs from what is listed (two such members would not hear each other).
+// updatePeerURL: a voter of ours gets the https form of its own URL, while everybody serves and can dial it, and no
+// other one's listener differs from what is listed (two such members would not hear each other).
 func (j *judgement) updatePeerURL(s UpdatePeerURL) {
 	m := j.v.find(s.Name)
 	j.require(m != nil && m.ID == s.ID && !m.Learner, "S4", "%s, which is no voter", s)
-	j.require(s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9", "%s with a URL that is not its own", s)
+	j.require(s.PeerURL == objects.PeerURL(j.o.Cluster, s.Name) && byTLS(s.PeerURL), "S9",
+		"%s with a URL that is not its own", s)
 	j.require(j.v.learner() == nil && len(j.v.removedPods()) == 0, "S3", "%s while members come or go", s)
 	for _, o := range j.v.voters {
 		j.require(j.stays(o), "S1", "%s while %s does not serve, or may be restarted", s, o.name)
 		j.require(o.name == "" || tlsFlagsOf(o.pod).certificates, "S1", "%s, whom %s can't dial then", s, o.name)
-		j.require(o.name == "" || tlsFlagsOf(o.pod).peers == byTLS(o.PeerURLs...), "S1", "%s before %s listens as it is listed", s, o.name)
+		j.require(o.name == "" || tlsFlagsOf(o.pod).peers == byTLS(o.PeerURLs...), "S1",
+			"%s before %s listens as it is listed", s, o.name)
 	}
 }
 
@@ -103,7 +110,8 @@ func (j *judgement) remove(s Remove) {
 		j.require(n < j.v.epoch.nextOrdinal, "S9", "%s: its last trace goes before its number is recorded", s)
 	}
 	joined, listed := j.joined(m)
-	j.require(listed && j.o.Now.Sub(joined) >= CallsEnd, "S9", "%s: a call from before its addition may add it again", s)
+	j.require(listed && j.o.Now.Sub(joined) >= CallsEnd, "S9", "%s: a call from before its addition may add it again",
+		s)
 	j.chosenForRemoval(m)
 	if m.Learner {
 		return
@@ -115,12 +123,14 @@ func (j *judgement) remove(s Remove) {
 	if j.besideForeign() {
 		j.removeBeside(s, m, lost || j.dead(m))
 	}
-	j.require(j.besideForeign() || lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6", "%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
+	j.require(j.besideForeign() || lost || wrong || len(voters) > j.v.replicas || j.dead(m), "S6",
+		"%s, which is neither lost, nor proven wrong, nor above the wanted number, nor dead for long enough", s)
 	j.require(len(others) > 0, "S6", "%s, the last voter", s)
 	j.require(m.ID != j.v.Etcd.Leader, "S6", "%s, the leader", s)
 	stay := j.othersStay(m)
 	j.require(stay >= quorum(len(others)), "S1", "%s would leave %d of %d serving and staying", s, stay, len(others))
-	j.require(wrong || !m.serving() || stay == len(others), "S2", "%s, which serves, while another voter does not, or may be restarted", s)
+	j.require(wrong || !m.serving() || stay == len(others), "S2",
+		"%s, which serves, while another voter does not, or may be restarted", s)
 	j.require(j.v.learner() == nil, "S3", "%s while there is a learner", s)
 	j.require(len(j.v.removedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
@@ -128,10 +138,12 @@ func (j *judgement) remove(s Remove) {
 // chosenForRemoval requires that the record names a member that is removed.
 func (j *judgement) chosenForRemoval(m *member) {
 	named := j.v.epoch.record.Annotations[objects.AnnotationChosen]
-	j.require(named == m.displayName()+" removal", "S3", "%s is removed, and the record names %q", m.displayName(), named)
+	j.require(named == m.displayName()+" removal", "S3", "%s is removed, and the record names %q", m.displayName(),
+		named)
 }
 
-// removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that for as long as calls live.
+// removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
+// for as long as calls live.
 func (j *judgement) removalPending(m *member) bool {
 	named := append(strings.Fields(j.v.epoch.record.Annotations[objects.AnnotationChosen]), "", "", "", "")
 	since, err := time.Parse(time.RFC3339, named[3])
@@ -148,8 +160,9 @@ func (j *judgement) joined(m *member) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy asks for, that the
-// cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its place; and its claim, if it has one, carries the mark.
+// dead reports whether a voter may be given up: the status says that it has been silent for as long as the policy
+// asks for, that the cluster has had quorum all that time, and that Quorate has looked; no other etcd answers in its
+// place; and its claim, if it has one, carries the mark.
 func (j *judgement) dead(m *member) bool {
 	policy := j.o.Cluster.Spec.MemberReplacement
 	limit := policy.After.Duration
@@ -163,7 +176,8 @@ func (j *judgement) dead(m *member) bool {
 	quorate := slices.ContainsFunc(j.o.Cluster.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == v1alpha1.Available && c.Status == metav1.ConditionTrue && long(c.LastTransitionTime.Time)
 	})
-	return j.watchedFor(long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() && !j.masked(m.name) && silent && quorate && j.toBeKept(m)
+	return j.watchedFor(long) && policy.Policy != v1alpha1.ReplaceManual && !j.v.fenced(m.name) && !m.serving() &&
+		!j.masked(m.name) && silent && quorate && j.toBeKept(m)
 }
 
 // watchedFor reports whether Quorate has looked without a gap since a time that is long ago.

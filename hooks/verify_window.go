@@ -12,7 +12,8 @@ import (
 
 // What Verify says of maintenance windows: a promise to people, and no rule of safety.
 
-// inWindow reports whether something may begin that can wait: a window opened so short a time ago that it is open, or the spec has none.
+// inWindow reports whether something may begin that can wait: a window opened so short a time ago that it is open, or
+// the spec has none.
 func (j *judgement) inWindow() bool {
 	all := j.o.Cluster.Spec.Maintenance.Windows
 	return len(all) == 0 || slices.ContainsFunc(all, func(w v1alpha1.MaintenanceWindow) bool {
@@ -28,8 +29,8 @@ func (j *judgement) inWindow() bool {
 	})
 }
 
-// windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another minor version or a
-// scheduled defragmentation, for no more than a change.
+// windows: outside of them no voter that serves is chosen for a restart, and none gets a successor, a URL, another
+// minor version or a scheduled defragmentation, for no more than a change.
 func (j *judgement) windows() {
 	if j.v.Etcd == nil || j.v.epoch == nil || j.v.epoch.record == nil || j.besideForeign() || j.inWindow() {
 		return
@@ -44,8 +45,10 @@ func (j *judgement) windows() {
 		j.require(needed, maintenance, "%s outside of a maintenance window, and no member is missing", s)
 	}
 	j.chosenInWindow()
-	if was, is := j.o.Cluster.Status.Defragmentation, j.d.Status.Defragmentation; is != nil && is.Trigger == v1alpha1.TriggerSchedule {
-		j.require(was != nil && was.Started.Equal(&is.Started), maintenance, "a scheduled defragmentation begins outside of a maintenance window")
+	if was, is := j.o.Cluster.Status.Defragmentation, j.d.Status.Defragmentation; is != nil &&
+		is.Trigger == v1alpha1.TriggerSchedule {
+		j.require(was != nil && was.Started.Equal(&is.Started), maintenance,
+			"a scheduled defragmentation begins outside of a maintenance window")
 	}
 }
 
@@ -59,21 +62,24 @@ func (j *judgement) chosenInWindow() {
 	has := strings.Fields(now.Annotations[objects.AnnotationChosen])
 	if len(has) > 1 && has[1] != "removal" && (len(had) < 2 || !slices.Equal(had[:2], has[:2])) {
 		m := j.v.find(has[0])
-		j.require(m == nil || m.Learner || j.cannotWait(m), maintenance, "%s, which serves, is to be restarted outside of a maintenance window", has[0])
+		j.require(m == nil || m.Learner || j.cannotWait(m), maintenance,
+			"%s, which serves, is to be restarted outside of a maintenance window", has[0])
 	}
 	from, err := parseRelease(j.v.epoch.version)
 	to, err2 := parseRelease(now.Annotations[objects.AnnotationVersion])
 	if err == nil && err2 == nil && from.minor != to.minor {
-		j.require(j.stillRuns(to) || j.downgrades(), maintenance, "etcd goes on from %s to %s outside of a maintenance window", from, to)
+		j.require(j.stillRuns(to) || j.downgrades(), maintenance,
+			"etcd goes on from %s to %s outside of a maintenance window", from, to)
 	}
 }
 
-// cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for it, it is known to be
-// wrong, its certificates may expire, or writes or healing wait for it.
+// cannotWait reports whether the voter is disturbed whatever the time: it is down or about to be, a person asks for
+// it, it is known to be wrong, its certificates may expire, or writes or healing wait for it.
 func (j *judgement) cannotWait(m *member) bool {
 	unheard := m.pod != nil && tlsFlagsOf(m.pod).certificates && tlsFlagsOf(m.pod).peers != byTLS(m.PeerURLs...)
 	_, lost := j.v.dataLost(m)
-	return !m.serving() || lost || j.v.fenced(m.name) || j.claimBeingDeleted(m.name) || j.provenWrong(m) || m.pod != nil && j.outTrusted(m) || unheard ||
+	return !m.serving() || lost || j.v.fenced(m.name) || j.claimBeingDeleted(m.name) || j.provenWrong(m) ||
+		m.pod != nil && j.outTrusted(m) || unheard ||
 		j.downgrades() || j.raised(AlarmNoSpace) && m.pod != nil && j.volumeUnlike(m)
 }
 

@@ -31,12 +31,14 @@ type view struct {
 	// members are etcd's list, ours by number, then strangers. Empty while blind.
 	members []*member
 	voters  []*member // those of members that vote
-	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of nodes.
+	// names are all members that left any trace, sorted: in etcd's list, as a pod, as a claim or in the record of
+	// nodes.
 	names []string
-	// foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members; Etcd is
-	// nil then. 0 for none.
+	// foreign is the ID of the cluster that answered when that is not ours, by the record's ID or by its members;
+	// Etcd is nil then. 0 for none.
 	foreign uint64
-	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see templateNow.
+	// templates are the hashes that pods would carry now, with the flags of 3.5 and with those of later releases: see
+	// templateNow.
 	templates           [2]string
 	former              string // see template_before.go
 	leaves              []leaf
@@ -162,7 +164,8 @@ func (v *view) member(m Member) *member {
 	e.tls = tlsFlagsOf(e.pod)
 	e.health, e.asked = v.Health[name]
 	if e.health.Err == "" && e.health.MemberID != m.ID {
-		e.health = Health{Err: "the address was answered by another member", MemberID: e.health.MemberID, ClusterID: e.health.ClusterID}
+		e.health = Health{Err: "the address was answered by another member", MemberID: e.health.MemberID,
+			ClusterID: e.health.ClusterID}
 	}
 	return e
 }
@@ -221,7 +224,8 @@ func (v *view) ordinalReserved(name string) bool {
 
 // ours reports whether a claim belongs to this very cluster object, not to an earlier one of the same name.
 func (v *view) ours(claim *corev1.PersistentVolumeClaim) bool {
-	return claim != nil && slices.ContainsFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
+	return claim != nil && slices.ContainsFunc(claim.OwnerReferences,
+		func(r metav1.OwnerReference) bool { return r.UID == v.Cluster.UID })
 }
 
 // usable reports whether a pod may be started on the claim: not on one that was made for another epoch.
@@ -244,8 +248,8 @@ func (v *view) learner() *member {
 	return v.members[i]
 }
 
-// removedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has passed
-// without its node confirming is not waited for: etcd refuses a removed member in any case.
+// removedPods are the pods of members that etcd no longer lists and that may still run. A pod whose grace period has
+// passed without its node confirming is not waited for: etcd refuses a removed member in any case.
 func (v *view) removedPods() []string {
 	if v.Etcd == nil {
 		return nil
@@ -262,9 +266,9 @@ func graceOver(pod *corev1.Pod, now time.Time) bool {
 
 func (m *member) serving() bool { return m.asked && m.health.Serving() }
 
-// dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is gone, or
-// prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A view without its claim is not
-// believed while the member answers or its pod runs: that view is stale.
+// dataLost reports whether the member's data is gone or going, and why: its claim was deleted, its memory pod is
+// gone, or prepare found its data directory empty. A learner for which nothing was recorded has no data to lose. A
+// view without its claim is not believed while the member answers or its pod runs: that view is stale.
 func (v *view) dataLost(m *member) (string, bool) {
 	if m.name == "" {
 		return "", false
@@ -353,9 +357,11 @@ func Endpoints(o Observation) []Endpoint {
 		if !ours || pod.Status.PodIP == "" || finished(pod) {
 			continue
 		}
-		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, objects.ClientPort), PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
+		e := Endpoint{Name: name, ClientURL: urlOn("http", pod.Status.PodIP, objects.ClientPort),
+			PeerURL: objects.PeerURL(o.Cluster, name), ClusterID: cluster}
 		if s := tlsFlagsOf(pod); s.clients || objects.Encrypted(o.Cluster) && !s.plain {
-			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, objects.ClientPort), objects.Host(o.Cluster, name)
+			e.ClientURL, e.ServerName = urlOn("https", pod.Status.PodIP, objects.ClientPort),
+				objects.Host(o.Cluster, name)
 		}
 		list = append(list, e)
 	}

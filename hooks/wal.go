@@ -10,10 +10,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// A member may have a second claim, for its write-ahead log alone. What it stands on is both, then: it starts when both are there, it may
-// begin empty only when both are recorded, and when one is lost its data is. (etcd with its data and an empty log begins anew, under
-// its old identity.) Whether a member has one is decided once, by the spec that it was made for, and noted in the epoch record; another spec
-// makes new members.
+// A member may have a second claim, for its write-ahead log alone. What it stands on is both, then: it starts when
+// both are there, it may begin empty only when both are recorded, and when one is lost its data is. (etcd with its
+// data and an empty log begins anew, under its old identity.) Whether a member has one is decided once, by the spec
+// that it was made for, and noted in the epoch record; another spec makes new members.
 
 const (
 	walSuffix = "-wal"
@@ -72,12 +72,14 @@ func (v *view) storageUsable(member string) bool {
 	if v.hostPath() {
 		return v.nodeOf(member) != ""
 	}
-	return !slices.ContainsFunc(v.memberClaims(member), func(c *corev1.PersistentVolumeClaim) bool { return !v.usable(c) })
+	return !slices.ContainsFunc(v.memberClaims(member),
+		func(c *corev1.PersistentVolumeClaim) bool { return !v.usable(c) })
 }
 
 // claimBeingDeleted reports whether something that the member stands on is being deleted.
 func (v *view) claimBeingDeleted(member string) bool {
-	return slices.ContainsFunc(v.memberClaims(member), func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && c.DeletionTimestamp != nil })
+	return slices.ContainsFunc(v.memberClaims(member),
+		func(c *corev1.PersistentVolumeClaim) bool { return v.ours(c) && c.DeletionTimestamp != nil })
 }
 
 // mayBegin reports whether the member may begin with nothing on the claims that there are.
@@ -90,8 +92,8 @@ func (v *view) mayBegin(member string) bool {
 	})
 }
 
-// startUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on HostPath its node. Nil
-// while something is missing.
+// startUIDs are the UIDs of all that the member would start on, by name: of its claims, or on Memory of its pod; on
+// HostPath its node. Nil while something is missing.
 func (v *view) startUIDs(member string) map[string]types.UID {
 	if v.hostPath() {
 		return v.assignNodes([]string{member})
@@ -127,7 +129,8 @@ func claimsIn(pod *corev1.Pod) []string {
 	return list
 }
 
-// claimNames are the names of the members' claims: those for their data, and those for their logs, where they have one or are to get one.
+// claimNames are the names of the members' claims: those for their data, and those for their logs, where they have
+// one or are to get one.
 func (v *view) claimNames(members []string, create func(string) bool) []string {
 	var list []string
 	for _, member := range members {

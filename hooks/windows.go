@@ -10,14 +10,15 @@ import (
 	"github.com/quorate-dev/quorate/hooks/timetable"
 )
 
-// Maintenance windows (spec.maintenance.windows). Changes that disturb members that serve, and that could as well be made another day,
-// begin only while one is open: restarts and successions (RollingUpdate, Grow), https URLs (UpdatePeerURLs), the next minor version
-// (Upgrade) and scheduled defragmentations (Defragment). Each of these rules asks here, in one line; WaitForWindow tells what waits.
+// Maintenance windows (spec.maintenance.windows). Changes that disturb members that serve, and that could as well be
+// made another day, begin only while one is open: restarts and successions (RollingUpdate, Grow), https URLs
+// (UpdatePeerURLs), the next minor version (Upgrade) and scheduled defragmentations (Defragment). Each of these rules
+// asks here, in one line; WaitForWindow tells what waits.
 //
-// What has begun for a member is finished: it is chosen in the record, its successor has joined, or it is listed with a URL at which it
-// does not listen yet. A downgrade that is open in etcd is gone through with, since etcd lets no member join meanwhile. And some
-// restarts can't wait: those that bring authorities in or out, for certificates expire, and while etcd takes no more keys (alarm NOSPACE)
-// those that give it room.
+// What has begun for a member is finished: it is chosen in the record, its successor has joined, or it is listed with
+// a URL at which it does not listen yet. A downgrade that is open in etcd is gone through with, since etcd lets no
+// member join meanwhile. And some restarts can't wait: those that bring authorities in or out, for certificates
+// expire, and while etcd takes no more keys (alarm NOSPACE) those that give it room.
 
 const (
 	leastWindow = 10 * time.Minute
@@ -166,8 +167,10 @@ func waitForWindow(v *view) *verdict {
 	case what == "":
 		return nil
 	case v.windows.opens.IsZero():
-		return &verdict{message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct spec.maintenance.windows (%s)",
+		return &verdict{message: fmt.Sprintf("serving; no maintenance window ever opens %s; correct "+
+			"spec.maintenance.windows (%s)",
 			what, strings.Join(v.windows.flaws, "; ")), outlook: Waits}
 	}
-	return &verdict{message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s", v.windows.opens.Format(time.RFC3339), what)}
+	return &verdict{message: fmt.Sprintf("serving; waiting for the maintenance window that opens at %s %s",
+		v.windows.opens.Format(time.RFC3339), what)}
 }

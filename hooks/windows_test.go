@@ -44,18 +44,28 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 		{"at its end", "2026-01-02T03:00:00Z", []v1alpha1.MaintenanceWindow{nightly}, false, "2026-01-03T02:00:00Z"},
 		{"by the clocks of its zone", "2026-01-03T01:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, true, ""},
 		{"in summer", "2026-07-04T00:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, true, ""},
-		{"after it, by those clocks", "2026-07-04T04:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, false, "2026-07-11T00:00:00Z"},
-		{"in the time that clocks leave out", "2026-03-29T01:00:00Z", []v1alpha1.MaintenanceWindow{window("30 2 * * *", time.Hour, "Europe/Berlin")}, true, ""},
-		{"the first of those that come twice", "2026-10-25T00:30:00Z", []v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, true, ""},
-		{"the second of those that come twice", "2026-10-25T01:30:00Z", []v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, false, "2026-10-26T01:30:00Z"},
-		{"longer than the time between two", "2026-01-02T23:00:00Z", []v1alpha1.MaintenanceWindow{window("0 2 * * *", 168*time.Hour, "")}, true, ""},
-		{"the first of several", "2026-01-02T12:00:00Z", []v1alpha1.MaintenanceWindow{nightly, weekly}, false, "2026-01-03T01:00:00Z"},
+		{"after it, by those clocks", "2026-07-04T04:00:00Z", []v1alpha1.MaintenanceWindow{weekly}, false,
+			"2026-07-11T00:00:00Z"},
+		{"in the time that clocks leave out", "2026-03-29T01:00:00Z",
+			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", time.Hour, "Europe/Berlin")}, true, ""},
+		{"the first of those that come twice", "2026-10-25T00:30:00Z",
+			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, true, ""},
+		{"the second of those that come twice", "2026-10-25T01:30:00Z",
+			[]v1alpha1.MaintenanceWindow{window("30 2 * * *", 10*time.Minute, "Europe/Berlin")}, false,
+			"2026-10-26T01:30:00Z"},
+		{"longer than the time between two", "2026-01-02T23:00:00Z",
+			[]v1alpha1.MaintenanceWindow{window("0 2 * * *", 168*time.Hour, "")}, true, ""},
+		{"the first of several", "2026-01-02T12:00:00Z", []v1alpha1.MaintenanceWindow{nightly, weekly}, false,
+			"2026-01-03T01:00:00Z"},
 		{"one of several", "2026-01-03T03:30:00Z", []v1alpha1.MaintenanceWindow{nightly, weekly}, true, ""},
-		{"beside one that never opens", "2026-01-02T02:00:00Z", []v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, ""), nightly}, true, ""},
-		{"one that never opens", "2026-01-02T02:00:00Z", []v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, "")}, false, ""},
+		{"beside one that never opens", "2026-01-02T02:00:00Z",
+			[]v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, ""), nightly}, true, ""},
+		{"one that never opens", "2026-01-02T02:00:00Z",
+			[]v1alpha1.MaintenanceWindow{window("0 0 30 2 *", time.Hour, "")}, false, ""},
 	} {
 		o := serve(3)
-		o.Now, o.Zones, o.Cluster.Spec.Maintenance.Windows = at(c.at), map[string]*time.Location{"Europe/Berlin": berlin}, c.windows
+		o.Now, o.Zones, o.Cluster.Spec.Maintenance.Windows = at(c.at),
+			map[string]*time.Location{"Europe/Berlin": berlin}, c.windows
 		w := o.windowsNow()
 		assert.Equal(t, c.open, w.open, c.name)
 		if c.opens == "" {
@@ -72,12 +82,18 @@ func TestWhenAWindowIsOpen(t *testing.T) {
 
 func TestWindowsThatNeverOpen(t *testing.T) {
 	for says, w := range map[string]v1alpha1.MaintenanceWindow{
-		"windows[0].schedule names a time that never comes":                           window("0 0 30 2 *", time.Hour, ""),
-		"windows[0].schedule can't be read: expected exactly 5 fields":                window("nonsense", time.Hour, ""),
-		"windows[0].schedule can't be read: a time zone belongs in":                   window("TZ=UTC 0 2 * * *", time.Hour, ""),
-		`windows[0].timeZone: there is no time zone "Europe/Belin"`:                   window("0 2 * * *", time.Hour, "Europe/Belin"),
-		"windows[0].duration: 9m0s is not between 10m and 168h":                       window("* * * * *", 9*time.Minute, ""),
-		"windows[0].duration: 169h0m0s is not between 10m and 168h":                   window("* * * * *", 169*time.Hour, ""),
+		"windows[0].schedule names a time that never comes": window("0 0 30 2 *", time.Hour,
+			""),
+		"windows[0].schedule can't be read: expected exactly 5 fields": window("nonsense", time.Hour,
+			""),
+		"windows[0].schedule can't be read: a time zone belongs in": window("TZ=UTC 0 2 * * *",
+			time.Hour, ""),
+		`windows[0].timeZone: there is no time zone "Europe/Belin"`: window("0 2 * * *", time.Hour,
+			"Europe/Belin"),
+		"windows[0].duration: 9m0s is not between 10m and 168h": window("* * * * *",
+			9*time.Minute, ""),
+		"windows[0].duration: 169h0m0s is not between 10m and 168h": window("* * * * *",
+			169*time.Hour, ""),
 		"windows[0].duration: 0s is not between 10m and 168h; such a window never op": window("* * * * *", 0, ""),
 	} {
 		o := serve(3)
@@ -121,18 +137,23 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 		o          Observation
 		rule, says string
 	}{
-		"another template":     {on(serve(3), high), "RollingUpdate", "to restart demo-0, demo-1, demo-2: the template of its pod has changed"},
-		"one voter":            {on(serve(1), high), "Grow", "to replace demo-0: the template of its pod has changed"},
-		"two voters":           {on(serve(2), high), "Grow", "to replace demo-0, demo-1: the template"},
-		"another quota":        {on(serve(3), moreQuota), "RollingUpdate", "to restart demo-0, demo-1, demo-2: it runs with a quota of"},
-		"the next version":     {on(serve(3), version("3.7.3")), "Upgrade", "to go on from etcd 3.6.16 to 3.7.3"},
-		"the version before":   {on(serve(3), version("3.5.35")), "Upgrade", "to go on from etcd 3.6.16 to 3.5.35"},
-		"a version and a flag": {on(serve(3), high, version("3.7.3")), "RollingUpdate", "has changed; to go on from etcd 3.6.16 to 3.7.3"},
+		"another template": {on(serve(3), high), "RollingUpdate",
+			"to restart demo-0, demo-1, demo-2: the template of its pod has changed"},
+		"one voter":  {on(serve(1), high), "Grow", "to replace demo-0: the template of its pod has changed"},
+		"two voters": {on(serve(2), high), "Grow", "to replace demo-0, demo-1: the template"},
+		"another quota": {on(serve(3), moreQuota), "RollingUpdate",
+			"to restart demo-0, demo-1, demo-2: it runs with a quota of"},
+		"the next version":   {on(serve(3), version("3.7.3")), "Upgrade", "to go on from etcd 3.6.16 to 3.7.3"},
+		"the version before": {on(serve(3), version("3.5.35")), "Upgrade", "to go on from etcd 3.6.16 to 3.5.35"},
+		"a version and a flag": {on(serve(3), high, version("3.7.3")), "RollingUpdate",
+			"has changed; to go on from etcd 3.6.16 to 3.7.3"},
 		"other volumes": {on(onVolumes(), func(o *Observation) {
-			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"), v1alpha1.MigrateReplace
+			o.Cluster.Spec.Storage.StorageClassName, o.Cluster.Spec.Storage.Migration = new("fast"),
+				v1alpha1.MigrateReplace
 		}), "Grow", "to replace demo-0, demo-1, demo-2: its volume is to be of the class fast"},
 		"a scheduled defragmentation": {on(scheduled("0 3 * * *"), func(o *Observation) {
-			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Next: metav1.NewTime(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))}
+			o.Cluster.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Next: metav1.NewTime(time.Date(2026, 1,
+				2, 3, 0, 0, 0, time.UTC))}
 		}), "Defragment", "to defragment, as the schedule asks"},
 		"TLS": {on(plainText(3), func(o *Observation) {
 			o.Cluster.Spec.TLS.Mode, o.Cluster.Spec.TLS.AllowPlaintextClients = v1alpha1.TLSAuto, true
@@ -150,9 +171,11 @@ func TestWhatWaitsForAWindow(t *testing.T) {
 			d := Decide(c.o)
 			require.NoError(t, Verify(c.o, d))
 			assert.Equal(t, "WaitForWindow", d.Reason.Rule, d.Reason.Message)
-			assert.Contains(t, d.Reason.Message, "serving; waiting for the maintenance window that opens at 2026-01-03T02:00:00Z to ")
+			assert.Contains(t, d.Reason.Message, "serving; waiting for the maintenance window that opens at "+
+				"2026-01-03T02:00:00Z to ")
 			assert.Contains(t, d.Reason.Message, c.says)
-			assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC).Sub(now), d.ResyncAfter, "asked again when it opens")
+			assert.Equal(t, time.Date(2026, 1, 3, 2, 0, 0, 0, time.UTC).Sub(now), d.ResyncAfter,
+				"asked again when it opens")
 			is, _ := told(t, c.o)
 			assert.Equal(t, "Ready WaitForWindow", is)
 
@@ -170,9 +193,12 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		do   func(o *Observation)
 		rule string
 	}{
-		"a claim that is being deleted": {serve(3), func(o *Observation) { o.Children.Claims["demo-1"].DeletionTimestamp = &metav1.Time{Time: now} }, "Grow"},
-		"scaling":                       {serve(3), func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) }, "Grow"},
-		"scaling down":                  {serve(5), func(o *Observation) { high(o); o.Cluster.Spec.Replicas = new(int32(3)) }, "Shrink"},
+		"a claim that is being deleted": {serve(3),
+			func(o *Observation) { o.Children.Claims["demo-1"].DeletionTimestamp = &metav1.Time{Time: now} }, "Grow"},
+		"scaling": {serve(3), func(o *Observation) { o.Cluster.Spec.Replicas = new(int32(5)) },
+			"Grow"},
+		"scaling down": {serve(5),
+			func(o *Observation) { high(o); o.Cluster.Spec.Replicas = new(int32(3)) }, "Shrink"},
 		"a pod that is down": {serve(3), func(o *Observation) {
 			high(o)
 			silence(o, "demo-1")
@@ -187,7 +213,8 @@ func TestWhatWaitsForNoWindow(t *testing.T) {
 		}, "Defragment"},
 		"one beside a version that waits": {serve(3), func(o *Observation) {
 			settled(o)
-			o.Cluster.Spec.Version, o.Cluster.Annotations = "3.7.3", map[string]string{objects.AnnotationDefragment: "now"}
+			o.Cluster.Spec.Version, o.Cluster.Annotations = "3.7.3",
+				map[string]string{objects.AnnotationDefragment: "now"}
 		}, "Defragment"},
 		"authorities that members do not trust": {serve(3), func(o *Observation) {
 			everyone(o, func(h *Health) { h.Trusts = []string{"another"} })

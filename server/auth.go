@@ -71,14 +71,18 @@ func (c *Callers) Warning() string {
 	case encrypted && known:
 		return ""
 	case encrypted:
-		return "the hooks are HTTPS for everybody: without --token-file or --client-ca, whoever reaches this port decides " +
+		return "the hooks are HTTPS for everybody: without --token-file or --client-ca, whoever reaches this port " +
+			"decides " +
 			"which etcd members exist; only a NetworkPolicy that is enforced keeps others than Metacontroller away"
 	case known:
-		return "the hooks are plain HTTP: whoever can listen on the network between Metacontroller and this port learns " +
+		return "the hooks are plain HTTP: whoever can listen on the network between Metacontroller and this port " +
+			"learns " +
 			"the token of --token-file, and can then decide which etcd members exist; set --tls-cert and --tls-key"
 	}
-	return "the hooks are plain HTTP for everybody: whoever reaches this port decides which etcd members exist; only a " +
-		"NetworkPolicy that is enforced keeps others than Metacontroller away (quorate install sets up HTTPS and a token)"
+	return "the hooks are plain HTTP for everybody: whoever reaches this port decides which etcd members exist; only " +
+		"a " +
+		"NetworkPolicy that is enforced keeps others than Metacontroller away (quorate install sets up HTTPS and a " +
+		"token)"
 }
 
 // digest is a token's SHA-256: all are of one length, so that comparing them takes one time.
@@ -112,7 +116,8 @@ func parseTokens(text []byte) ([]digest, error) {
 		case bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 			return nil, errors.New("a token is made of printable ASCII characters without spaces, one token on a line")
 		case len(token) < leastToken:
-			return nil, fmt.Errorf("a token has %d characters at least; openssl rand -hex 32 makes a good one", leastToken)
+			return nil, fmt.Errorf("a token has %d characters at least; openssl rand -hex 32 makes a good one",
+				leastToken)
 		}
 		all = append(all, sha256.Sum256(token))
 	}
@@ -120,7 +125,8 @@ func parseTokens(text []byte) ([]digest, error) {
 	case len(all) == 0:
 		return nil, errNothing
 	case len(all) > 2:
-		return nil, fmt.Errorf("it holds %d tokens; two at most may be valid at once, the old and the new one", len(all))
+		return nil, fmt.Errorf("it holds %d tokens; two at most may be valid at once, the old and the new one",
+			len(all))
 	}
 	return all, nil
 }

@@ -87,7 +87,10 @@ func (a authority) caller(certificate *tls.Certificate) *http.Client {
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	config.RootCAs.AddCert(a.certificate)
 	if certificate != nil { // presented whatever the server asks for
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return certificate,
+				nil
+		}
 	}
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
 		ForceAttemptHTTP2: true}}
@@ -329,17 +332,18 @@ func TestHalfConfigured(t *testing.T) {
 	key, err := os.ReadFile(f.Key)
 	require.NoError(t, err)
 	for says, c := range map[string]CallerFiles{
-		"--tls-cert is set and --tls-key is not":          {Cert: f.Cert},
-		"--tls-key is set and --tls-cert is not":          {Key: f.Key},
-		"--client-ca needs HTTPS":                         {ClientCA: f.Cert},
-		"are no certificate and its private key":          {Cert: f.Cert, Key: other.Key},
-		"no such file":                                    {Cert: f.Cert, Key: f.Key + "x"},
-		"it holds no PEM certificate":                     {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
-		"it holds a PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key, ClientCA: write("ca", string(key))},
-		"--token-file: stat /none/tokens":                 {Token: "/none/tokens"},
-		"it is empty":                                     {Token: write("empty", " \n\n")},
-		"16 characters at least":                          {Token: write("short", "secret")},
-		"printable ASCII characters without spaces":       {Token: write("spaces", rightToken+" "+nextToken)},
+		"--tls-cert is set and --tls-key is not": {Cert: f.Cert},
+		"--tls-key is set and --tls-cert is not": {Key: f.Key},
+		"--client-ca needs HTTPS":                {ClientCA: f.Cert},
+		"are no certificate and its private key": {Cert: f.Cert, Key: other.Key},
+		"no such file":                           {Cert: f.Cert, Key: f.Key + "x"},
+		"it holds no PEM certificate":            {Cert: f.Cert, Key: f.Key, ClientCA: f.Token},
+		"it holds a PRIVATE KEY, where only certificates": {Cert: f.Cert, Key: f.Key,
+			ClientCA: write("ca", string(key))},
+		"--token-file: stat /none/tokens":           {Token: "/none/tokens"},
+		"it is empty":                               {Token: write("empty", " \n\n")},
+		"16 characters at least":                    {Token: write("short", "secret")},
+		"printable ASCII characters without spaces": {Token: write("spaces", rightToken+" "+nextToken)},
 		"it holds 3 tokens; two at most may be valid at once": {Token: write("three",
 			rightToken+"\n"+nextToken+"\n"+wrongToken)},
 	} {
@@ -374,7 +378,8 @@ func TestWarnings(t *testing.T) {
 			require.NotContains(t, log.String(), "WARN")
 			continue
 		}
-		require.Eventually(t, func() bool { return strings.Contains(log.String(), c.says) }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), c.says) }, time.Minute,
+			time.Millisecond)
 		require.Equal(t, 1, strings.Count(log.String(), "WARN"))
 	}
 	require.Contains(t, (*Callers)(nil).Warning(), "plain HTTP for everybody")

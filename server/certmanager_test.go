@@ -14,7 +14,8 @@ func asksCertManager(t *testing.T) []byte {
 	t.Helper()
 	r := generic(t, newborn(t))
 	at(r, "parent", "spec")["tls"] = map[string]any{"mode": "CertManager", "certManager": map[string]any{
-		"issuerRef": map[string]any{"name": "ours", "kind": "ClusterIssuer", "group": "cert-manager.io"}, "duration": "48h"}}
+		"issuerRef": map[string]any{"name": "ours", "kind": "ClusterIssuer", "group": "cert-manager.io"},
+		"duration":  "48h"}}
 	at(r, "children")[groupCertificates] = map[string]any{}
 	raw, err := json.Marshal(r)
 	require.NoError(t, err)

@@ -113,7 +113,8 @@ func (s *Server) finalizeCluster(r *wire.ClusterCall, o hooks.Observation, began
 			s.metrics.Decided(because.Rule)
 			s.metrics.Cluster(r.Cluster, because.Rule, &r.Cluster.Status, children)
 			s.logAnswer(&answered{
-				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
+				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children,
+				began: began,
 			})
 		},
 	}
@@ -131,7 +132,8 @@ func (s *Server) letClusterGo(r *wire.ClusterCall, began time.Time) *decided {
 		tell: func() {
 			s.metrics.Decided(because.Rule)
 			s.logAnswer(&answered{
-				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children, began: began,
+				hook: "finalize", kind: "cluster", parent: r.Cluster, because: because, children: &children,
+				began: began,
 			})
 		},
 	}

@@ -51,7 +51,8 @@ func FuzzHostileObject(f *testing.F) {
 		{"children", groupSecrets}, {"related", groupSecrets}, {"related", groupSnapshots},
 	}
 	for _, item := range []string{ // JSON that becomes much when it is decoded
-		`{}`, `""`, `"a"`, `{"name":"a"}`, `{"name":"","uid":""}`, `{"operator":"Exists"}`, `{"name":"a","emptyDir":{}}`,
+		`{}`, `""`, `"a"`, `{"name":"a"}`, `{"name":"","uid":""}`, `{"operator":"Exists"}`,
+		`{"name":"a","emptyDir":{}}`,
 		`{"name":"a","resources":{}}`,
 		`{"name":"","state":{},"lastState":{},"ready":false,"restartCount":0,"image":"","imageID":""}`,
 	} {

@@ -229,8 +229,9 @@ func applied(t testing.TB, request, answered []byte) []byte {
 	parent := at(r, "parent")
 	parent["status"] = a["status"]
 	observed := at(r, "children")
-	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{}, groupConfigMaps: map[string]any{},
-		groupServices: map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{},
+	next := map[string]any{groupPods: map[string]any{}, groupClaims: map[string]any{},
+		groupConfigMaps: map[string]any{},
+		groupServices:   map[string]any{}, groupBudgets: map[string]any{}, groupSecrets: map[string]any{},
 		groupPolicies: map[string]any{}}
 	if _, rule := observed[groupCertificates]; rule {
 		next[groupCertificates] = map[string]any{}

@@ -47,8 +47,9 @@ func TestStrangers(t *testing.T) {
 		"part of the token":   "Bearer " + rightToken[:len(rightToken)-1],
 		"more than the token": "Bearer " + rightToken + "x", "no value": "Bearer", "empty": "Bearer ",
 		"another scheme": "Token " + rightToken,
-		"no scheme":      rightToken, "wrong password": basic("quorate", wrongToken), "token as the user": basic(rightToken, ""),
-		"broken Basic": "Basic %%%", "in capitals": "Bearer " + strings.ToUpper(rightToken),
+		"no scheme":      rightToken, "wrong password": basic("quorate", wrongToken),
+		"token as the user": basic(rightToken, ""),
+		"broken Basic":      "Basic %%%", "in capitals": "Bearer " + strings.ToUpper(rightToken),
 	} {
 		for _, hook := range []string{"/sync", "/finalize", "/customize"} {
 			code, text, err := send(t, client, "https://"+address+hook, header, steady(t))
@@ -133,9 +134,11 @@ func TestWrongConnections(t *testing.T) {
 	}{
 		"HTTP/2 without asking": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404},
 		"no HTTP":               {"hello\r\n\r\n", 400},
-		"two lengths":           {"POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400},
-		"gzip, then chunks":     {"POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{}", 501},
-		"a header of 32 KiB":    {"POST /sync HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", 431},
+		"two lengths": {"POST /sync HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+			400},
+		"gzip, then chunks": {"POST /sync HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{}", 501},
+		"a header of 32 KiB": {"POST /sync HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 32<<10) + "\r\n\r\n",
+			431},
 	} {
 		conn, err := dial(t, f, address)
 		require.NoError(t, err, name)
@@ -247,7 +250,8 @@ func (g *growing) Do(_ context.Context, step hooks.Step, _ *hooks.Membership, _ 
 	defer g.mu.Unlock()
 	g.verbs = append(g.verbs, step.Verb())
 	if add, ok := step.(hooks.AddLearner); ok {
-		g.added = append(g.added, hooks.Member{ID: uint64(len(g.verbs)), PeerURLs: []string{add.PeerURL}, Learner: true})
+		g.added = append(g.added, hooks.Member{ID: uint64(len(g.verbs)), PeerURLs: []string{add.PeerURL},
+			Learner: true})
 	}
 	return nil
 }

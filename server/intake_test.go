@@ -57,7 +57,8 @@ func TestKeysThatNothingAsksFor(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var made int64
-	r, err := wire.ReadCluster(t.Context(), wire.Body{Buffer: bytes.NewBuffer(body), Settle: func(n int64) { made = n }})
+	r, err := wire.ReadCluster(t.Context(),
+		wire.Body{Buffer: bytes.NewBuffer(body), Settle: func(n int64) { made = n }})
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20), "of a call of %d bytes", len(body))
@@ -125,7 +126,8 @@ func TestValuesThatBecomeTooMuch(t *testing.T) {
 	w := post(h, "/sync", body)
 	runtime.ReadMemStats(&after)
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
-	require.Contains(t, errorOf(t, w), `children["NetworkPolicy.networking.k8s.io/v1"]["orders"] holds more values than a call of`)
+	require.Contains(t, errorOf(t, w),
+		`children["NetworkPolicy.networking.k8s.io/v1"]["orders"] holds more values than a call of`)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 }
 

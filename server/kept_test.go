@@ -69,7 +69,8 @@ func TestKeptChildren(t *testing.T) {
 		writes       []string
 		again        []string
 	}{
-		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone would " +
+		{"admission added tolerations to ours", "the API server refuses to take tolerations away, so ours alone " +
+			"would " +
 			"fail for ever",
 			func(r map[string]any) {
 				spec := pod(r)
@@ -84,12 +85,14 @@ func TestKeptChildren(t *testing.T) {
 		{"a sidecar was injected", "what we do not own is not in the answer",
 			func(r map[string]any) {
 				spec := pod(r)
-				spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "mesh", "image": "mesh:1"})
+				spec["containers"] = append(spec["containers"].([]any),
+					map[string]any{"name": "mesh", "image": "mesh:1"})
 			}, nil, nil},
 		{"a registry mirror was put in", "a pod that runs keeps its observed image",
 			func(r map[string]any) { first(pod(r)["initContainers"])["image"] = "mirror.example.com/quorate:v0.1.0" },
 			[]string{"Pod orders-1"}, nil},
-		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and then " +
+		{"never applied by Metacontroller", "the note is written, with the field that server-side apply refuses, and " +
+			"then " +
 			"without",
 			func(r map[string]any) {
 				delete(at(r, "children", groupPods, "orders-1", "metadata", "annotations"), lastApplied)
@@ -198,7 +201,8 @@ func apply(t testing.TB, request, answer map[string]any) (writes []string) {
 				continue // Metacontroller fails here
 			}
 			updated := merge(clone(t, observed), anyOf(last), clone(t, update)).(map[string]any)
-			delete(at(updated, "metadata"), "setApplyStrategyToDynamicApply") // as the API server drops what no kind has
+			// as the API server drops what no kind has
+			delete(at(updated, "metadata"), "setApplyStrategyToDynamicApply")
 			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
 				at(updated, "metadata")[field] = at(observed, "metadata")[field]
 			}

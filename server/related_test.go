@@ -40,7 +40,8 @@ func TestWhomAWriteOfAClusterAsksAbout(t *testing.T) {
 							at(r, "parent", "spec")["cluster"] = cluster
 						})).Body.Bytes())
 						if slices.ContainsFunc(rules, func(rule relatedRule) bool {
-							return rule.Resource == "etcdclusters" && matches(t, rule, &parent, written, given.namespaced)
+							return rule.Resource == "etcdclusters" &&
+								matches(t, rule, &parent, written, given.namespaced)
 						}) {
 							asked++
 						}
@@ -60,7 +61,8 @@ func TestNamedSnapshotsAreLookedForInTheNamespace(t *testing.T) {
 	}} {
 		s, _ := testServer(Options{RelatedByUID: byUID})
 		rules := related(t, post(s.Handler(), "/customize", edited(t, func(r map[string]any) {
-			at(r, "parent", "spec")["restore"] = map[string]any{"id": "one", "snapshot": map[string]any{"name": "monday"}}
+			at(r, "parent", "spec")["restore"] = map[string]any{"id": "one",
+				"snapshot": map[string]any{"name": "monday"}}
 		})).Body.Bytes())
 		for i := range want {
 			want[i].APIVersion, want[i].Resource = v1alpha1.GroupVersion.String(), "etcdsnapshots"
@@ -89,7 +91,8 @@ func matches(t *testing.T, rule relatedRule, parent, object *metav1.ObjectMeta, 
 	t.Helper()
 	if rule.Namespace != "" || len(rule.Names) > 0 {
 		require.Contains(t, []string{"", parent.Namespace}, rule.Namespace, "Metacontroller refuses another namespace")
-		return parent.Namespace == object.Namespace && (len(rule.Names) == 0 || slices.Contains(rule.Names, object.Name))
+		return parent.Namespace == object.Namespace &&
+			(len(rule.Names) == 0 || slices.Contains(rule.Names, object.Name))
 	}
 	selector := labels.Everything()
 	if rule.LabelSelector != nil {

@@ -44,7 +44,8 @@ const running = "orders-hourly-20261122-0300"
 // done is the snapshot of three o'clock as its own hook leaves it.
 func done(r map[string]any) {
 	at(r, "children", groupSnapshots, running)["status"] = map[string]any{
-		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2, "started": "2026-11-22T03:00:05Z",
+		"phase": "Succeeded", "revision": 300, "clusterID": "2c119c3b", "authRevision": 2,
+		"started":    "2026-11-22T03:00:05Z",
 		"verifiedAt": "2026-11-22T03:00:30Z",
 	}
 }
@@ -139,8 +140,9 @@ func raw(t *testing.T, o any) []byte {
 func TestZonesOfSchedules(t *testing.T) {
 	for name, message := range map[string]string{
 		"Europe/Berlin": "being taken", "": "being taken", "UTC": "being taken", "America/New_York": "being taken",
-		"Europe/Belin": `no time zone "Europe/Belin"`, "Local": `no time zone "Local"`, "../../etc/passwd": "no time zone",
-		"/etc/localtime": "no time zone",
+		"Europe/Belin": `no time zone "Europe/Belin"`, "Local": `no time zone "Local"`,
+		"../../etc/passwd": "no time zone",
+		"/etc/localtime":   "no time zone",
 	} {
 		s, _ := scheduleServer("2026-11-22T03:30:00Z")
 		w := post(s.Handler(), "/schedules/sync", aScheduleCall(t,
@@ -176,7 +178,8 @@ func TestScheduleIsFinalized(t *testing.T) {
 
 	finalized, told = call(func(r map[string]any) {
 		for name := range at(r, "children", groupSnapshots) {
-			at(r, "children", groupSnapshots, name, "metadata", "annotations")["etcd.quorate.dev/retained-of"] = "orders-hourly"
+			at(r, "children", groupSnapshots, name, "metadata",
+				"annotations")["etcd.quorate.dev/retained-of"] = "orders-hourly"
 		}
 	})
 	require.False(t, finalized)

@@ -66,7 +66,8 @@ func TestOtherLabelsAreRefused(t *testing.T) {
 	for _, value := range []string{"green", "blue"} {
 		for path, body := range calls(t, labelled(value)) {
 			w := post(scoped(t, nil, "by=blue").Handler(), path, body)
-			if value == "blue" || path == "/customize" || path == "/snapshots/customize" { // which only says what to send along
+			// which only says what to send along
+			if value == "blue" || path == "/customize" || path == "/snapshots/customize" {
 				require.Equal(t, http.StatusOK, w.Code, path)
 				continue
 			}

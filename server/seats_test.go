@@ -116,7 +116,8 @@ func oneHostileAmongFifty(t *testing.T, known bool) {
 	const workers, hostile, others = 20, 200, 50
 	for i := range hostile { // as they were asked about before
 		if known {
-			s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now()).rise(time.Minute, time.Now())
+			s.seats.sit("hostile", types.UID("hostile-"+time.Duration(i).String()), time.Now()).rise(time.Minute,
+				time.Now())
 		}
 	}
 	s.seats.sit("shop", "a", time.Now()).rise(0, time.Now())

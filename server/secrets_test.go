@@ -174,7 +174,8 @@ func TestCertificatesFromNothing(t *testing.T) {
 	require.Equal(t, secretsIn(t, last), secretsIn(t, call()), "and nothing changes any more")
 
 	metrics := get(s.Pages(), "/metrics").Body.String()
-	require.Contains(t, metrics, `quorate_certificate_expiry_timestamp_seconds{certificate="server",cluster="orders",namespace="shop"} `)
+	require.Contains(t, metrics,
+		`quorate_certificate_expiry_timestamp_seconds{certificate="server",cluster="orders",namespace="shop"} `)
 
 	server, err := pki.Client(second["orders-server-tls"])
 	require.NoError(t, err)
@@ -228,7 +229,8 @@ func TestAKeyThatCannotBeUsedIsNamedAndNotShown(t *testing.T) {
 	}
 	var r map[string]any
 	require.NoError(t, json.Unmarshal(request, &r))
-	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nnobody should ever read this\n"))
+	secret := base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY-----\nnobody should ever read " +
+		"this\n"))
 	at(r, "children", groupSecrets, "orders-ca", "data")["tls.key"] = secret
 	at(r, "children", groupSecrets, "orders-ca", "metadata", "annotations")[lastApplied] = "{}"
 	request, err := json.Marshal(r)

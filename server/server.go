@@ -173,7 +173,8 @@ func (s *Server) Serve(ctx context.Context, hooks, pages net.Listener) error {
 	} else {
 		go func() { failed <- calls.Serve(hooks) }()
 	}
-	s.log.Info("listening", "hooks", hooks.Addr().String(), "pages", pages.Addr().String(), "tls", calls.TLSConfig != nil)
+	s.log.Info("listening", "hooks", hooks.Addr().String(), "pages", pages.Addr().String(), "tls",
+		calls.TLSConfig != nil)
 	if warning := s.options.Callers.Warning(); warning != "" {
 		s.log.Warn(warning)
 	}

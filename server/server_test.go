@@ -112,13 +112,15 @@ func TestLogs(t *testing.T) {
 	lines := func() string { defer log.Reset(); return log.String() }
 
 	post(h, "/sync", steady(t))
-	require.Contains(t, lines(), `"level":"DEBUG","msg":"sync","cluster":"shop/orders","uid":"12c500ed-0b78-7910-5fb4-6af0f246be87","rule":"Converged"`)
+	require.Contains(t, lines(),
+		`"level":"DEBUG","msg":"sync","cluster":"shop/orders","uid":"12c500ed-0b78-7910-5fb4-6af0f246be87","rule":"Converged"`)
 
 	s.syncFn = stepped("etcdserver: unhealthy cluster")
 	post(h, "/sync", steady(t))
 	line := lines()
 	require.Contains(t, line, `"level":"INFO"`)
-	require.Contains(t, line, `"rule":"Grow","message":"one more member","step":"promote orders-0","step_rule":"Promote","outcome":"etcdserver: unhealthy cluster","duration_ms":0,"children":{"pods":3,"claims":3,"configmaps":1,"services":2,"budgets":1}}`)
+	require.Contains(t, line,
+		`"rule":"Grow","message":"one more member","step":"promote orders-0","step_rule":"Promote","outcome":"etcdserver: unhealthy cluster","duration_ms":0,"children":{"pods":3,"claims":3,"configmaps":1,"services":2,"budgets":1}}`)
 
 	for range 5 {
 		now = now.Add(10 * time.Second)
@@ -166,7 +168,8 @@ func TestVerifyWithholdsAnswersAndSteps(t *testing.T) {
 
 	etcd := &steps{}
 	s, _ = testServer(Options{Verify: true, Etcd: etcd})
-	s.syncFn, s.decideFn = takeStep, func(hooks.Observation) hooks.Decision { return hooks.Decision{Step: hooks.Remove{ID: 1}} }
+	s.syncFn, s.decideFn = takeStep,
+		func(hooks.Observation) hooks.Decision { return hooks.Decision{Step: hooks.Remove{ID: 1}} }
 	s.verifyFn = func(_ hooks.Observation, d hooks.Decision) error {
 		if d.Step != nil {
 			return errors.New("S6: the last voter")

@@ -88,7 +88,8 @@ func TestStoredSnapshotsCount(t *testing.T) {
 	require.Equal(t, "Stored", at(generic(t, w.Body.Bytes()), "status")["phase"])
 	text := get(s.Pages(), "/metrics").Body.String()
 	require.Contains(t, text, `quorate_snapshots_total{phase="Stored"} 1`)
-	require.Contains(t, text, `quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`)
+	require.Contains(t, text,
+		`quorate_snapshot_stored_timestamp_seconds{cluster="orders",namespace="shop"} 1.772355547e+09`)
 	require.NotContains(t, text, "quorate_snapshot_verified_timestamp_seconds{")
 }
 
@@ -137,7 +138,8 @@ func TestRefusedSnapshots(t *testing.T) {
 			func(r map[string]any) { at(r, "children")["CronJob.batch/v1"] = map[string]any{} }},
 		`related["Pod.v1"] is missing`: {"",
 			func(r map[string]any) { delete(at(r, "related"), groupPods) }},
-		`related["EtcdCluster.etcd.quorate.dev/v1alpha1"]`: {"", func(r map[string]any) { r["related"] = map[string]any{} }},
+		`related["EtcdCluster.etcd.quorate.dev/v1alpha1"]`: {"",
+			func(r map[string]any) { r["related"] = map[string]any{} }},
 		"namespace is not the parent's": {"", func(r map[string]any) {
 			at(r, "children", groupJobs, "nightly-5a2f7c1e-snapshot-1", "metadata")["namespace"] = "other"
 		}},
@@ -173,7 +175,8 @@ func FuzzSnapshot(f *testing.F) {
 	for _, deleted := range []bool{false, true} {
 		f.Add(aSnapshotCall(f, being(deleted)), []byte{}, deleted)
 		for way := range byte(20) {
-			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0, 0,
+			f.Add(aSnapshotCall(f, being(deleted)), []byte{way, way / 2, way, 1, 0, way, 2, way, way, 1, 0, 2, way, 0,
+				0,
 				way + 3}, deleted)
 		}
 	}

@@ -75,7 +75,8 @@ func TestWhatIsRememberedByNameDependsOnTheNameAlone(t *testing.T) {
 			one, other := post(h, path, made(func(map[string]any) {})), post(h, path, made(elsewhere))
 			require.Equal(t, 200, one.Code, one.Body)
 			require.Equal(t, 200, other.Code, other.Body)
-			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID, one.Body,
+			require.Equal(t, same, one.Body.String() == other.Body.String(), "%s, by UID: %t\n%s\n%s", path, byUID,
+				one.Body,
 				other.Body)
 		}
 	}

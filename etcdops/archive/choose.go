@@ -96,11 +96,13 @@ func (c Cluster) choose(ctx context.Context) (from, all []member, asked bound, e
 		case len(from) > 0 && (late || !from[0].leader || all[0].leader): // followers come first
 			return from, all, asked, nil
 		case late:
-			return nil, nil, asked, failure(Unreachable, nil, "no member that answers has come as far as revision %d, which a linearizable read told; it will be tried again", asked.revision)
+			return nil, nil, asked, failure(Unreachable, nil, "no member that answers has come as far as revision "+
+				"%d, which a linearizable read told; it will be tried again", asked.revision)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, asked, failure(Failed, ctx.Err(), "stopped while a member to take the snapshot from was waited for")
+			return nil, nil, asked, failure(Failed, ctx.Err(),
+				"stopped while a member to take the snapshot from was waited for")
 		case <-time.After(pollTime):
 		}
 	}
@@ -125,7 +127,8 @@ func (c Cluster) states(ctx context.Context, list *clientv3.MemberListResponse) 
 	all := make([]member, 0, len(list.Members))
 	for _, m := range list.Members {
 		if !m.GetIsLearner() && len(m.GetClientURLs()) > 0 {
-			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(), urls: m.GetClientURLs()})
+			all = append(all, member{name: cmp.Or(m.GetName(), fmt.Sprintf("%x", m.GetID())), id: m.GetID(),
+				urls: m.GetClientURLs()})
 		}
 	}
 	why := make([]error, len(all))
@@ -176,17 +179,23 @@ func (c Cluster) ask(ctx context.Context) (*clientv3.MemberListResponse, bound, 
 	defer stop()
 	list, err := client.MemberList(ctx)
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our certificate; no snapshot is taken without", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err),
+			"the cluster at %s does not tell its members: it can't be reached, has no quorum, or refuses our "+
+				"certificate; no snapshot is taken without", at)
 	}
 	users, err := client.AuthStatus(ctx)
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a user with the role root", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err),
+			"the cluster at %s does not tell the revision of its users and roles: the certificate must be that of a "+
+				"user with the role root", at)
 	}
 	keys, err := client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
-		return nil, bound{}, failure(Unreachable, byEtcd(err), "the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
+		return nil, bound{}, failure(Unreachable, byEtcd(err),
+			"the cluster at %s does not answer a linearizable read; no snapshot is taken without", at)
 	}
-	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(), authRevision: int64(users.AuthRevision)}
+	asked := bound{cluster: list.Header.GetClusterId(), revision: keys.Header.GetRevision(),
+		authRevision: int64(users.AuthRevision)}
 	return list, asked, nil
 }
 
@@ -229,7 +238,8 @@ func serving(all []member, why []error) ([]member, error) {
 		}
 	}
 	if damaged[0] {
-		return nil, failure(Failed, nil, "the members' data differ and etcd does not know whose is right (alarm CORRUPT): no snapshot is taken; see the cluster's conditions")
+		return nil, failure(Failed, nil, "the members' data differ and etcd does not know whose is right (alarm "+
+			"CORRUPT): no snapshot is taken; see the cluster's conditions")
 	}
 	var able []member
 	var reasons []string
@@ -244,7 +254,8 @@ func serving(all []member, why []error) ([]member, error) {
 		}
 	}
 	if len(able) == 0 {
-		return nil, failure(Unreachable, nil, "no voter can give a snapshot (%s): see the cluster's conditions", strings.Join(reasons, "; "))
+		return nil, failure(Unreachable, nil, "no voter can give a snapshot (%s): see the cluster's conditions",
+			strings.Join(reasons, "; "))
 	}
 	return able, nil
 }

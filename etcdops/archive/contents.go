@@ -29,19 +29,23 @@ type Contents struct {
 	Records int64
 	// Keys that there are at Revision; -1 when the database does not tell, in the middle of a compaction.
 	Keys int64
-	// Hash is what HashKV answers for Revision while the compacted revision is CompactRevision, in hexadecimal; empty when the database alone
-	// does not tell: in the middle of a compaction, or after more changes since the last one than are kept in mind here.
+	// Hash is what HashKV answers for Revision while the compacted revision is CompactRevision, in hexadecimal; empty
+	// when the database alone does not tell: in the middle of a compaction, or after more changes since the last one
+	// than are kept in mind here.
 	Hash string
-	// Sum is a checksum of all records of keys and their history. It is the same wherever they are the same, whatever else changed.
+	// Sum is a checksum of all records of keys and their history. It is the same wherever they are the same, whatever
+	// else changed.
 	Sum uint32
 	// AuthRevision of users and roles; 0 in a database in which etcd has never run.
 	AuthRevision int64
-	// Others is a checksum of all that is neither keys nor about members: leases, users, roles, alarms. A restore leaves it as it is.
+	// Others is a checksum of all that is neither keys nor about members: leases, users, roles, alarms. A restore
+	// leaves it as it is.
 	Others uint32
 }
 
-// How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's name is its revision, eight
-// bytes, '_', and eight more that count within the revision; a 't' behind them says that the key was deleted.
+// How etcd keeps its keys, the same in 3.5, 3.6 and 3.7 (server/storage/mvcc/revision.go and store.go): a record's
+// name is its revision, eight bytes, '_', and eight more that count within the revision; a 't' behind them says that
+// the key was deleted.
 const (
 	revisionLength  = 17
 	tombstoneLength = revisionLength + 1
@@ -63,8 +67,9 @@ var (
 	changesKeptInMind = 1 << 20 // some 40 MiB
 )
 
-// Examine reads a database of etcd, which nobody may have open for writing: what `etcdctl snapshot save` wrote, or the file
-// member/snap/db of a data directory. Memory does not grow with it, but for pages of the file that the kernel takes back when it needs them.
+// Examine reads a database of etcd, which nobody may have open for writing: what `etcdctl snapshot save` wrote, or
+// the file member/snap/db of a data directory. Memory does not grow with it, but for pages of the file that the
+// kernel takes back when it needs them.
 func Examine(ctx context.Context, path string) (c *Contents, err error) {
 	// bbolt panics over a page that is none, and an address beyond the end of a file that was cut off is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -111,7 +116,8 @@ func examine(ctx context.Context, tx *bolt.Tx) (*Contents, error) {
 		return nil, err
 	}
 	// etcd begins with revision 1, and its revision is never below that of a compaction (restore in kvstore.go).
-	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last, Records: r.records, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
+	c := &Contents{Revision: max(r.last, r.compacted, 1), CompactRevision: r.compacted, Last: r.last,
+		Records: r.records, Keys: r.live, Sum: sum.Sum32(), AuthRevision: number(tx, authBucket, authRevision)}
 	var err error
 	if c.Others, err = others(ctx, tx); err != nil {
 		return nil, err
@@ -144,8 +150,8 @@ func number(tx *bolt.Tx, bucket, name []byte) int64 {
 	return int64(binary.BigEndian.Uint64(value))
 }
 
-// ofRestore are the buckets that etcdutl changes when it restores, in 3.5, 3.6 and 3.7 (TrimMembershipFromBackend, and updateCIndex in its
-// snapshot/v3_snapshot.go), and that of keys.
+// ofRestore are the buckets that etcdutl changes when it restores, in 3.5, 3.6 and 3.7 (TrimMembershipFromBackend,
+// and updateCIndex in its snapshot/v3_snapshot.go), and that of keys.
 var ofRestore = []string{"key", "meta", "cluster", "members", "members_removed"}
 
 // others is the checksum of all other buckets.
@@ -207,9 +213,10 @@ type reading struct {
 	unnamed bool
 }
 
-// count counts the keys without keeping them in mind. Each life of a key that has left a record begins with one that can be told: that
-// which a finished compaction left of it, of which there is one at most up to its revision, or after it the first version. It ends with
-// a tombstone. (A tombstone that the compaction itself left has nothing before it any more.)
+// count counts the keys without keeping them in mind. Each life of a key that has left a record begins with one that
+// can be told: that which a finished compaction left of it, of which there is one at most up to its revision, or
+// after it the first version. It ends with a tombstone. (A tombstone that the compaction itself left has nothing
+// before it any more.)
 func (r *reading) count(name, value []byte) error {
 	r.last = revisionOf(name)
 	r.records++
@@ -231,9 +238,9 @@ func (r *reading) count(name, value []byte) error {
 	return nil
 }
 
-// hash is that of HashKV (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of what is left from before the compaction, only what
-// still counts at the revision, as if it were compacted now, and no tombstone of the compaction's own revision, which old releases do not
-// keep. Where no key is left at all, nothing is left out.
+// hash is that of HashKV (hash.go of etcd's package mvcc, the same in 3.5, 3.6 and 3.7): of what is left from before
+// the compaction, only what still counts at the revision, as if it were compacted now, and no tombstone of the
+// compaction's own revision, which old releases do not keep. Where no key is left at all, nothing is left out.
 func (r *reading) hash(ctx context.Context, keys *bolt.Bucket) (uint32, error) {
 	sum := newChecksum()
 	all := r.live == 0 && !r.unnamed

@@ -44,9 +44,11 @@ func (c Cluster) copy(ctx context.Context, to string) (*reports.Artifact, error)
 	case written.err != nil:
 		return nil, localFailure(written.err, to)
 	case err != nil:
-		return nil, failure(Unreachable, byEtcd(err), "the snapshot of the member at %s broke off; it will be tried again", c.Endpoints[0])
+		return nil, failure(Unreachable, byEtcd(err), "the snapshot of the member at %s broke off; it will be tried "+
+			"again", c.Endpoints[0])
 	case !database.whole():
-		return nil, failure(Unreachable, nil, "the snapshot of the member at %s did not arrive as it was sent: its hash is another one; it will be tried again", c.Endpoints[0])
+		return nil, failure(Unreachable, nil, "the snapshot of the member at %s did not arrive as it was sent: its "+
+			"hash is another one; it will be tried again", c.Endpoints[0])
 	}
 	return &reports.Artifact{Size: database.size, SHA256: database.sum()}, nil
 }

@@ -19,13 +19,15 @@ import (
 // A Job that runs again, when its pod or its report was lost, reports what is stored: etcd is not asked.
 func TestDoneIsNotTakenAgain(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
-	order := Order{Place: Place{URL: "file:///folder", Dir: dir}, Key: "shop/demo/nightly.db.zst", Verify: true, Log: slog.New(slog.DiscardHandler)}
+	order := Order{Place: Place{URL: "file:///folder", Dir: dir}, Key: "shop/demo/nightly.db.zst", Verify: true,
+		Log: slog.New(slog.DiscardHandler)}
 	store, err := openStore(ctx, order.Place, true)
 	require.NoError(t, err)
 	defer store.Close()
 	object := filepath.Join(dir, "folder", order.Key)
 
-	stored, _, err := store.put(ctx, order.Key, bytes.NewReader(sealed(make([]byte, 1<<20))), Form{Compression: v1alpha1.CompressZstd}, false)
+	stored, _, err := store.put(ctx, order.Key, bytes.NewReader(sealed(make([]byte, 1<<20))),
+		Form{Compression: v1alpha1.CompressZstd}, false)
 	require.NoError(t, err)
 	asked := func() bool {
 		_, err := Take(ctx, order)

@@ -96,11 +96,13 @@ func (s *store) storeFailure(err error, doing string) error {
 	case NotFound:
 		return failure(reason, err, "%s: not found; check the bucket or folder and the name", doing)
 	case Denied:
-		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do there", doing)
+		return failure(reason, err, "%s: access was refused; check the credentials of the store and what they may do "+
+			"there", doing)
 	case NoSpace:
 		return failure(reason, err, "%s: there is no space left; make room or enlarge the volume", doing)
 	case Unreachable:
-		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the network between", doing)
+		return failure(reason, err, "%s: the store can't be reached; check its address, its certificate and the "+
+			"network between", doing)
 	default:
 		return failure(reason, err, "%s failed", doing)
 	}
@@ -140,8 +142,10 @@ func (s *store) reason(err error) string {
 var (
 	// strangers: the store does not know who asks.
 	strangers = []string{
-		"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed", "AuthenticationFailed", "AccountIsDisabled",
-		"no EC2 IMDS role found", "get credentials", "could not find default credentials", "DefaultAzureCredential", "invalid_grant",
+		"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed",
+		"AuthenticationFailed", "AccountIsDisabled",
+		"no EC2 IMDS role found", "get credentials", "could not find default credentials", "DefaultAzureCredential",
+		"invalid_grant",
 	}
 	// refusals: it may be of this one thing.
 	refusals = []string{"AuthorizationFailure", "AuthorizationPermissionMismatch"}
@@ -184,7 +188,9 @@ func unreachable(err error) bool {
 		notTLS     tls.RecordHeaderError
 		alertError tls.AlertError
 	)
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || errors.As(err, &op) || errors.As(err, &authority) ||
-		errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &handshake) || errors.As(err, &notTLS) || errors.As(err, &alertError) ||
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || errors.As(err, &op) ||
+		errors.As(err, &authority) ||
+		errors.As(err, &name) || errors.As(err, &invalid) || errors.As(err, &handshake) || errors.As(err, &notTLS) ||
+		errors.As(err, &alertError) ||
 		errors.As(err, &network) && network.Timeout() || brokenOff(err)
 }

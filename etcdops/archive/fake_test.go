@@ -216,7 +216,8 @@ func fakes(t *testing.T, n, keys int) *fakeCluster {
 	return c
 }
 
-// holds gives members a database of so many keys, each written once, and all that follows from it. The last one tells the cluster's revision.
+// holds gives members a database of so many keys, each written once, and all that follows from it. The last one tells
+// the cluster's revision.
 func (c *fakeCluster) holds(t *testing.T, keys int, members ...*fake) {
 	t.Helper()
 	c.hold(t, keys, 0, members...)
@@ -257,12 +258,15 @@ func makeDatabase(t *testing.T, file string, keys int, authRevision uint64, fill
 				return err
 			}
 		}
-		if err := tx.Bucket([]byte("auth")).Put([]byte("authRevision"), binary.BigEndian.AppendUint64(nil, authRevision)); err != nil {
+		if err := tx.Bucket([]byte("auth")).Put([]byte("authRevision"),
+			binary.BigEndian.AppendUint64(nil, authRevision)); err != nil {
 			return err
 		}
 		for i := range keys {
 			revision := uint64(i + 2)
-			value, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("key-" + strconv.Itoa(i)), CreateRevision: int64(revision), ModRevision: int64(revision), Version: 1, Value: bytes.Repeat([]byte{fill}, 100)})
+			value, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("key-" + strconv.Itoa(i)),
+				CreateRevision: int64(revision), ModRevision: int64(revision), Version: 1,
+				Value: bytes.Repeat([]byte{fill}, 100)})
 			if err != nil {
 				return err
 			}
@@ -313,7 +317,8 @@ func (f *fake) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberLis
 
 func (f *fake) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	defer f.answers("status")()
-	return &pb.StatusResponse{Header: f.header(), Version: "3.6.16", Leader: 1, RaftAppliedIndex: max(uint64(f.revision), f.applied)}, nil
+	return &pb.StatusResponse{Header: f.header(), Version: "3.6.16", Leader: 1,
+		RaftAppliedIndex: max(uint64(f.revision), f.applied)}, nil
 }
 
 func (f *fake) AuthStatus(context.Context, *pb.AuthStatusRequest) (*pb.AuthStatusResponse, error) {
@@ -336,7 +341,8 @@ func (f *fake) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse, 
 func (f *fake) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
 	defer f.answers("hash")()
 	says, err := f.says(r.GetRevision())
-	return &pb.HashKVResponse{Header: f.header(), Hash: says.hash, CompactRevision: f.compacted, HashRevision: r.GetRevision()}, err
+	return &pb.HashKVResponse{Header: f.header(), Hash: says.hash, CompactRevision: f.compacted,
+		HashRevision: r.GetRevision()}, err
 }
 
 func (f *fake) Snapshot(_ *pb.SnapshotRequest, to pb.Maintenance_SnapshotServer) error {
@@ -346,7 +352,8 @@ func (f *fake) Snapshot(_ *pb.SnapshotRequest, to pb.Maintenance_SnapshotServer)
 	done()
 	for len(database) > 0 {
 		n := min(len(database), 32<<10)
-		if err := to.Send(&pb.SnapshotResponse{Blob: database[:n], RemainingBytes: uint64(len(database) - n)}); err != nil {
+		if err := to.Send(&pb.SnapshotResponse{Blob: database[:n],
+			RemainingBytes: uint64(len(database) - n)}); err != nil {
 			return err
 		}
 		database = database[n:]
@@ -368,7 +375,8 @@ func (c *fakeCluster) order(t *testing.T, behaviour string) Order {
 	t.Helper()
 	t.Setenv(envPrograms, behaviour)
 	o := Order{
-		Place: Place{URL: "file:///folder", Dir: t.TempDir()}, Key: "shop/demo/nightly.db", Verify: true, Etcd: os.Args[0], Etcdutl: os.Args[0],
+		Place: Place{URL: "file:///folder", Dir: t.TempDir()}, Key: "shop/demo/nightly.db", Verify: true,
+		Etcd: os.Args[0], Etcdutl: os.Args[0],
 		Scratch: shortDir(t), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, f := range c.members {

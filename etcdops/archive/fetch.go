@@ -35,9 +35,10 @@ type Source struct {
 	SHA256 string
 }
 
-// Fetch fetches an artifact, decrypts and decompresses it, and leaves in the file what `etcdctl snapshot save` would have: for etcdutl to
-// restore. The file exists afterwards only if everything was whole. Its record says what it holds. An artifact without a record is taken
-// when its name ends in .db and it ends with etcd's hash: etcdctl wrote it.
+// Fetch fetches an artifact, decrypts and decompresses it, and leaves in the file what `etcdctl snapshot save` would
+// have: for etcdutl to restore. The file exists afterwards only if everything was whole. Its record says what it
+// holds. An artifact without a record is taken when its name ends in .db and it ends with etcd's hash: etcdctl wrote
+// it.
 //
 // Errors have a reason: see ReasonOf.
 func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, error) {
@@ -58,7 +59,8 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 		return nil, err
 	}
 	if from.SHA256 != "" && record.SHA256 != "" && from.SHA256 != record.SHA256 {
-		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s was expected", store.named(key), record.SHA256, from.SHA256)
+		return nil, failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, "+
+			"and %s was expected", store.named(key), record.SHA256, from.SHA256)
 	}
 	found, err := store.fetchFile(ctx, key, identities, to)
 	if err == nil {
@@ -68,7 +70,8 @@ func Fetch(ctx context.Context, from Source, to string) (*reports.Artifact, erro
 		return nil, errors.Join(err, discardFile(to))
 	}
 	record.URI, record.Encrypted, record.Compression = found.URI, found.Encrypted, found.Compression
-	record.Size, record.StoredSize, record.SHA256, record.StoredSHA256 = found.Size, found.StoredSize, found.SHA256, found.StoredSHA256
+	record.Size, record.StoredSize, record.SHA256, record.StoredSHA256 = found.Size, found.StoredSize, found.SHA256,
+		found.StoredSHA256
 	return record, nil
 }
 
@@ -78,7 +81,8 @@ func (from Source) folder() (folder stores.URL, key string, err error) {
 	if err != nil {
 		return folder, "", failure(Failed, nil, "the URL of the artifact is not one that can be used: %s", err)
 	}
-	if folder, err := stores.ParseURL(from.StoreURL); err == nil && artifact.Parameters == "" && folder.Scheme == artifact.Scheme {
+	if folder, err := stores.ParseURL(from.StoreURL); err == nil && artifact.Parameters == "" &&
+		folder.Scheme == artifact.Scheme {
 		artifact.Parameters = folder.Parameters
 	}
 	folder, key = artifact.Split()
@@ -96,8 +100,8 @@ func (from Source) store(ctx context.Context) (*store, string, error) {
 	return store, key, err
 }
 
-// SizeOf is how many bytes Fetch will write, before it is called: what the record of the artifact says, or without one the size of what is
-// stored, which etcdctl has written as it is.
+// SizeOf is how many bytes Fetch will write, before it is called: what the record of the artifact says, or without
+// one the size of what is stored, which etcdctl has written as it is.
 func SizeOf(ctx context.Context, from Source) (int64, error) {
 	store, key, err := from.store(ctx)
 	if err != nil {
@@ -135,7 +139,8 @@ func readIdentities(path string) ([]age.Identity, error) {
 	identities, err := age.ParseIdentities(f)
 	if err != nil {
 		// The cause is left out: it may quote a line, and the line may be a secret.
-		return nil, failure(WrongKey, nil, "%s holds no age identities: every line must be one, such as AGE-SECRET-KEY-1..., or a comment", filepath.Base(path))
+		return nil, failure(WrongKey, nil, "%s holds no age identities: every line must be one, such as "+
+			"AGE-SECRET-KEY-1..., or a comment", filepath.Base(path))
 	}
 	return identities, nil
 }
@@ -147,13 +152,15 @@ func (s *store) record(ctx context.Context, key string) (*reports.Artifact, erro
 	case err != nil && s.reason(err) == NotFound && strings.HasSuffix(key, ".db"):
 		return &reports.Artifact{}, nil
 	case err != nil && s.reason(err) == NotFound:
-		return nil, failure(NotFound, err, "%s has no record %s beside it, so it is not there or was never finished", s.named(key), recordSuffix)
+		return nil, failure(NotFound, err, "%s has no record %s beside it, so it is not there or was never finished",
+			s.named(key), recordSuffix)
 	case err != nil:
 		return nil, s.storeFailure(err, s.about("reading", key+recordSuffix))
 	}
 	record := &reports.Artifact{}
 	if err := json.Unmarshal(text, record); err != nil || record.SHA256 == "" {
-		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot", s.named(key+recordSuffix))
+		return nil, failure(Damaged, nil, "%s does not say what that holds; take another snapshot",
+			s.named(key+recordSuffix))
 	}
 	return record, nil
 }
@@ -171,7 +178,8 @@ func (s *store) readAll(ctx context.Context, key string) ([]byte, error) {
 }
 
 // fetchFile reads an artifact into a file.
-func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*reports.Artifact, error) {
+func (s *store) fetchFile(ctx context.Context, key string, identities []age.Identity, to string) (*reports.Artifact,
+	error) {
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, localFailure(err, to)
@@ -186,13 +194,15 @@ func (s *store) fetchFile(ctx context.Context, key string, identities []age.Iden
 // localFailure is about a file of this machine.
 func localFailure(err error, path string) error {
 	if full(err) {
-		return failure(NoSpace, err, "there is no space left for %s: it takes as much as the database; make room or enlarge the volume", path)
+		return failure(NoSpace, err, "there is no space left for %s: it takes as much as the database; make room or "+
+			"enlarge the volume", path)
 	}
 	return failure(Failed, err, "%s can't be written", path)
 }
 
 // fetch reads an artifact: decrypted, decompressed, with etcd's own hash checked. What it found is told as an artifact.
-func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*reports.Artifact, error) {
+func (s *store) fetch(ctx context.Context, key string, identities []age.Identity, to *os.File) (*reports.Artifact,
+	error) {
 	reader, err := s.bucket.NewReader(ctx, key, nil)
 	if err != nil {
 		return nil, s.storeFailure(err, s.about("reading", key))
@@ -216,14 +226,16 @@ func (s *store) fetch(ctx context.Context, key string, identities []age.Identity
 	defer end()
 	database := newSeal()
 	file := &watchedWriter{w: to}
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)}, struct{ io.Reader }{plain}, make([]byte, 256<<10))
+	_, err = io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(file, database)}, struct{ io.Reader }{plain},
+		make([]byte, 256<<10))
 	switch {
 	case file.err != nil:
 		return nil, localFailure(file.err, to.Name())
 	case err != nil:
 		return nil, s.fetchFailure(key, source, err)
 	case !database.whole():
-		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, or no snapshot by etcd; take another one", s.named(key))
+		return nil, failure(Damaged, nil, "%s does not end with the hash of what it holds: it is cut off, damaged, "+
+			"or no snapshot by etcd; take another one", s.named(key))
 	}
 	found.Size, found.SHA256 = database.size, database.sum()
 	found.StoredSize, found.StoredSHA256 = source.n, hex.EncodeToString(stored.Sum(nil))
@@ -259,7 +271,8 @@ var (
 const windowLimit = 32 << 20
 
 // open takes off encryption and compression, which show by what there is, and tells so. To be called when done: end.
-func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) (plain io.Reader, end func(), err error) {
+func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) (plain io.Reader, end func(),
+	err error) {
 	end = func() {}
 	plain, begins, err := peek(stored, len(ageMagic))
 	if err != nil {
@@ -268,7 +281,8 @@ func open(stored io.Reader, identities []age.Identity, found *reports.Artifact) 
 	if bytes.Equal(begins, ageMagic) {
 		found.Encrypted = true
 		if len(identities) == 0 {
-			return nil, end, failure(WrongKey, nil, "the snapshot is encrypted, and there are no age identities to open it: name their Secret")
+			return nil, end, failure(WrongKey, nil, "the snapshot is encrypted, and there are no age identities to "+
+				"open it: name their Secret")
 		}
 		decrypted, err := age.Decrypt(plain, identities...)
 		if err != nil {
@@ -300,20 +314,25 @@ func peek(r io.Reader, n int) (io.Reader, []byte, error) {
 	return buffered, begins, nil
 }
 
-// agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing agrees with all.
+// agree compares what was found with what the record says, and with the hash that was asked for. A record of nothing
+// agrees with all.
 func agree(name string, record, found *reports.Artifact, wanted string) error {
 	switch {
 	case record.StoredSHA256 != "" && record.StoredSHA256 != found.StoredSHA256:
-		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
+		return failure(Damaged, nil, "%s is damaged: %d bytes with the SHA-256 %s are stored, and %d with %s were; "+
+			"take another snapshot", name, found.StoredSize, found.StoredSHA256, record.StoredSize, record.StoredSHA256)
 	case record.SHA256 != "" && record.SHA256 != found.SHA256:
-		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another snapshot", name, found.SHA256, record.SHA256)
+		return failure(Damaged, nil, "%s is damaged: its database has the SHA-256 %s, and had %s; take another "+
+			"snapshot", name, found.SHA256, record.SHA256)
 	case wanted != "" && wanted != found.SHA256:
-		return failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s was expected", name, found.SHA256, wanted)
+		return failure(Damaged, nil, "%s is not the one that was asked for: its database has the SHA-256 %s, and %s "+
+			"was expected", name, found.SHA256, wanted)
 	}
 	return nil
 }
 
-// watched is a reader that remembers its error and how much was read, so that the error is known behind decoders that have their own.
+// watched is a reader that remembers its error and how much was read, so that the error is known behind decoders that
+// have their own.
 type watched struct {
 	r   io.Reader
 	n   int64

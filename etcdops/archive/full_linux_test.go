@@ -39,7 +39,8 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	roomy, dir := newFolder(t)
-	stored, back, err := roomy.put(ctx, key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: nil}, false)
+	stored, back, err := roomy.put(ctx, key, bytes.NewReader(sent),
+		Form{Compression: v1alpha1.CompressZstd, Recipients: nil}, false)
 	require.NoError(t, err)
 	require.Nil(t, back)
 	require.NoError(t, roomy.finish(ctx, key, stored))

@@ -23,7 +23,8 @@ import (
 func openBucket(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	switch u.Scheme {
 	case stores.S3:
-		return new(s3blob.URLOpener).OpenBucketURL(ctx, &url.URL{Scheme: u.Scheme, Host: u.Bucket, RawQuery: u.Parameters})
+		return new(s3blob.URLOpener).OpenBucketURL(ctx,
+			&url.URL{Scheme: u.Scheme, Host: u.Bucket, RawQuery: u.Parameters})
 	case stores.Azure:
 		return openAzure(ctx, u)
 	case stores.Google:
@@ -39,15 +40,18 @@ func openAzure(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	options := azureblob.NewDefaultServiceURLOptions()
 	account, domain := u.Parameter("storage_account"), u.Parameter("domain")
 	switch {
-	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName || domain != ""):
+	case options.SASToken != "" && (options.AccountName == "" || account != "" && account != options.AccountName ||
+		domain != ""):
 		// The token is part of each request's URL, so it goes to nobody but the account that it was
 		// given with.
-		return nil, failure(Denied, nil, "the store's AZURE_STORAGE_SAS_TOKEN is sent only to the account that AZURE_STORAGE_ACCOUNT names beside it, at blob.core.windows.net: "+
+		return nil, failure(Denied, nil, "the store's AZURE_STORAGE_SAS_TOKEN is sent only to the account that "+
+			"AZURE_STORAGE_ACCOUNT names beside it, at blob.core.windows.net: "+
 			"name that there, and leave storage_account and domain out of the URL; or use AZURE_STORAGE_KEY")
 	case account != "":
 		options.AccountName = account
 	case options.AccountName == "":
-		return nil, failure(Denied, nil, "the store's account is not known: it is AZURE_STORAGE_ACCOUNT in the Secret with its credentials, or storage_account in its URL")
+		return nil, failure(Denied, nil, "the store's account is not known: it is AZURE_STORAGE_ACCOUNT in the "+
+			"Secret with its credentials, or storage_account in its URL")
 	}
 	if domain != "" {
 		options.StorageDomain = domain
@@ -75,7 +79,8 @@ func azureVariables(account, domain string) error {
 		"blob.core.usgovcloudapi.net": cloud.AzureGovernment.ActiveDirectoryAuthorityHost,
 		"blob.core.chinacloudapi.cn":  cloud.AzureChina.ActiveDirectoryAuthorityHost,
 	}
-	for name, value := range map[string]string{"AZURE_STORAGE_ACCOUNT": account, "AZURE_AUTHORITY_HOST": logins[domain]} {
+	for name, value := range map[string]string{"AZURE_STORAGE_ACCOUNT": account,
+		"AZURE_AUTHORITY_HOST": logins[domain]} {
 		if value == "" || os.Getenv(name) != "" {
 			continue
 		}
@@ -94,7 +99,8 @@ func openGoogle(ctx context.Context, u stores.URL) (*blob.Bucket, error) {
 	}
 	found, err := gcp.DefaultCredentials(ctx)
 	if err != nil {
-		return nil, failure(Denied, nil, "there are no credentials of Google's that can be read: neither a credentials.json of a service account nor the platform's identity")
+		return nil, failure(Denied, nil, "there are no credentials of Google's that can be read: neither a "+
+			"credentials.json of a service account nor the platform's identity")
 	}
 	client, err := gcp.NewHTTPClient(gcp.DefaultTransport(), gcp.CredentialsTokenSource(found))
 	if err != nil {

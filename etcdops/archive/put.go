@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// partSize of uploads in parts, each of which is held in memory until it is sent. S3 takes 10,000 of them: 78 GiB, where etcd itself
-	// advises 8 GiB at most.
+	// partSize of uploads in parts, each of which is held in memory until it is sent. S3 takes 10,000 of them: 78
+	// GiB, where etcd itself advises 8 GiB at most.
 	partSize = 8 << 20
 	// partsAtOnce are sent at the same time.
 	partsAtOnce = 3
@@ -49,26 +49,31 @@ func ParseRecipients(keys []string) ([]age.Recipient, error) {
 		one, err := age.ParseRecipients(bytes.NewReader([]byte(key)))
 		if err != nil {
 			// The cause and the key are left out: it may be an identity, which is a secret.
-			return nil, failure(Failed, nil, "recipient %d is no public key of age: it must look like age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
+			return nil, failure(Failed, nil, "recipient %d is no public key of age: it must look like "+
+				"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p", i+1)
 		}
 		all = append(all, one...)
 	}
 	return all, nil
 }
 
-// Two runs may write under one name: a pod that was given up with its node may write on. No store has locks, so a run looks before each step
-// whether what is there is still its own, and gives way to another one's: it removes and describes nothing that is not its own. What was found
-// missing is not replaced when another run is done first (IfNotExist). What is left open is the moment between a look and the write that follows
-// it, where S3 is another's than Amazon's also the time of the upload, and on a claim a database of the same size. Then a record may describe another
-// run's object. That never passes for whole: who reads it compares hashes, and the next run, or the one that verifies, takes another.
+// Two runs may write under one name: a pod that was given up with its node may write on. No store has locks, so a run
+// looks before each step whether what is there is still its own, and gives way to another one's: it removes and
+// describes nothing that is not its own. What was found missing is not replaced when another run is done first
+// (IfNotExist). What is left open is the moment between a look and the write that follows it, where S3 is another's
+// than Amazon's also the time of the upload, and on a claim a database of the same size. Then a record may describe
+// another run's object. That never passes for whole: who reads it compares hashes, and the next run, or the one that
+// verifies, takes another.
 
 // errReplaced is about what is another run's.
 var errReplaced = failure(Failed, nil, "another run has stored it meanwhile")
 
-// put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before, the record first; so is
-// what comes of a failure, unless another run is done. With keep, what was there stays until it is replaced, at once: every store has an object whole or not at all. The
-// identity reads the artifact back, in this process: see witness.
-func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form, keep bool) (stored *reports.Artifact, back age.Identity, err error) {
+// put stores what etcd sends as an artifact, without its record. Whatever was there under its name is removed before,
+// the record first; so is what comes of a failure, unless another run is done. With keep, what was there stays until
+// it is replaced, at once: every store has an object whole or not at all. The identity reads the artifact back, in
+// this process: see witness.
+func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Form,
+	keep bool) (stored *reports.Artifact, back age.Identity, err error) {
 	s.tag = ""
 	if !keep {
 		if err := s.clear(ctx, key); err != nil {
@@ -92,7 +97,8 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 			return err
 		}
 		if !database.whole() { // found out before the object has an end, so that there is none
-			return failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another one; it will be tried again")
+			return failure(Damaged, nil, "the snapshot did not arrive as the member sent it: its hash is another "+
+				"one; it will be tried again")
 		}
 		return layers.Close()
 	})
@@ -108,8 +114,8 @@ func (s *store) put(ctx context.Context, key string, snapshot io.Reader, form Fo
 	return stored, whole.identity(), err
 }
 
-// conditional reports whether the store is known to write an object on the condition that there is none. Another's S3 may refuse such a
-// request, and an upload can't be repeated.
+// conditional reports whether the store is known to write an object on the condition that there is none. Another's S3
+// may refuse such a request, and an upload can't be repeated.
 func (s *store) conditional() bool {
 	return s.url.Scheme != stores.S3 || s.url.Parameter("endpoint") == ""
 }
@@ -138,7 +144,8 @@ func (s *store) tagOf(object *blob.Attributes) string {
 	return object.ETag
 }
 
-// pump copies until the end. Reading and writing take turns no longer than one buffer: the next one is read while the last is written.
+// pump copies until the end. Reading and writing take turns no longer than one buffer: the next one is read while the
+// last is written.
 func pump(to io.Writer, from io.Reader) error {
 	const buffers = 4
 	free, filled := make(chan []byte, buffers), make(chan []byte, buffers)
@@ -229,8 +236,8 @@ func (s *stack) Close() error {
 	return nil
 }
 
-// witness is a recipient that keeps the key of the file in memory, so that what was stored can be read back for verification: nobody's
-// identity is needed for that, and no recipient is added who could read it later.
+// witness is a recipient that keeps the key of the file in memory, so that what was stored can be read back for
+// verification: nobody's identity is needed for that, and no recipient is added who could read it later.
 type witness struct {
 	age.Recipient
 	fileKey []byte
@@ -278,8 +285,8 @@ var errUploadEnded = errors.New("the upload has ended")
 
 // write makes one object, all or nothing: a store keeps nothing of an upload whose context ended before its last byte.
 //
-// The upload reads from a pipe, and is not written to: in gocloud.dev v0.47 a writer of azureblob panics in Close when its upload has
-// failed (the reader of its own pipe is nil by then).
+// The upload reads from a pipe, and is not written to: in gocloud.dev v0.47 a writer of azureblob panics in Close
+// when its upload has failed (the reader of its own pipe is nil by then).
 //
 // With fresh, an object that is there by then stays, and the error is errReplaced.
 func (s *store) write(ctx context.Context, key string, fresh bool, fill func(io.Writer) error) error {
@@ -353,8 +360,8 @@ func (s *store) finish(ctx context.Context, key string, record any) error {
 	return err
 }
 
-// note writes the record, a reports.Artifact or the report that holds it, in the place of an earlier one. What another run has stored meanwhile
-// has a record of its own, or will.
+// note writes the record, a reports.Artifact or the report that holds it, in the place of an earlier one. What
+// another run has stored meanwhile has a record of its own, or will.
 func (s *store) note(ctx context.Context, key string, record any) error {
 	switch replaced, err := s.replaced(ctx, key); {
 	case err != nil:
@@ -374,8 +381,8 @@ func (s *store) note(ctx context.Context, key string, record any) error {
 	return err
 }
 
-// clear removes an artifact before another one takes its name. Who may only write goes on: what is written then replaces both, and until
-// then the record does not agree with the artifact, which Fetch sees.
+// clear removes an artifact before another one takes its name. Who may only write goes on: what is written then
+// replaces both, and until then the record does not agree with the artifact, which Fetch sees.
 func (s *store) clear(ctx context.Context, key string) error {
 	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != Denied {
 		return err
@@ -383,11 +390,13 @@ func (s *store) clear(ctx context.Context, key string) error {
 	return nil
 }
 
-// abandoned removes what a failure has left of an upload before which there was nothing: what is whole by now is another run's.
+// abandoned removes what a failure has left of an upload before which there was nothing: what is whole by now is
+// another run's.
 func (s *store) abandoned(ctx context.Context, key string, cause error) error {
 	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
-	if now, _, err := s.kept(looking, key); now != nil || err != nil && ReasonOf(err) != Denied || errors.Is(cause, errReplaced) {
+	if now, _, err := s.kept(looking, key); now != nil || err != nil && ReasonOf(err) != Denied ||
+		errors.Is(cause, errReplaced) {
 		return cause
 	}
 	return s.cleared(ctx, key, cause)
@@ -398,7 +407,8 @@ func (s *store) cleared(ctx context.Context, key string, cause error) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
 	defer stop()
 	if err := s.remove(ctx, key); err != nil && ReasonOf(err) != ReasonOf(cause) {
-		return &reasonedError{reason: ReasonOf(cause), text: fmt.Sprintf("%s; and what was stored of it could not be removed: %s", Words(cause), Words(err)), hidden: cause}
+		return &reasonedError{reason: ReasonOf(cause), text: fmt.Sprintf("%s; and what was stored of it could not be "+
+			"removed: %s", Words(cause), Words(err)), hidden: cause}
 	}
 	return cause
 }

@@ -68,10 +68,11 @@ func forms(t *testing.T) map[string]Form {
 	hybrid, err := age.GenerateHybridIdentity()
 	require.NoError(t, err)
 	return map[string]Form{
-		"as it is":          {Compression: v1alpha1.CompressNone},
-		"compressed":        {Compression: v1alpha1.CompressZstd},
-		"encrypted":         {Compression: v1alpha1.CompressNone, Recipients: []age.Recipient{one.Recipient()}},
-		"both, for two":     {Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{one.Recipient(), other.Recipient()}},
+		"as it is":   {Compression: v1alpha1.CompressNone},
+		"compressed": {Compression: v1alpha1.CompressZstd},
+		"encrypted":  {Compression: v1alpha1.CompressNone, Recipients: []age.Recipient{one.Recipient()}},
+		"both, for two": {Compression: v1alpha1.CompressZstd,
+			Recipients: []age.Recipient{one.Recipient(), other.Recipient()}},
 		"both, for quantum": {Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{hybrid.Recipient()}},
 	}
 }
@@ -93,7 +94,8 @@ func TestPutAndBack(t *testing.T) {
 			sum = sha256.Sum256(object)
 			assert.Equal(t, hex.EncodeToString(sum[:]), stored.StoredSHA256)
 			assert.EqualValues(t, len(object), stored.StoredSize)
-			assert.Equal(t, len(form.Recipients), bytes.Count(object[:min(len(object), 8<<10)], []byte("\n-> ")), "nobody else can read it")
+			assert.Equal(t, len(form.Recipients), bytes.Count(object[:min(len(object), 8<<10)], []byte("\n-> ")),
+				"nobody else can read it")
 			require.NoError(t, s.finish(ctx, key, stored))
 			assert.Equal(t, []string{"folder/" + key, "folder/" + key + ".json"}, files(t, dir))
 
@@ -126,7 +128,8 @@ func TestStoppedAnywhere(t *testing.T) {
 
 				ctx, stop := context.WithCancel(context.Background())
 				at := random.IntN(len(sent))
-				_, _, err = s.put(ctx, key, io.MultiReader(bytes.NewReader(sent[:at]), stopping{ctx, stop}), form, false)
+				_, _, err = s.put(ctx, key, io.MultiReader(bytes.NewReader(sent[:at]), stopping{ctx, stop}), form,
+					false)
 				require.Error(t, err)
 				assert.Empty(t, files(t, dir), "stopped at %d", at)
 			}
@@ -154,9 +157,11 @@ func TestNotWhatTheMemberSent(t *testing.T) {
 	s, dir := newFolder(t)
 	sent := database(1 << 20)
 	for name, wrong := range map[string][]byte{
-		"nothing": nil, "cut off": sent[:len(sent)-1], "short": sent[:20], "flipped": flipped(sent, 1000), "its hash": flipped(sent, len(sent)-1),
+		"nothing": nil, "cut off": sent[:len(sent)-1], "short": sent[:20], "flipped": flipped(sent, 1000),
+		"its hash": flipped(sent, len(sent)-1),
 	} {
-		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd}, false)
+		_, _, err := s.put(context.Background(), key, bytes.NewReader(wrong), Form{Compression: v1alpha1.CompressZstd},
+			false)
 		assert.Equal(t, Damaged, ReasonOf(err), "%s: %v", name, err)
 		assert.Empty(t, files(t, dir), name)
 	}
@@ -195,7 +200,8 @@ func TestKilled(t *testing.T) {
 // store stores an artifact for good, encrypted and compressed.
 func storeOne(t *testing.T, s *store, i *age.X25519Identity, sent []byte) *reports.Artifact {
 	t.Helper()
-	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent), Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
+	stored, _, err := s.put(context.Background(), key, bytes.NewReader(sent),
+		Form{Compression: v1alpha1.CompressZstd, Recipients: []age.Recipient{i.Recipient()}}, false)
 	require.NoError(t, err)
 	require.NoError(t, s.finish(context.Background(), key, stored))
 	return stored
@@ -219,7 +225,8 @@ func TestFetchSaysWhy(t *testing.T) {
 	require.NoError(t, err)
 	record, err := os.ReadFile(object + ".json")
 	require.NoError(t, err)
-	good := Source{URL: "file:///folder/" + key, StoreDir: dir, IdentityFile: identityFile(t, "# mine", wrong.String(), right.String()), SHA256: stored.SHA256}
+	good := Source{URL: "file:///folder/" + key, StoreDir: dir, IdentityFile: identityFile(t, "# mine", wrong.String(),
+		right.String()), SHA256: stored.SHA256}
 	for _, c := range []struct {
 		name, want string
 		change     func(from *Source)
@@ -281,7 +288,8 @@ func TestFetchByAnyName(t *testing.T) {
 		size, err := SizeOf(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir})
 		require.NoError(t, err, name)
 		assert.Equal(t, stored.Size, size)
-		_, err = Fetch(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir}, filepath.Join(t.TempDir(), "db"))
+		_, err = Fetch(context.Background(), Source{URL: "file:///folder/" + name, StoreDir: dir},
+			filepath.Join(t.TempDir(), "db"))
 		assert.Equal(t, WrongKey, ReasonOf(err), "it is found, and encrypted: %v", err)
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"hash"
 )
 
-// seal hashes a snapshot as it passes by. etcd ends the stream of Maintenance.Snapshot with the SHA-256 of all that came before
-// (sendSnapshot in server/etcdserver/api/v3rpc/maintenance.go), etcdctl keeps it at the end of the file, and etcdutl checks it there.
+// seal hashes a snapshot as it passes by. etcd ends the stream of Maintenance.Snapshot with the SHA-256 of all that
+// came before (sendSnapshot in server/etcdserver/api/v3rpc/maintenance.go), etcdctl keeps it at the end of the file,
+// and etcdutl checks it there.
 type seal struct {
 	hash hash.Hash // of all but held
 	held []byte    // the last bytes so far, at most sha256.Size

@@ -90,7 +90,8 @@ func (u use) download(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	_, err = Fetch(ctx, Source{URL: place + "/" + key + query, StoreDir: u.Place.Dir, CAFile: u.Place.CAFile}, filepath.Join(dir, "db"))
+	_, err = Fetch(ctx, Source{URL: place + "/" + key + query, StoreDir: u.Place.Dir, CAFile: u.Place.CAFile},
+		filepath.Join(dir, "db"))
 	return err
 }
 
@@ -131,7 +132,8 @@ func refuse(w http.ResponseWriter, r *http.Request, code int, echo string) {
 	w.Header().Set("X-Ms-Error-Code", word)
 	w.WriteHeader(code)
 	if strings.Contains(r.Host, "googleapis") {
-		raw, _ := json.Marshal(map[string]any{"error": map[string]any{"code": code, "message": echo, "errors": []map[string]string{{"reason": "forbidden", "message": echo}}}})
+		raw, _ := json.Marshal(map[string]any{"error": map[string]any{"code": code, "message": echo,
+			"errors": []map[string]string{{"reason": "forbidden", "message": echo}}}})
 		_, _ = w.Write(raw)
 		return
 	}
@@ -149,7 +151,8 @@ func xmlEscape(w io.Writer, text string) error {
 func (s *trouble) midway(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodDelete:
-		w.WriteHeader(map[bool]int{true: http.StatusAccepted, false: http.StatusNoContent}[r.Header.Get("X-Ms-Version") != ""])
+		w.WriteHeader(map[bool]int{true: http.StatusAccepted,
+			false: http.StatusNoContent}[r.Header.Get("X-Ms-Version") != ""])
 		return
 	case r.Method == http.MethodHead, strings.Contains(r.URL.Path, recordSuffix):
 		refuse(w, r, http.StatusNotFound, "none")
@@ -208,7 +211,8 @@ func (s *trouble) proxy(t *testing.T, certificate tls.Certificate) string {
 					return
 				}
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-				inside <- tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+				inside <- tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{certificate},
+					MinVersion: tls.VersionTLS12})
 			}()
 		}
 	}()
@@ -247,7 +251,8 @@ func newAuthorities(t *testing.T) authorities {
 	t.Helper()
 	known, stranger := forge(t), forge(t)
 	a := authorities{file: filepath.Join(t.TempDir(), "ca.crt"), known: known, unknown: stranger}
-	require.NoError(t, os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate[0]}), 0o600))
+	require.NoError(t, os.WriteFile(a.file,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Certificate[0]}), 0o600))
 	return a
 }
 
@@ -257,9 +262,12 @@ func forge(t *testing.T) tls.Certificate {
 	own, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		DNSNames: []string{"storage.googleapis.com", "*.storage.googleapis.com", "oauth2.googleapis.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		DNSNames:    []string{"storage.googleapis.com", "*.storage.googleapis.com", "oauth2.googleapis.com"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, own.Public(), own)
 	require.NoError(t, err)
@@ -280,16 +288,23 @@ type backend struct {
 
 var backends = []backend{
 	{name: "s3", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place, []string) {
-		return Place{URL: "s3://bucket/" + mark + "?use_path_style=true&region=" + mark + "&endpoint=" + address, CAFile: a.file},
-			[]string{"AWS_ACCESS_KEY_ID=" + mark + "ID", "AWS_SECRET_ACCESS_KEY=" + mark + "KEY", "AWS_SESSION_TOKEN=" + mark + "TOKEN", "AWS_EC2_METADATA_DISABLED=true"}
+		return Place{URL: "s3://bucket/" + mark + "?use_path_style=true&region=" + mark + "&endpoint=" + address,
+				CAFile: a.file},
+			[]string{"AWS_ACCESS_KEY_ID=" + mark + "ID", "AWS_SECRET_ACCESS_KEY=" + mark + "KEY",
+				"AWS_SESSION_TOKEN=" + mark + "TOKEN", "AWS_EC2_METADATA_DISABLED=true"}
 	}},
-	{name: "azblob with a key", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place, []string) {
-		return azure(address, a, "AZURE_STORAGE_KEY="+base64.StdEncoding.EncodeToString([]byte(mark+strings.Repeat("k", 40))))
+	{name: "azblob with a key", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place,
+		[]string) {
+		return azure(address, a, "AZURE_STORAGE_KEY="+
+			base64.StdEncoding.EncodeToString([]byte(mark+strings.Repeat("k", 40))))
 	}},
-	{name: "azblob with a SAS token", patience: time.Minute, at: func(_ *testing.T, address string, a authorities) (Place, []string) {
-		return azure(address, a, "AZURE_STORAGE_SAS_TOKEN=sv=2024-11-04&se=2099-01-01&sr=c&sp=racwdl&sig="+mark+"SIGNATURE%3D")
-	}},
-	{name: "gs", proxied: true, patience: 4 * time.Second, at: func(t *testing.T, address string, a authorities) (Place, []string) {
+	{name: "azblob with a SAS token", patience: time.Minute,
+		at: func(_ *testing.T, address string, a authorities) (Place, []string) {
+			return azure(address, a, "AZURE_STORAGE_SAS_TOKEN=sv=2024-11-04&se=2099-01-01&sr=c&sp=racwdl&sig="+mark+
+				"SIGNATURE%3D")
+		}},
+	{name: "gs", proxied: true, patience: 4 * time.Second, at: func(t *testing.T, address string, a authorities) (Place,
+		[]string) {
 		return google(t, address, a, "/token")
 	}},
 }
@@ -309,7 +324,8 @@ func google(t *testing.T, address string, a authorities, token string) (Place, [
 		_, _ = fmt.Fprintf(w, `{"access_token":"%sTOKEN","token_type":"Bearer","expires_in":3600}`, mark)
 	}))
 	t.Cleanup(func() { _ = tokens.Config.Close() })
-	return Place{URL: "gs://bucket/" + mark, CAFile: a.file}, []string{"HTTPS_PROXY=" + address, "GOOGLE_APPLICATION_CREDENTIALS=" + serviceAccount(t, tokens.URL+token)}
+	return Place{URL: "gs://bucket/" + mark, CAFile: a.file},
+		[]string{"HTTPS_PROXY=" + address, "GOOGLE_APPLICATION_CREDENTIALS=" + serviceAccount(t, tokens.URL+token)}
 }
 
 func azure(address string, a authorities, credential string) (Place, []string) {
@@ -318,7 +334,8 @@ func azure(address string, a authorities, credential string) (Place, []string) {
 		panic(err)
 	}
 	return Place{URL: "azblob://bucket/" + mark, CAFile: a.file}, []string{
-		"AZURE_STORAGE_ACCOUNT=" + mark + "account", credential, "AZURE_STORAGE_PROTOCOL=" + u.Scheme, "AZURE_STORAGE_DOMAIN=" + u.Host, "AZURE_STORAGE_IS_LOCAL_EMULATOR=true",
+		"AZURE_STORAGE_ACCOUNT=" + mark + "account", credential, "AZURE_STORAGE_PROTOCOL=" + u.Scheme,
+		"AZURE_STORAGE_DOMAIN=" + u.Host, "AZURE_STORAGE_IS_LOCAL_EMULATOR=true",
 	}
 }
 
@@ -328,8 +345,10 @@ func serviceAccount(t *testing.T, tokens string) string {
 	own, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	raw, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "p", "client_email": mark + "@p.iam.gserviceaccount.com", "private_key_id": mark + "KEY", "token_uri": tokens,
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(own)})),
+		"type": "service_account", "project_id": "p", "client_email": mark + "@p.iam.gserviceaccount.com",
+		"private_key_id": mark + "KEY", "token_uri": tokens,
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+			Bytes: x509.MarshalPKCS1PrivateKey(own)})),
 	})
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "credentials.json")
@@ -370,7 +389,8 @@ func TestNoFailureOfAStoreTellsASecret(t *testing.T) {
 	for _, b := range backends {
 		for _, f := range failures {
 			for _, upload := range []bool{false, true} {
-				one := &attempt{name: fmt.Sprintf("%s/%s/upload=%t", b.name, f.name, upload), want: f.want, store: &trouble{mode: f.name}, backend: b}
+				one := &attempt{name: fmt.Sprintf("%s/%s/upload=%t", b.name, f.name, upload), want: f.want,
+					store: &trouble{mode: f.name}, backend: b}
 				place, env := b.at(t, one.store.address(t, b, a), a)
 				all = append(all, one)
 				processes.Go(func() {
@@ -381,7 +401,8 @@ func TestNoFailureOfAStoreTellsASecret(t *testing.T) {
 			}
 		}
 	}
-	refused := &attempt{name: "gs/no token", want: "Denied: HTTP 400, invalid_grant", store: &trouble{mode: "403"}, backend: backends[3]}
+	refused := &attempt{name: "gs/no token", want: "Denied: HTTP 400, invalid_grant", store: &trouble{mode: "403"},
+		backend: backends[3]}
 	place, env := google(t, refused.store.address(t, backends[3], a), a, "/refused")
 	refused.said, all = asked(t, use{Place: place, Timeout: time.Minute}, env), append(all, refused)
 	processes.Wait()
@@ -403,7 +424,8 @@ func TestAccountOfTheURL(t *testing.T) {
 	a := newAuthorities(t)
 	for _, given := range []string{"", "inurl"} {
 		store := &trouble{mode: "403"}
-		place, env := azure(store.address(t, backends[1], a), a, "AZURE_STORAGE_KEY="+base64.StdEncoding.EncodeToString([]byte(mark+strings.Repeat("k", 40))))
+		place, env := azure(store.address(t, backends[1], a), a,
+			"AZURE_STORAGE_KEY="+base64.StdEncoding.EncodeToString([]byte(mark+strings.Repeat("k", 40))))
 		place.URL += "?storage_account=inurl"
 		said := asked(t, use{Place: place, Timeout: time.Minute}, append(env, "AZURE_STORAGE_ACCOUNT="+given))
 		store.silent(t, said)
@@ -417,7 +439,8 @@ func TestLoginOfACloud(t *testing.T) {
 	if testing.Short() {
 		t.Skip("Microsoft's SDK asks again for seconds")
 	}
-	identity := []string{"AZURE_TENANT_ID=00000000-0000-0000-0000-000000000001", "AZURE_CLIENT_ID=" + mark + "ID", "AZURE_CLIENT_SECRET=" + mark + "SECRET"}
+	identity := []string{"AZURE_TENANT_ID=00000000-0000-0000-0000-000000000001", "AZURE_CLIENT_ID=" + mark + "ID",
+		"AZURE_CLIENT_SECRET=" + mark + "SECRET"}
 	var processes sync.WaitGroup
 	for _, c := range []struct{ query, given, want string }{
 		{"", "", "login.microsoftonline.com:443"},
@@ -439,7 +462,8 @@ func TestLoginOfACloud(t *testing.T) {
 		t.Cleanup(proxy.Close)
 		processes.Go(func() {
 			env := append(slices.Clone(identity), "HTTPS_PROXY="+proxy.URL, "AZURE_AUTHORITY_HOST="+c.given)
-			said := asked(t, use{Place: Place{URL: "azblob://bucket/" + mark + "?storage_account=inurl" + c.query}, Timeout: time.Minute}, env)
+			said := asked(t, use{Place: Place{URL: "azblob://bucket/" + mark + "?storage_account=inurl" + c.query},
+				Timeout: time.Minute}, env)
 			assert.NotContains(t, said, mark)
 			mu.Lock()
 			defer mu.Unlock()
@@ -480,7 +504,8 @@ func asked(t *testing.T, u use, env []string) string {
 	assert.NoError(t, err)
 	process := exec.CommandContext(t.Context(), os.Args[0])
 	process.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool {
-		return strings.HasPrefix(pair, "AWS_") || strings.HasPrefix(pair, "AZURE_") || strings.HasPrefix(pair, "GOOGLE_") || strings.Contains(strings.ToLower(pair), "_proxy=")
+		return strings.HasPrefix(pair, "AWS_") || strings.HasPrefix(pair, "AZURE_") ||
+			strings.HasPrefix(pair, "GOOGLE_") || strings.Contains(strings.ToLower(pair), "_proxy=")
 	}), append(env, asClient+"="+string(told))...)
 	said, err := process.CombinedOutput()
 	assert.NoError(t, err, string(said))

@@ -114,7 +114,8 @@ var keys = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*(/[0-9A-Za-z][-._0-9A-
 
 func checkKey(key string) error {
 	if len(key) > 900 || !keys.MatchString(key) || strings.HasSuffix(key, recordSuffix) {
-		return failure(Failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, '-', '_', '.', and '/' between, and does not end in %s", recordSuffix)
+		return failure(Failed, nil, "the name of the artifact is not one that can be used: it has letters, digits, "+
+			"'-', '_', '.', and '/' between, and does not end in %s", recordSuffix)
 	}
 	return nil
 }

@@ -111,7 +111,8 @@ func (o Order) take(ctx context.Context, report *reports.Snapshot) error {
 		return nil
 	}
 	if earlier.Encrypted { // nobody but the process that stored it can open it without an identity
-		o.Log.Info("an earlier run has stored it and has not verified it; it is encrypted, so another one is taken in its place", "key", o.Key)
+		o.Log.Info("an earlier run has stored it and has not verified it; it is encrypted, so another one is taken "+
+			"in its place", "key", o.Key)
 		return o.fresh(ctx, store, report)
 	}
 	o.Log.Info("an earlier run has stored it; it is verified now", "key", o.Key, "completed", earlier.Completed)
@@ -154,7 +155,8 @@ func (o Order) fresh(ctx context.Context, store *store, report *reports.Snapshot
 		return doubtful(report, err)
 	}
 	if report.URI == "" && o.unchanged(asked) {
-		report.Skipped, report.Revision, report.AuthRevision, report.ClusterID = true, asked.revision, asked.authRevision, fmt.Sprintf("%x", asked.cluster)
+		report.Skipped, report.Revision, report.AuthRevision, report.ClusterID = true, asked.revision,
+			asked.authRevision, fmt.Sprintf("%x", asked.cluster)
 		o.Log.Info("skipped: nothing has changed", "revision", asked.revision, "authRevision", asked.authRevision)
 		return nil
 	}
@@ -164,7 +166,8 @@ func (o Order) fresh(ctx context.Context, store *store, report *reports.Snapshot
 			return err
 		}
 		if i+1 < len(from) {
-			o.Log.Warn("the snapshot of this member won't do: another one is asked", "member", m.name, "next", from[i+1].name, "reason", Words(err))
+			o.Log.Warn("the snapshot of this member won't do: another one is asked", "member", m.name, "next",
+				from[i+1].name, "reason", Words(err))
 		}
 	}
 	return err
@@ -173,7 +176,8 @@ func (o Order) fresh(ctx context.Context, store *store, report *reports.Snapshot
 // unchanged reports whether the cluster is the one that need not be stored again.
 func (o Order) unchanged(asked bound) bool {
 	u := o.Unless
-	return u != nil && asked.revision == u.Revision && fmt.Sprintf("%x", asked.cluster) == u.ClusterID && asked.authRevision == u.AuthRevision
+	return u != nil && asked.revision == u.Revision && fmt.Sprintf("%x", asked.cluster) == u.ClusterID &&
+		asked.authRevision == u.AuthRevision
 }
 
 // another reports whether the snapshot of another member may do where this one did not.
@@ -186,7 +190,8 @@ func another(err error) bool {
 }
 
 // from takes the snapshot of one member.
-func (o Order) from(ctx context.Context, store *store, m member, all []member, asked bound, report *reports.Snapshot) error {
+func (o Order) from(ctx context.Context, store *store, m member, all []member, asked bound,
+	report *reports.Snapshot) error {
 	if report.Absent { // it was looked some time ago
 		switch now, _, err := store.kept(ctx, o.Key); {
 		case err != nil:
@@ -210,7 +215,8 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 	stored.Revision, stored.AuthRevision = asked.revision, asked.authRevision
 	stored.EtcdVersion, stored.Member = m.status.GetVersion(), m.name
 	stored.ClusterID = fmt.Sprintf("%x", asked.cluster)
-	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took", time.Since(started).Round(time.Millisecond))
+	o.Log.Info("stored", "size", stored.Size, "storedSize", stored.StoredSize, "sha256", stored.SHA256, "took",
+		time.Since(started).Round(time.Millisecond))
 	*report = reports.Snapshot{Artifact: *stored}
 	// Without its record what is stored is not whole: that is written also when the Job is told to end.
 	finishing, stop := context.WithTimeout(context.WithoutCancel(ctx), cleaningTime)
@@ -229,7 +235,8 @@ func (o Order) from(ctx context.Context, store *store, m member, all []member, a
 
 // conclude verifies what is stored, and writes its record once more. What is disproved is removed. What could not be
 // verified for another reason is kept: it may be all that there is.
-func (o Order) conclude(ctx context.Context, store *store, all []member, back age.Identity, report *reports.Snapshot) error {
+func (o Order) conclude(ctx context.Context, store *store, all []member, back age.Identity,
+	report *reports.Snapshot) error {
 	verified := *report
 	err := o.verify(ctx, store, all, back, &verified)
 	if ReasonOf(err) == Damaged && ctx.Err() == nil {
@@ -249,7 +256,8 @@ func (o Order) conclude(ctx context.Context, store *store, all []member, back ag
 		return doubtful(report, err)
 	}
 	*report = verified
-	o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash, "hashOf", report.HashOf, "warning", report.Warning)
+	o.Log.Info("verified", "revision", report.Revision, "keys", report.Keys, "hash", report.Hash, "hashOf",
+		report.HashOf, "warning", report.Warning)
 	return nil
 }
 
@@ -299,7 +307,8 @@ func doubtful(report *reports.Snapshot, err error) error {
 }
 
 // store streams the snapshot of one member, and of nobody else, into the store.
-func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*reports.Artifact, age.Identity, error) {
+func (o Order) store(ctx context.Context, store *store, from member, keep bool) (*reports.Artifact, age.Identity,
+	error) {
 	client, err := o.Cluster.client(from.urls...)
 	if err != nil {
 		return nil, nil, failure(Unreachable, byEtcd(err), "no client for member %s", from.name)

@@ -57,8 +57,9 @@ func TestTake(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-// TestWhatAStoreRefuses: who may not read may still write. Whom the store does not know may do nothing, and is told so before anything is sent: a
-// store that answers in the middle of an upload, and hangs up, seems to be out of reach.
+// TestWhatAStoreRefuses: who may not read may still write. Whom the store does not know may do nothing, and is told
+// so before anything is sent: a store that answers in the middle of an upload, and hangs up, seems to be out of
+// reach.
 func TestWhatAStoreRefuses(t *testing.T) {
 	const alone = "QUORATE_TEST_ALONE" // whom a process trusts, it trusts for good
 	if os.Getenv(alone) == "" {
@@ -68,7 +69,8 @@ func TestWhatAStoreRefuses(t *testing.T) {
 		require.NoError(t, err, "%s", said)
 		return
 	}
-	for code, writes := range map[string]bool{"SignatureDoesNotMatch": false, "InvalidAccessKeyId": false, "AccessDenied": true, "AuthorizationPermissionMismatch": true} {
+	for code, writes := range map[string]bool{"SignatureDoesNotMatch": false, "InvalidAccessKeyId": false,
+		"AccessDenied": true, "AuthorizationPermissionMismatch": true} {
 		t.Run(code, func(t *testing.T) {
 			var uploads atomic.Int32
 			s3 := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +96,8 @@ func TestWhatAStoreRefuses(t *testing.T) {
 	}
 }
 
-// TestNeverOlderThanAsked: what was written before a snapshot was asked for is in it, whatever the member says that gives it.
+// TestNeverOlderThanAsked: what was written before a snapshot was asked for is in it, whatever the member says that
+// gives it.
 func TestNeverOlderThanAsked(t *testing.T) {
 	t.Run("a follower that lags is not taken", func(t *testing.T) {
 		c := fakes(t, 3, 20)
@@ -198,13 +201,15 @@ func TestUnless(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, c.skipped, report.Skipped)
 			assert.Equal(t, c.skipped, cluster.taken() == 0)
-			assert.Equal(t, []any{int64(21), int64(1), "c1"}, []any{report.Revision, report.AuthRevision, report.ClusterID})
+			assert.Equal(t, []any{int64(21), int64(1), "c1"},
+				[]any{report.Revision, report.AuthRevision, report.ClusterID})
 			assert.Equal(t, c.skipped, report.URI == "")
 		})
 	}
 }
 
-// TestStoppedWhileVerifying: what was stored whole stays, with a record, and the next run verifies it and takes no other.
+// TestStoppedWhileVerifying: what was stored whole stays, with a record, and the next run verifies it and takes no
+// other.
 func TestStoppedWhileVerifying(t *testing.T) {
 	for _, at := range []string{"etcd hangs", "hash"} {
 		t.Run(at, func(t *testing.T) {
@@ -239,15 +244,18 @@ func TestStoppedWhileVerifying(t *testing.T) {
 	}
 }
 
-// TestNextRun: whatever an earlier run has left, the next one ends with an artifact that is verified, and takes another only where that one does
-// not do.
+// TestNextRun: whatever an earlier run has left, the next one ends with an artifact that is verified, and takes
+// another only where that one does not do.
 func TestNextRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		left  func(t *testing.T, c *fakeCluster, o Order)
 		taken int
 	}{
-		"whole":                             {func(*testing.T, *fakeCluster, Order) {}, 1},
-		"whole, and etcd has written since": {func(t *testing.T, c *fakeCluster, _ Order) { c.holds(t, 30, c.members...) }, 1},
+		"whole": {func(*testing.T, *fakeCluster, Order) {}, 1},
+		"whole, and etcd has written since": {func(t *testing.T, c *fakeCluster,
+			_ Order) {
+			c.holds(t, 30, c.members...)
+		}, 1},
 		"whole, and the cluster has no quorum": {func(_ *testing.T, c *fakeCluster, _ Order) {
 			for _, f := range c.members {
 				f.silent = true
@@ -287,7 +295,8 @@ func TestNextRun(t *testing.T) {
 			require.Equal(t, 1, cluster.taken())
 			c.left(t, cluster, o)
 			t.Setenv(envPrograms, "well")
-			o.Unless = &Unless{Revision: 21, ClusterID: "c1", AuthRevision: 1} // what is stored by this very run is no reason to skip it
+			// what is stored by this very run is no reason to skip it
+			o.Unless = &Unless{Revision: 21, ClusterID: "c1", AuthRevision: 1}
 			if c.taken > 1 {
 				o.Unless = nil
 			}
@@ -301,7 +310,8 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-// TestNextRunOfAnEncryptedOne: nobody can open what an earlier run has encrypted, so another one is taken; until that is whole the first one stays.
+// TestNextRunOfAnEncryptedOne: nobody can open what an earlier run has encrypted, so another one is taken; until that
+// is whole the first one stays.
 func TestNextRunOfAnEncryptedOne(t *testing.T) {
 	c := fakes(t, 3, 20)
 	o := c.order(t, "etcd can't start")
@@ -352,7 +362,8 @@ func TestLook(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestVerificationThatFails: what disproves the artifact removes it, and another member is asked. Whatever else goes wrong leaves it.
+// TestVerificationThatFails: what disproves the artifact removes it, and another member is asked. Whatever else goes
+// wrong leaves it.
 func TestVerificationThatFails(t *testing.T) {
 	for behaviour, c := range map[string]struct {
 		reason string
@@ -386,10 +397,11 @@ func TestVerificationThatFails(t *testing.T) {
 	}
 }
 
-// TestKilledWhileOnTrial: who reads the error knows which limit of memory to set, also when the kernel kills the whole container with etcd:
-// then what was told before etcd was started is all that is left.
+// TestKilledWhileOnTrial: who reads the error knows which limit of memory to set, also when the kernel kills the
+// whole container with etcd: then what was told before etcd was started is all that is left.
 func TestKilledWhileOnTrial(t *testing.T) {
-	for limit, want := range map[string]string{"": "320Mi", "603979776": "960Mi"} { // the latter is that of a limit of 640Mi
+	// the latter is that of a limit of 640Mi
+	for limit, want := range map[string]string{"": "320Mi", "603979776": "960Mi"} {
 		t.Run(want, func(t *testing.T) {
 			o := fakes(t, 3, 20).order(t, "etcd is killed")
 			t.Setenv("GOMEMLIMIT", limit)
@@ -397,8 +409,10 @@ func TestKilledWhileOnTrial(t *testing.T) {
 			o.Tell = func(r *reports.Snapshot) { told = append(told, r) }
 			report, err := Take(soon(t), o)
 			require.Error(t, err)
-			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " + want
-			assert.Contains(t, report.Error, "it is stored, but not verified (etcd was killed while it starts on the restored snapshot, most likely "+words)
+			words := "for want of memory: there are 20 keys in 20 records; set spec.job.resources.limits.memory to " +
+				want
+			assert.Contains(t, report.Error, "it is stored, but not verified (etcd was killed while it starts on the "+
+				"restored snapshot, most likely "+words)
 			require.Len(t, told, 2)
 			assert.Equal(t, report.Artifact, told[0].Artifact)
 			assert.Contains(t, told[0].Error, "it is stored, but not verified (the pod was killed")
@@ -418,22 +432,37 @@ func TestWitnesses(t *testing.T) {
 		hashOf  string
 		warning string
 	}{
-		"all agree":                              {3, func(*fakeCluster) {}, "", true, "demo-2", ""},
-		"one lags: the leader is asked":          {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true, "demo-0", ""},
-		"one is down: the leader is asked":       {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0", ""},
-		"one lags, and the leader has another":   {3, func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, Failed, true, "", ""},
-		"the leader can't say either":            {3, func(c *fakeCluster) { c.members[2].silent, c.members[0].silent = true, true }, "", true, "", ""},
-		"one of five lags":                       {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true, "demo-3", ""},
-		"one has compacted since":                {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true, "demo-0", ""},
-		"all have compacted since":               {3, func(c *fakeCluster) { c.members[0].compacted, c.members[2].compacted = 5, 5 }, "", true, "", ""},
-		"nobody else is there":                   {1, func(*fakeCluster) {}, "", true, "", ""},
-		"one has another hash":                   {3, func(c *fakeCluster) { c.members[2].hash++ }, "", true, "any", "demo-2 has the hash"},
-		"one has another number of keys":         {3, func(c *fakeCluster) { c.members[2].keys++ }, "", true, "any", "demo-2 has 21 keys instead of 20"},
-		"two of five":                            {5, func(c *fakeCluster) { c.members[4].hash++; c.members[3].hash++ }, "", true, "any", "demo-3 has the hash"},
-		"most: the snapshot of another is taken": {3, func(c *fakeCluster) { c.hold(t, 20, 'x', c.members[0], c.members[2]) }, "", true, "any", "demo-1 has the hash"},
-		"the source itself, and another":         {3, func(c *fakeCluster) { c.members[1].hash++; c.members[2].hash++ }, Damaged, false, "", ""},
-		"one of two":                             {2, func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
-		"one, and another can't say":             {3, func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, Failed, true, "", ""},
+		"all agree": {3, func(*fakeCluster) {}, "", true, "demo-2", ""},
+		"one lags: the leader is asked": {3, func(c *fakeCluster) { c.members[2].revision-- }, "", true,
+			"demo-0", ""},
+		"one is down: the leader is asked": {3, func(c *fakeCluster) { c.members[2].stop() }, "", true, "demo-0",
+			""},
+		"one lags, and the leader has another": {3,
+			func(c *fakeCluster) { c.members[2].revision--; c.members[0].hash++ }, Failed, true, "", ""},
+		"the leader can't say either": {3,
+			func(c *fakeCluster) { c.members[2].silent, c.members[0].silent = true, true }, "", true, "", ""},
+		"one of five lags": {5, func(c *fakeCluster) { c.members[4].revision-- }, "", true,
+			"demo-3", ""},
+		"one has compacted since": {3, func(c *fakeCluster) { c.members[2].compacted = 5 }, "", true,
+			"demo-0", ""},
+		"all have compacted since": {3,
+			func(c *fakeCluster) { c.members[0].compacted, c.members[2].compacted = 5, 5 }, "", true, "", ""},
+		"nobody else is there": {1, func(*fakeCluster) {}, "", true, "", ""},
+		"one has another hash": {3, func(c *fakeCluster) { c.members[2].hash++ }, "", true, "any",
+			"demo-2 has the hash"},
+		"one has another number of keys": {3, func(c *fakeCluster) { c.members[2].keys++ }, "", true, "any",
+			"demo-2 has 21 keys instead of 20"},
+		"two of five": {5, func(c *fakeCluster) { c.members[4].hash++; c.members[3].hash++ },
+			"", true, "any", "demo-3 has the hash"},
+		"most: the snapshot of another is taken": {3,
+			func(c *fakeCluster) { c.hold(t, 20, 'x', c.members[0], c.members[2]) }, "", true, "any",
+			"demo-1 has the hash"},
+		"the source itself, and another": {3, func(c *fakeCluster) { c.members[1].hash++; c.members[2].hash++ },
+			Damaged, false, "", ""},
+		"one of two": {2,
+			func(c *fakeCluster) { c.members[1].hash++; c.members[0].taken = 0 }, "", true, "demo-0", ""},
+		"one, and another can't say": {3,
+			func(c *fakeCluster) { c.members[2].hash++; c.members[0].silent = true }, Failed, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := fakes(t, c.members, 20)

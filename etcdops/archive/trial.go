@@ -37,16 +37,19 @@ const (
 	ownMemory = 64 << 20
 )
 
-// trial starts etcd on a restored data directory, waits until it serves, and compares what it says of its keys with what is in the database. Where
-// the database alone did not tell, it is filled in.
+// trial starts etcd on a restored data directory, waits until it serves, and compares what it says of its keys with
+// what is in the database. Where the database alone did not tell, it is filled in.
 //
-// What etcd reads when it starts is more than keys: it ends in a panic over a lease, a user or a role that it can't read.
+// What etcd reads when it starts is more than keys: it ends in a panic over a lease, a user or a role that it can't
+// read.
 func (o Order) trial(ctx context.Context, dataDir, dir string, holds *Contents) error {
 	e := lone.Etcd{
-		Program: o.Etcd, DataDir: dataDir, Name: trialName, PeerURL: trialPeer, InitialCluster: trialName + "=" + trialPeer, Token: trialName,
+		Program: o.Etcd, DataDir: dataDir, Name: trialName, PeerURL: trialPeer, InitialCluster: trialName + "=" +
+			trialPeer, Token: trialName,
 		Dir: dir, Secure: true, Env: o.memory(),
 	}
-	config, flags, err := rootOnly(dir, filepath.Base(e.Socket())) // what etcd's client takes for the name of a server at a socket
+	// what etcd's client takes for the name of a server at a socket
+	config, flags, err := rootOnly(dir, filepath.Base(e.Socket()))
 	if err != nil {
 		return localFailure(err, dir)
 	}
@@ -79,7 +82,8 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 	soon := backoff.Config{BaseDelay: pollTime / 4, Multiplier: 1.5, MaxDelay: time.Second}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"unixs://" + socket}, TLS: config, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: keepAliveTimeout})},
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon,
+			MinConnectTimeout: keepAliveTimeout})},
 	})
 	if err != nil {
 		return failure(Failed, byEtcd(err), "no client for the etcd on trial")
@@ -98,19 +102,21 @@ func askTrial(ctx context.Context, socket string, config *tls.Config, holds *Con
 		case <-time.After(pollTime / 4):
 		}
 	}
-	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(holds.Revision))
+	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(),
+		clientv3.WithRev(holds.Revision))
 	if err != nil {
 		return failure(Failed, byEtcd(err), "the etcd on trial does not count its keys")
 	}
-	hash, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: holds.Revision})
+	hash, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx,
+		&pb.HashKVRequest{Revision: holds.Revision})
 	if err != nil {
 		return failure(Failed, byEtcd(err), "the etcd on trial does not tell the hash of its keys")
 	}
 	return holds.agree(count.Count, fmt.Sprintf("%08x", hash.GetHash()), max(hash.GetCompactRevision(), 0))
 }
 
-// agree compares what is in a database with what etcd says of it, and fills in what the database alone did not tell. Two ways to read the same
-// bytes disprove nothing, but one of them is wrong.
+// agree compares what is in a database with what etcd says of it, and fills in what the database alone did not tell.
+// Two ways to read the same bytes disprove nothing, but one of them is wrong.
 func (c *Contents) agree(keys int64, hash string, compacted int64) error {
 	if c.Keys < 0 {
 		c.Keys = keys
@@ -120,14 +126,17 @@ func (c *Contents) agree(keys int64, hash string, compacted int64) error {
 	}
 	switch {
 	case c.Keys != keys:
-		return failure(Differs, nil, "etcd counts %d keys in the restored snapshot, and %d are in its history", keys, c.Keys)
+		return failure(Differs, nil, "etcd counts %d keys in the restored snapshot, and %d are in its history", keys,
+			c.Keys)
 	case compacted == c.CompactRevision && c.Hash != hash:
-		return failure(Differs, nil, "etcd says that the restored snapshot has the hash %s, and by its records it has %s", hash, c.Hash)
+		return failure(Differs, nil, "etcd says that the restored snapshot has the hash %s, and by its records it "+
+			"has %s", hash, c.Hash)
 	}
 	return nil
 }
 
-// memory is the environment that lets a program of etcd have what this process does not need of the memory of both; empty without a limit.
+// memory is the environment that lets a program of etcd have what this process does not need of the memory of both;
+// empty without a limit.
 func (o Order) memory() []string {
 	limit, err := strconv.ParseInt(os.Getenv("GOMEMLIMIT"), 10, 64)
 	if err != nil {
@@ -137,13 +146,15 @@ func (o Order) memory() []string {
 }
 
 const (
-	// recordMemory is what an etcd on trial takes for each record at most, in bytes: its place in the index, and as much again as garbage.
+	// recordMemory is what an etcd on trial takes for each record at most, in bytes: its place in the index, and as
+	// much again as garbage.
 	recordMemory = 400
 	// memoryStep is what limits that are advised are multiples of.
 	memoryStep = 64 << 20
 )
 
-// wantOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again as it had at least.
+// wantOfMemory says that a trial was killed, and the limit of memory with which it should not be: half as much again
+// as it had at least.
 func wantOfMemory(what string, holds *Contents) error {
 	enough := snapshot.JobMemory + recordMemory*holds.Records
 	if limit, err := strconv.ParseInt(os.Getenv("GOMEMLIMIT"), 10, 64); err == nil {
@@ -153,12 +164,14 @@ func wantOfMemory(what string, holds *Contents) error {
 	if holds.Keys >= 0 {
 		records = fmt.Sprintf("%d keys in %s", holds.Keys, records)
 	}
-	return failure(Failed, nil, "%s on the restored snapshot, most likely for want of memory: there are %s; set spec.job.resources.limits.memory to %dMi",
+	return failure(Failed, nil, "%s on the restored snapshot, most likely for want of memory: there are %s; set "+
+		"spec.job.resources.limits.memory to %dMi",
 		what, records, (enough+memoryStep-1)/memoryStep*memoryStep>>20)
 }
 
-// rootOnly makes a certificate by which a client is etcd's user root, where the data has users, and etcd a server that such clients trust. It
-// is good for both, signs itself, and lives as long as the directory. The flags make etcd use it. Name is that of the server.
+// rootOnly makes a certificate by which a client is etcd's user root, where the data has users, and etcd a server
+// that such clients trust. It is good for both, signs itself, and lives as long as the directory. The flags make etcd
+// use it. Name is that of the server.
 func rootOnly(dir, name string) (*tls.Config, []string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -187,7 +200,9 @@ func rootOnly(dir, name string) (*tls.Config, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: name, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), ServerName: name,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	config.RootCAs.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	return config, []string{"--cert-file=" + certificate, "--key-file=" + private, "--trusted-ca-file=" + certificate, "--client-cert-auth=true"}, nil
+	return config, []string{"--cert-file=" + certificate, "--key-file=" + private, "--trusted-ca-file=" + certificate,
+		"--client-cert-auth=true"}, nil
 }

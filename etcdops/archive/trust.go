@@ -15,9 +15,10 @@ var trusted struct {
 	file string
 }
 
-// trust makes this process trust the public authorities, and those of a file, wherever it speaks TLS without authorities of its own:
-// with stores, and with whoever gives out credentials for them. An image made from scratch has no public ones: Mozilla's are in the
-// binary. The three SDKs have three ways to be told of an authority, of which gocloud.dev passes on none; what they share is Go's.
+// trust makes this process trust the public authorities, and those of a file, wherever it speaks TLS without
+// authorities of its own: with stores, and with whoever gives out credentials for them. An image made from scratch
+// has no public ones: Mozilla's are in the binary. The three SDKs have three ways to be told of an authority, of
+// which gocloud.dev passes on none; what they share is Go's.
 //
 // A process uses one store, so it trusts one file: Go sets its roots once.
 func trust(file string) error {
@@ -25,7 +26,8 @@ func trust(file string) error {
 	defer trusted.Unlock()
 	if trusted.done {
 		if file != trusted.file {
-			return failure(Failed, nil, "this process trusts the authorities of %q already: a store with those of %q needs one of its own", trusted.file, file)
+			return failure(Failed, nil, "this process trusts the authorities of %q already: a store with those of %q "+
+				"needs one of its own", trusted.file, file)
 		}
 		return nil
 	}
@@ -42,7 +44,8 @@ func trust(file string) error {
 	}
 	if file != "" {
 		if !pool.AppendCertsFromPEM(more) {
-			return failure(Failed, nil, "the file %s holds no certificate in PEM: it must be the authority that signs the store's", file)
+			return failure(Failed, nil, "the file %s holds no certificate in PEM: it must be the authority that "+
+				"signs the store's", file)
 		}
 		// Amazon's SDK would trust nobody but those of a file that this names.
 		if err := os.Unsetenv("AWS_CA_BUNDLE"); err != nil {
@@ -65,7 +68,8 @@ func join(settings, setting string) string {
 	return settings + "," + setting
 }
 
-// public are Mozilla's authorities. The package fallback itself would read them at each start of the binary: 1.2 ms for every command.
+// public are Mozilla's authorities. The package fallback itself would read them at each start of the binary: 1.2 ms
+// for every command.
 func public() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for root := range bundle.Roots() {

@@ -29,7 +29,8 @@ func otherRun(t *testing.T, dir, name string, size int) *reports.Snapshot {
 	s, err := openStore(context.Background(), Place{URL: "file:///folder", Dir: dir}, true)
 	require.NoError(t, err)
 	defer s.Close()
-	stored, _, err := s.put(context.Background(), name, bytes.NewReader(database(size)), Form{Compression: v1alpha1.CompressNone}, true)
+	stored, _, err := s.put(context.Background(), name, bytes.NewReader(database(size)),
+		Form{Compression: v1alpha1.CompressNone}, true)
 	require.NoError(t, err)
 	report := &reports.Snapshot{Artifact: *stored}
 	require.NoError(t, s.finish(context.Background(), name, report))
@@ -67,7 +68,8 @@ func TestTwoRuns(t *testing.T) {
 			s, dir := newFolder(t)
 			var theirs *reports.Snapshot
 			other := &during{do: func() { theirs = otherRun(t, dir, key, 5<<20) }}
-			_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(database(3<<20)), other, then), form, false)
+			_, _, err := s.put(context.Background(), key, io.MultiReader(bytes.NewReader(database(3<<20)), other, then),
+				form, false)
 			require.Error(t, err)
 			whole(t, dir, key, theirs)
 		})

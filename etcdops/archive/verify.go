@@ -18,11 +18,13 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that were written, the restored
-// database with the fetched one, what etcd says of it with what is in it, and all with members that run. The report then says what the artifact
-// holds. An error with the reason Damaged says that it is disproved, Stale that it is older than was asked for; any other, that this is not
-// known. Only what is in the store can be disproved: no fault of a disk of this machine is taken for one of the artifact.
-func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity, report *reports.Snapshot) error {
+// verify fetches what is stored, restores it on trial, starts etcd on that, and compares: the bytes with those that
+// were written, the restored database with the fetched one, what etcd says of it with what is in it, and all with
+// members that run. The report then says what the artifact holds. An error with the reason Damaged says that it is
+// disproved, Stale that it is older than was asked for; any other, that this is not known. Only what is in the store
+// can be disproved: no fault of a disk of this machine is taken for one of the artifact.
+func (o Order) verify(ctx context.Context, store *store, all []member, back age.Identity,
+	report *reports.Snapshot) error {
 	scratch, err := os.MkdirTemp(o.Scratch, "verify-")
 	if err != nil {
 		return localFailure(err, o.Scratch)
@@ -50,18 +52,21 @@ func (o Order) verify(ctx context.Context, store *store, all []member, back age.
 		return o.proven(ctx, file, found.SHA256, err)
 	}
 	if holds.Revision < report.Revision || holds.AuthRevision < report.AuthRevision {
-		return failure(Stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was asked for the cluster was at %d and %d: member %s lags, and its status does not say so",
+		return failure(Stale, nil, "the snapshot ends at revision %d, and that of users and roles is %d; when it was "+
+			"asked for the cluster was at %d and %d: member %s lags, and its status does not say so",
 			holds.Revision, holds.AuthRevision, report.Revision, report.AuthRevision, report.Member)
 	}
 	if err := o.compare(ctx, all, holds, report); err != nil {
 		return err
 	}
-	report.Revision, report.CompactRevision, report.AuthRevision = holds.Revision, holds.CompactRevision, holds.AuthRevision
+	report.Revision, report.CompactRevision, report.AuthRevision = holds.Revision, holds.CompactRevision,
+		holds.AuthRevision
 	report.Keys, report.Hash = max(holds.Keys, 0), holds.Hash
 	return nil
 }
 
-// tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is stored.
+// tried restores a snapshot on trial and starts etcd on it, and says what it holds. The report is that of what is
+// stored.
 func (o Order) tried(ctx context.Context, file, scratch string, report *reports.Snapshot) (*Contents, error) {
 	done := o.stopwatch()
 	fetched, err := Examine(ctx, file)
@@ -83,7 +88,8 @@ func (o Order) tried(ctx context.Context, file, scratch string, report *reports.
 		return nil, failure(Failed, err, "what etcdutl has restored on trial can't be read, though the snapshot can")
 	}
 	if fetched.Sum != restored.Sum || fetched.Others != restored.Others || fetched.Revision != restored.Revision {
-		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
+		return nil, failure(Failed, nil, "restored on trial, the snapshot has the revision %d and the checksums %08x "+
+			"and %08x, and before %d, %08x and %08x: etcdutl did not restore it, or the scratch disk lost a part of it",
 			restored.Revision, restored.Sum, restored.Others, fetched.Revision, fetched.Sum, fetched.Others)
 	}
 	done("examined once more")
@@ -109,8 +115,8 @@ func (o Order) stopwatch() func(what string) {
 	}
 }
 
-// proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the file holds what was fetched:
-// a disk that loses data, or can't be read, says nothing of what is stored.
+// proven is an error about a file in the scratch directory. That the snapshot is damaged is believed only while the
+// file holds what was fetched: a disk that loses data, or can't be read, says nothing of what is stored.
 func (o Order) proven(ctx context.Context, file, sha256 string, err error) error {
 	if ReasonOf(err) != Damaged {
 		return err
@@ -120,9 +126,11 @@ func (o Order) proven(ctx context.Context, file, sha256 string, err error) error
 	}
 	switch sum, wrong := sumOf(file); {
 	case wrong != nil:
-		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not known", o.Scratch)
+		return failure(Failed, wrong, "the scratch disk in %s can't be read: whether the snapshot is whole is not "+
+			"known", o.Scratch)
 	case sum != sha256:
-		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the snapshot is whole is not known", o.Scratch)
+		return failure(Failed, err, "the scratch disk in %s does not hold what was written to it: whether the "+
+			"snapshot is whole is not known", o.Scratch)
 	}
 	return err
 }
@@ -143,19 +151,24 @@ func sumOf(file string) (string, error) {
 
 // restore restores a snapshot with etcdutl, for a cluster of one. Its checksum is known to be good already.
 func (o Order) restore(ctx context.Context, file, dir string) error {
-	return o.etcdutl(ctx, "restores the snapshot on trial", "snapshot", "restore", file, "--skip-hash-check", "--data-dir="+dir,
-		"--name="+trialName, "--initial-cluster="+trialName+"="+trialPeer, "--initial-advertise-peer-urls="+trialPeer, "--initial-cluster-token="+trialName)
+	return o.etcdutl(ctx, "restores the snapshot on trial", "snapshot", "restore", file, "--skip-hash-check",
+		"--data-dir="+dir,
+		"--name="+trialName, "--initial-cluster="+trialName+"="+trialPeer, "--initial-advertise-peer-urls="+trialPeer,
+		"--initial-cluster-token="+trialName)
 }
 
-// check has etcdutl check each page of a snapshot, as bbolt does (tx.Check): in a process of its own, since a page that is none may end it.
+// check has etcdutl check each page of a snapshot, as bbolt does (tx.Check): in a process of its own, since a page
+// that is none may end it.
 func (o Order) check(ctx context.Context, file string) error {
 	return o.etcdutl(ctx, "checks the pages of the snapshot", "snapshot", "status", file)
 }
 
-// wrongPages is what etcdutl says of them, the same in 3.5, 3.6 and 3.7 (Status in its snapshot/v3_snapshot.go). It quotes keys after that.
+// wrongPages is what etcdutl says of them, the same in 3.5, 3.6 and 3.7 (Status in its snapshot/v3_snapshot.go). It
+// quotes keys after that.
 const wrongPages = "snapshot file integrity check failed"
 
-// Words by which programs of etcd tell of a disk that is full, and of one that fails. A fault is that of a mapped page that can't be read.
+// Words by which programs of etcd tell of a disk that is full, and of one that fails. A fault is that of a mapped
+// page that can't be read.
 var (
 	fullWords   = []string{"no space left on device", "disk quota exceeded"}
 	faultyWords = []string{"input/output error", "read-only file system", "unexpected fault address", "SIGBUS"}
@@ -180,15 +193,19 @@ func (o Order) failed(ctx context.Context, program, doing string, said *lone.Wor
 	case ctx.Err() != nil:
 		return failure(Failed, ctx.Err(), "stopped while %s %s", program, doing)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return failure(Failed, err, "there is no %s that %s: the container must run in an image of etcd", program, doing)
+		return failure(Failed, err, "there is no %s that %s: the container must run in an image of etcd", program,
+			doing)
 	case said.Has(fullWords...):
-		return failure(NoSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is needed, and 128 MiB; raise job.scratchSize or make room on the node", o.Scratch, program, doing)
+		return failure(NoSpace, nil, "there is no space left in %s while %s %s: twice the size of the database is "+
+			"needed, and 128 MiB; raise job.scratchSize or make room on the node", o.Scratch, program, doing)
 	case said.Has(wrongPages):
-		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl snapshot status")
+		return failure(Damaged, nil, "the database of the snapshot has pages that are wrong: so says etcdutl "+
+			"snapshot status")
 	case said.Panicked() && !said.Has(faultyWords...):
 		return failure(Differs, OwnWords("%s", said.Last()), "%s ends in a panic while it %s", program, doing)
 	case killed:
-		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise spec.job.resources.limits.memory", program, doing)
+		return failure(Failed, err, "%s was killed while it %s: if for want of memory, raise "+
+			"spec.job.resources.limits.memory", program, doing)
 	}
 	return failure(Failed, OwnWords("%s", said.Last()), "%s fails while it %s", program, doing)
 }

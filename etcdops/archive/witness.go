@@ -22,17 +22,20 @@ type testimony struct {
 
 func (t testimony) silent() bool { return !t.hash && !t.keys && t.differs == "" }
 
-// compare compares a snapshot with members that run: with a follower other than the one that it came from, so that two members' data are compared
-// by the way. Of one that can't say, because it lags or has compacted since, nothing follows, and the next is asked. The leader, whom a hash costs
-// a scan of its database as it does the others, is the last.
+// compare compares a snapshot with members that run: with a follower other than the one that it came from, so that
+// two members' data are compared by the way. Of one that can't say, because it lags or has compacted since, nothing
+// follows, and the next is asked. The leader, whom a hash costs a scan of its database as it does the others, is the
+// last.
 //
-// One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when a majority
-// of all voters has other data than it; when most of those that can say have the same, the report has a warning.
+// One that has other data may itself be the one that is wrong. Then all are asked. The snapshot is disproved when a
+// majority of all voters has other data than it; when most of those that can say have the same, the report has a
+// warning.
 func (o Order) compare(ctx context.Context, all []member, with *Contents, report *reports.Snapshot) error {
 	ctx, stop := context.WithTimeout(ctx, hashTime)
 	defer stop()
 	all = slices.DeleteFunc(slices.Clone(all), func(m member) bool {
-		return fmt.Sprintf("%x", m.status.GetHeader().GetClusterId()) != report.ClusterID // another cluster of the same name
+		// another cluster of the same name
+		return fmt.Sprintf("%x", m.status.GetHeader().GetClusterId()) != report.ClusterID
 	})
 	said := map[string]testimony{}
 	ask := func(m member) testimony {
@@ -92,11 +95,14 @@ func judge(said map[string]testimony, voters int, report *reports.Snapshot) erro
 	differ := strings.Join(other, ", ")
 	switch {
 	case len(other) > len(same) && 2*len(other) > voters:
-		return failure(Damaged, nil, "most members have other data than the snapshot: %s; see the cluster's alarms", differ)
+		return failure(Damaged, nil, "most members have other data than the snapshot: %s; see the cluster's alarms",
+			differ)
 	case len(other) >= len(same):
-		return failure(Failed, nil, "the members' data differ, and it is not known whose is right: %s, unlike the snapshot and %s; see the cluster's alarms", differ, strings.Join(same, ", "))
+		return failure(Failed, nil, "the members' data differ, and it is not known whose is right: %s, unlike the "+
+			"snapshot and %s; see the cluster's alarms", differ, strings.Join(same, ", "))
 	}
-	report.Warning = fmt.Sprintf("a member has other data than the snapshot and %s: %s; see the cluster's alarms", strings.Join(same, ", "), differ)
+	report.Warning = fmt.Sprintf("a member has other data than the snapshot and %s: %s; see the cluster's alarms",
+		strings.Join(same, ", "), differ)
 	return nil
 }
 
@@ -108,7 +114,8 @@ func (o Order) testify(ctx context.Context, m member, with *Contents) testimony 
 		return t
 	}
 	defer client.Close()
-	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(), clientv3.WithRev(with.Revision), clientv3.WithSerializable())
+	count, err := client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly(),
+		clientv3.WithRev(with.Revision), clientv3.WithSerializable())
 	switch {
 	case err != nil: // it lags, has compacted since, or is busy: nothing follows
 	case count.Count != with.Keys:
@@ -120,14 +127,19 @@ func (o Order) testify(ctx context.Context, m member, with *Contents) testimony 
 	if with.Hash == "" {
 		return t
 	}
-	// It is not made to read its whole database for a hash that can't be compared: one that has compacted since has this revision no more.
-	if _, err = client.Get(ctx, "\x00", clientv3.WithCountOnly(), clientv3.WithRev(max(with.CompactRevision, 1)), clientv3.WithSerializable()); err != nil {
-		o.Log.Info("a hash can't be compared", "member", m.name, "snapshotCompacted", with.CompactRevision, "error", err)
+	// It is not made to read its whole database for a hash that can't be compared: one that has compacted since has
+	// this revision no more.
+	if _, err = client.Get(ctx, "\x00", clientv3.WithCountOnly(), clientv3.WithRev(max(with.CompactRevision, 1)),
+		clientv3.WithSerializable()); err != nil {
+		o.Log.Info("a hash can't be compared", "member", m.name, "snapshotCompacted", with.CompactRevision, "error",
+			err)
 		return t
 	}
-	live, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: with.Revision})
+	live, err := pb.NewMaintenanceClient(client.ActiveConnection()).HashKV(ctx,
+		&pb.HashKVRequest{Revision: with.Revision})
 	if err != nil || max(live.GetCompactRevision(), 0) != with.CompactRevision {
-		o.Log.Info("a hash can't be compared", "member", m.name, "compacted", live.GetCompactRevision(), "snapshotCompacted", with.CompactRevision, "error", err)
+		o.Log.Info("a hash can't be compared", "member", m.name, "compacted", live.GetCompactRevision(),
+			"snapshotCompacted", with.CompactRevision, "error", err)
 		return t
 	}
 	if hash := fmt.Sprintf("%08x", live.GetHash()); hash != with.Hash {

@@ -1,5 +1,5 @@
-// Package datadir says whether a member's data directory holds what etcd would resume from: what a member starts from, and what a restore must
-// not overwrite, hang on the same answer.
+// Package datadir says whether a member's data directory holds what etcd would resume from: what a member starts
+// from, and what a restore must not overwrite, hang on the same answer.
 package datadir
 
 import (
@@ -10,9 +10,10 @@ import (
 	"slices"
 )
 
-// HasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where else its log is to
-// be (wal.Exist), and starts from nothing without one, whatever else is there; member/snap is made before the first *.wal, so a log without it is
-// not etcd's work. WALDir is empty where the log is in the data directory.
+// HasData reports whether etcd would resume from this directory. etcd looks for a file *.wal in member/wal, or where
+// else its log is to be (wal.Exist), and starts from nothing without one, whatever else is there; member/snap is made
+// before the first *.wal, so a log without it is not etcd's work. WALDir is empty where the log is in the data
+// directory.
 func HasData(dataDir, walDir string) (bool, error) {
 	log, err := HasLog(dataDir, walDir)
 	if !log || err != nil {

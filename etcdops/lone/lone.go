@@ -1,5 +1,5 @@
-// Package lone runs an etcd that is a cluster of its own. It listens at sockets in a directory of its own, so nobody else reaches it, and it
-// has no peers, so it reaches nobody.
+// Package lone runs an etcd that is a cluster of its own. It listens at sockets in a directory of its own, so nobody
+// else reaches it, and it has no peers, so it reaches nobody.
 package lone
 
 import (
@@ -23,7 +23,8 @@ type Etcd struct {
 	// DataDir is its data directory. Name, PeerURL, InitialCluster and Token are those that the directory was made for.
 	DataDir                              string
 	Name, PeerURL, InitialCluster, Token string
-	// Dir is where the sockets are made. Its path has 100 bytes at most: that of a socket has 108 (sun_path in unix(7)).
+	// Dir is where the sockets are made. Its path has 100 bytes at most: that of a socket has 108 (sun_path in
+	// unix(7)).
 	Dir string
 	// Flags besides. Clients are served in plain text unless there are some for TLS, and then Secure is set.
 	Flags  []string
@@ -34,8 +35,8 @@ type Etcd struct {
 	EndsWithin time.Duration
 }
 
-// endsWithin is plenty: an etcd with nobody at its listeners ends in some milliseconds, and gives clients 7 seconds (ReqTimeout in its
-// config/config.go).
+// endsWithin is plenty: an etcd with nobody at its listeners ends in some milliseconds, and gives clients 7 seconds
+// (ReqTimeout in its config/config.go).
 const endsWithin = 10 * time.Second
 
 // Ended is the error of an etcd that ended by itself, or badly.
@@ -58,19 +59,20 @@ func (e *Ended) Unwrap() error { return e.Err }
 // Socket is where clients are served.
 func (e Etcd) Socket() string { return filepath.Join(e.Dir, "c") }
 
-// Run starts etcd, calls use beside it, and ends etcd when that returns. It returns what use does, or an [Ended]. Use returns when its
-// context ends, as it does when etcd has ended.
+// Run starts etcd, calls use beside it, and ends etcd when that returns. It returns what use does, or an [Ended]. Use
+// returns when its context ends, as it does when etcd has ended.
 //
-// An etcd that does not end is killed. One connection on which nothing was sent is enough for that: etcd waits for its first bytes before it
-// closes its database (Serve in cmux.go of soheilhy/cmux, for which Close in etcd's embed/etcd.go waits). What it has applied is in the database all
-// the same: it is written there every 100 ms.
+// An etcd that does not end is killed. One connection on which nothing was sent is enough for that: etcd waits for
+// its first bytes before it closes its database (Serve in cmux.go of soheilhy/cmux, for which Close in etcd's
+// embed/etcd.go waits). What it has applied is in the database all the same: it is written there every 100 ms.
 func (e Etcd) Run(ctx context.Context, use func(ctx context.Context) error) error {
 	said := &Words{}
 	process, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	cmd := exec.CommandContext(process, e.Program, e.args()...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(Bare(), e.Env...), said, said
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, cmp.Or(e.EndsWithin, endsWithin)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) },
+		cmp.Or(e.EndsWithin, endsWithin)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -108,12 +110,15 @@ func (e Etcd) args() []string {
 		scheme = "unixs://"
 	}
 	return append([]string{
-		"--name=" + e.Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(), "--advertise-client-urls=http://127.0.0.1:1",
+		"--name=" + e.Name, "--data-dir=" + e.DataDir, "--listen-client-urls=" + scheme + e.Socket(),
+		"--advertise-client-urls=http://127.0.0.1:1",
 		"--listen-peer-urls=unix://" + filepath.Join(e.Dir, "p"), "--initial-advertise-peer-urls=" + e.PeerURL,
-		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token, "--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
+		"--initial-cluster=" + e.InitialCluster, "--initial-cluster-token=" + e.Token,
+		"--initial-cluster-state=existing", "--log-level=warn", "--enable-grpc-gateway=false",
 		// It neither refuses what was once accepted for want of room, nor forgets history on its own.
 		"--quota-backend-bytes=-1", "--auto-compaction-retention=0",
-		// What is made here is written to the disk when it is done, or thrown away. When the power goes it is made again.
+		// What is made here is written to the disk when it is done, or thrown away. When the power goes it is made
+		// again.
 		"--unsafe-no-fsync",
 	}, e.Flags...)
 }

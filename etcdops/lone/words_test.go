@@ -11,10 +11,14 @@ import (
 func TestWords(t *testing.T) {
 	for said, want := range map[string]string{
 		"": "",
-		"Error: snapshot missing hash but --skip-hash-check=false\n":                                                           "Error: snapshot missing hash but --skip-hash-check=false",
-		`{"level":"warn","msg":"slow"}` + "\n" + `{"level":"fatal","msg":"failed to start","error":"no space","key":"secret"}`: "failed to start: no space",
-		`{"level":"panic","msg":"failed to recover","value":"secret"}` + "\npanic: failed to recover\n\ngoroutine 1":           "failed to recover",
-		"panic: proto: wrong wireType = 5\n\ngoroutine 1 [running]:\nmain.main()\n":                                            "panic: proto: wrong wireType = 5",
+		"Error: snapshot missing hash but " +
+			"--skip-hash-check=false\n": "Error: snapshot missing hash but --skip-hash-check=false",
+		`{"level":"warn","msg":"slow"}` + "\n" +
+			`{"level":"fatal","msg":"failed to start","error":"no space","key":"secret"}`: "failed to start: no space",
+		`{"level":"panic","msg":"failed to recover","value":"secret"}` +
+			"\npanic: failed to recover\n\ngoroutine 1": "failed to recover",
+		"panic: proto: wrong wireType = 5\n\ngoroutine 1 " +
+			"[running]:\nmain.main()\n": "panic: proto: wrong wireType = 5",
 		strings.Repeat("ä", 600): strings.Repeat("ä", 300),
 	} {
 		w := &Words{}

@@ -84,7 +84,8 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 	trusted := inherit[objects.KeyTrust]
 	if r.Previous {
 		trusted = old[objects.KeyTrust]
-		data[objects.KeyPreviousCertificate], data[objects.KeyPreviousPrivate] = old[objects.KeyCertificate], old[objects.KeyPrivate]
+		data[objects.KeyPreviousCertificate], data[objects.KeyPreviousPrivate] = old[objects.KeyCertificate],
+			old[objects.KeyPrivate]
 	}
 	data[objects.KeyTrust] = append(append([]byte{}, own...), unexpired(trusted, r.NotBefore)...)
 	return data, nil
@@ -92,7 +93,8 @@ func authority(r hooks.Authority, old, inherit map[string][]byte) (map[string][]
 
 func trim(r hooks.Trim, old map[string][]byte) (map[string][]byte, error) {
 	data := with(old, objects.KeyTrust, unexpired(old[objects.KeyTrust], r.At))
-	if previous, err := certificates(old[objects.KeyPreviousCertificate]); err != nil || r.At.After(previous[0].NotAfter) {
+	if previous, err := certificates(old[objects.KeyPreviousCertificate]); err != nil ||
+		r.At.After(previous[0].NotAfter) {
 		delete(data, objects.KeyPreviousCertificate)
 		delete(data, objects.KeyPreviousPrivate)
 	}
@@ -158,7 +160,8 @@ func leaf(r hooks.Leaf, signer map[string][]byte) (map[string][]byte, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: r.CommonName}, NotBefore: r.NotBefore, NotAfter: r.NotAfter,
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: r.CommonName}, NotBefore: r.NotBefore,
+		NotAfter: r.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
 	}
 	for _, name := range r.Names {
@@ -199,7 +202,8 @@ func tokenKeys() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{objects.KeyTokenPrivate: private, objects.KeyTokenPublic: encode("PUBLIC KEY", public)}, nil
+	return map[string][]byte{objects.KeyTokenPrivate: private, objects.KeyTokenPublic: encode("PUBLIC KEY", public)},
+		nil
 }
 
 // pair reads a certificate and its key.

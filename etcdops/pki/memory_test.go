@@ -30,7 +30,8 @@ func TestWhatIsRememberedIsThatOfTheData(t *testing.T) {
 	assert.Equal(t, first, of(s["leaf"]))
 }
 
-// TestWhatIsRemembered: more Secrets than are remembered, read in turn, are partly known, and never more than the bound.
+// TestWhatIsRemembered: more Secrets than are remembered, read in turn, are partly known, and never more than the
+// bound.
 func TestWhatIsRemembered(t *testing.T) {
 	const most, all, rounds = 100, 120, 50
 	var m memory
@@ -47,12 +48,14 @@ func TestWhatIsRemembered(t *testing.T) {
 			require.NotNil(t, m.read[key])
 		}
 	}
-	// By arithmetic two of three are known, since something at random makes room; of the oldest, or of all at once, none would be.
+	// By arithmetic two of three are known, since something at random makes room; of the oldest, or of all at once,
+	// none would be.
 	require.Greater(t, known, rounds*all/3)
 	require.GreaterOrEqual(t, mostKnown(), int64(4<<20))
 }
 
-// TestATenantWhoHasMostGivesWay: whose Secrets change all the time, or are large, forgets his own and not those of others.
+// TestATenantWhoHasMostGivesWay: whose Secrets change all the time, or are large, forgets his own and not those of
+// others.
 func TestATenantWhoHasMostGivesWay(t *testing.T) {
 	var m memory
 	one := sizeOf(&hooks.Secret{})

@@ -45,7 +45,8 @@ func made(t *testing.T) secrets {
 	t.Helper()
 	s := secrets{}
 	s.do(t, "ca", hooks.Authority{CommonName: "one", NotBefore: now, NotAfter: later})
-	s.do(t, "leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.peers", "10.0.0.1"}, Server: true, Client: true, NotBefore: now, NotAfter: later})
+	s.do(t, "leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.peers", "10.0.0.1"}, Server: true,
+		Client: true, NotBefore: now, NotAfter: later})
 	return s
 }
 
@@ -72,7 +73,8 @@ func TestWhatIsMadeReadsAsItWasAskedFor(t *testing.T) {
 func TestNothingIsMadeTwiceTheSame(t *testing.T) {
 	a, b := made(t), made(t)
 	assert.NotEqual(t, a["ca"]["tls.key"], b["ca"]["tls.key"])
-	assert.NotEqual(t, a.read("ca").Certificate.Subject, b.read("ca").Certificate.Subject, "members tell whom they trust by the subject")
+	assert.NotEqual(t, a.read("ca").Certificate.Subject, b.read("ca").Certificate.Subject,
+		"members tell whom they trust by the subject")
 	a.do(t, "p", hooks.Password{Key: "password"})
 	b.do(t, "p", hooks.Password{Key: "password"})
 	assert.NotEqual(t, a["p"], b["p"])
@@ -116,7 +118,8 @@ func TestALostAuthorityIsStillTrusted(t *testing.T) {
 	assert.Equal(t, old.ID, ca.Trust[1].ID)
 }
 
-// TestAnotherAuthorityIsAdopted: what is trusted beside one's own is what a Secret says that need have nothing but ca.crt.
+// TestAnotherAuthorityIsAdopted: what is trusted beside one's own is what a Secret says that need have nothing but
+// ca.crt.
 func TestAnotherAuthorityIsAdopted(t *testing.T) {
 	s, others := made(t), made(t)
 	own := s.read("ca").Certificate.ID
@@ -143,13 +146,34 @@ func TestAnotherAuthorityIsAdopted(t *testing.T) {
 
 func TestFlawsAreNamed(t *testing.T) {
 	for flaw, spoil := range map[string]func(s secrets, data map[string][]byte){
-		"tls.crt: there is no certificate in it":             func(_ secrets, d map[string][]byte) { d["tls.crt"] = []byte("nothing") },
-		"ca.crt: there is no certificate in it":              func(_ secrets, d map[string][]byte) { delete(d, "ca.crt") },
-		"tls.key is missing":                                 func(_ secrets, d map[string][]byte) { delete(d, "tls.key") },
-		"tls.key does not belong to tls.crt":                 func(s secrets, d map[string][]byte) { d["tls.key"] = s["ca"]["tls.key"] },
-		"tls.crt is not signed by an authority in ca.crt":    func(_ secrets, d map[string][]byte) { d["ca.crt"] = made(t)["ca"]["tls.crt"] },
-		"tls.crt: a certificate in it can't be read":         func(_ secrets, d map[string][]byte) { d["tls.crt"] = encode("CERTIFICATE", []byte("x")) },
-		"tls.key does not belong to tls.crt, or can't be re": func(_ secrets, d map[string][]byte) { d["tls.key"] = []byte("x") },
+		"tls.crt: there is no certificate in it": func(_ secrets,
+			d map[string][]byte) {
+			d["tls.crt"] = []byte("nothing")
+		},
+		"ca.crt: there is no certificate in it": func(_ secrets,
+			d map[string][]byte) {
+			delete(d, "ca.crt")
+		},
+		"tls.key is missing": func(_ secrets,
+			d map[string][]byte) {
+			delete(d, "tls.key")
+		},
+		"tls.key does not belong to tls.crt": func(s secrets,
+			d map[string][]byte) {
+			d["tls.key"] = s["ca"]["tls.key"]
+		},
+		"tls.crt is not signed by an authority in ca.crt": func(_ secrets,
+			d map[string][]byte) {
+			d["ca.crt"] = made(t)["ca"]["tls.crt"]
+		},
+		"tls.crt: a certificate in it can't be read": func(_ secrets,
+			d map[string][]byte) {
+			d["tls.crt"] = encode("CERTIFICATE", []byte("x"))
+		},
+		"tls.key does not belong to tls.crt, or can't be re": func(_ secrets,
+			d map[string][]byte) {
+			d["tls.key"] = []byte("x")
+		},
 	} {
 		s := made(t)
 		s["leaf"] = maps.Clone(s["leaf"])
@@ -181,9 +205,11 @@ func TestAnchors(t *testing.T) {
 		require.NoError(t, err)
 		return k
 	}
-	sign := func(name string, authority bool, from time.Time, public *ecdsa.PrivateKey, by *x509.Certificate, with *ecdsa.PrivateKey) *x509.Certificate {
+	sign := func(name string, authority bool, from time.Time, public *ecdsa.PrivateKey, by *x509.Certificate,
+		with *ecdsa.PrivateKey) *x509.Certificate {
 		template := &x509.Certificate{
-			SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: later.Add(time.Hour), IsCA: authority, BasicConstraintsValid: true,
+			SerialNumber: serial(), Subject: pkix.Name{CommonName: name}, NotBefore: from,
+			NotAfter: later.Add(time.Hour), IsCA: authority, BasicConstraintsValid: true,
 			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		}
 		if by == nil {
@@ -229,12 +255,14 @@ func TestAnchors(t *testing.T) {
 // BenchmarkRead reads what a cluster of the mode Auto has: an authority and four leaves.
 func BenchmarkRead(b *testing.B) {
 	s := secrets{}
-	for name, r := range map[string]hooks.Recipe{"ca": hooks.Authority{CommonName: "one", NotBefore: now, NotAfter: later}} {
+	for name, r := range map[string]hooks.Recipe{"ca": hooks.Authority{CommonName: "one", NotBefore: now,
+		NotAfter: later}} {
 		data, err := Make(name, r, s)
 		require.NoError(b, err)
 		s[name] = data
 	}
-	data, err := Make("leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Server: true, Client: true, NotBefore: now, NotAfter: later}, s)
+	data, err := Make("leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Server: true, Client: true, NotBefore: now,
+		NotAfter: later}, s)
 	require.NoError(b, err)
 	for _, name := range []string{"server", "peer", "operator", "client"} {
 		s[name] = data
@@ -253,13 +281,17 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 	repeated := func(n int) []byte { return bytes.Repeat(fits[objects.KeyTrust], n) }
 	for words, change := range map[string]func(data map[string][]byte){
 		"": func(data map[string][]byte) { data[objects.KeyTrust] = repeated(32) },
-		"ca.crt: it has more than 32 certificates: leave those out that this etcd does not need":  func(data map[string][]byte) { data[objects.KeyTrust] = repeated(33) },
-		"tls.crt: it has more than 32 certificates: leave those out that this etcd does not need": func(data map[string][]byte) { data[objects.KeyCertificate] = repeated(33) },
-		"ca.crt: it has 1100000 bytes, and 1048576 are the most":                                  func(data map[string][]byte) { data[objects.KeyTrust] = bytes.Repeat([]byte("x"), 1_100_000) },
+		"ca.crt: it has more than 32 certificates: leave those out that this etcd does not " +
+			"need": func(data map[string][]byte) { data[objects.KeyTrust] = repeated(33) },
+		"tls.crt: it has more than 32 certificates: leave those out that this etcd does not " +
+			"need": func(data map[string][]byte) { data[objects.KeyCertificate] = repeated(33) },
+		"ca.crt: it has 1100000 bytes, and 1048576 are the " +
+			"most": func(data map[string][]byte) { data[objects.KeyTrust] = bytes.Repeat([]byte("x"), 1_100_000) },
 		"ca.crt: a certificate in it has 20000 bytes, and 16384 are the most": func(data map[string][]byte) {
 			data[objects.KeyTrust] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: make([]byte, 20_000)})
 		},
-		"tls.key has 16385 bytes, and 16384 are the most": func(data map[string][]byte) { data[objects.KeyPrivate] = make([]byte, 16385) },
+		"tls.key has 16385 bytes, and 16384 are the " +
+			"most": func(data map[string][]byte) { data[objects.KeyPrivate] = make([]byte, 16385) },
 	} {
 		data := maps.Clone(fits)
 		change(data)

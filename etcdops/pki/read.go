@@ -128,8 +128,9 @@ func anchors(chain, trust []*x509.Certificate) map[string]bool {
 	for _, c := range chain[1:] {
 		between.AddCert(endless(c))
 	}
-	ways, err := endless(chain[0]).Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: someTime,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	ways, err := endless(chain[0]).Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+		CurrentTime: someTime,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err != nil {
 		return found
 	}
@@ -195,7 +196,8 @@ func certificates(text []byte) ([]*x509.Certificate, error) {
 				mostCertificates)
 		}
 		if len(block.Bytes) > largestCertificate {
-			return nil, fmt.Errorf("a certificate in it has %d bytes, and %d are the most", len(block.Bytes), largestCertificate)
+			return nil, fmt.Errorf("a certificate in it has %d bytes, and %d are the most", len(block.Bytes),
+				largestCertificate)
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

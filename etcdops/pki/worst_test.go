@@ -24,7 +24,8 @@ import (
 // signed is a certificate in DER, by a template, for a key and signed by another.
 func signed(t testing.TB, template *x509.Certificate, issuer string, public crypto.PublicKey, by crypto.Signer) []byte {
 	t.Helper()
-	template.SerialNumber, template.NotBefore, template.NotAfter, template.BasicConstraintsValid = serial(), now, later, true
+	template.SerialNumber, template.NotBefore, template.NotAfter, template.BasicConstraintsValid = serial(), now, later,
+		true
 	parent := &x509.Certificate{Subject: pkix.Name{CommonName: issuer}, SubjectKeyId: []byte("same")}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, by)
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func worst(t testing.TB) map[string]map[string][]byte {
 	t.Helper()
 	all := map[string]map[string][]byte{}
 	add := func(name string, chain, trust [][]byte) {
-		all[name] = map[string][]byte{objects.KeyCertificate: bundle(chain), objects.KeyTrust: bundle(trust), objects.KeyPrivate: []byte("x")}
+		all[name] = map[string][]byte{objects.KeyCertificate: bundle(chain), objects.KeyTrust: bundle(trust),
+			objects.KeyPrivate: []byte("x")}
 		all[name][objects.KeyPreviousCertificate] = all[name][objects.KeyTrust]
 	}
 
@@ -46,7 +48,8 @@ func worst(t testing.TB) map[string]map[string][]byte {
 	others, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
 	require.NoError(t, err)
 	authority := func() *x509.Certificate {
-		return &x509.Certificate{Subject: pkix.Name{CommonName: "x"}, IsCA: true, SubjectKeyId: []byte("same"), KeyUsage: x509.KeyUsageCertSign}
+		return &x509.Certificate{Subject: pkix.Name{CommonName: "x"}, IsCA: true, SubjectKeyId: []byte("same"),
+			KeyUsage: x509.KeyUsageCertSign}
 	}
 	chain, trust := [][]byte{signed(t, &x509.Certificate{}, "x", &slow.PublicKey, slow)}, [][]byte{}
 	for len(chain) < mostCertificates {
@@ -59,7 +62,8 @@ func worst(t testing.TB) map[string]map[string][]byte {
 	}
 	add("one name for all", chain, trust)
 
-	// The longest keys of RSA, with the largest exponent. Whether they are any key's does not matter: each signature is tried.
+	// The longest keys of RSA, with the largest exponent. Whether they are any key's does not matter: each signature
+	// is tried.
 	small, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
 	trust = nil
@@ -72,7 +76,8 @@ func worst(t testing.TB) map[string]map[string][]byte {
 	chain = append([][]byte{leaf}, trust[1:]...)
 	add("long keys", chain, trust)
 
-	// As many names, and as many names that they may not have, as one certificate has room for, with one key for all authorities.
+	// As many names, and as many names that they may not have, as one certificate has room for, with one key for all
+	// authorities.
 	fast, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	var names, barred []string
@@ -124,7 +129,8 @@ func TestTheWorstIsReadInTime(t *testing.T) {
 		began := time.Now()
 		read := readData(data)
 		took := time.Since(began)
-		t.Logf("%s: %d KiB of certificates, %s: %s, %d bytes of memory", name, (len(data[objects.KeyTrust])+len(data[objects.KeyCertificate]))>>10, took, read.Flaw, sizeOf(read))
+		t.Logf("%s: %d KiB of certificates, %s: %s, %d bytes of memory", name,
+			(len(data[objects.KeyTrust])+len(data[objects.KeyCertificate]))>>10, took, read.Flaw, sizeOf(read))
 		require.Len(t, read.Trust, mostCertificates)
 		require.Less(t, took, 4*time.Second, "half of a call's time, on a machine that does ten other things")
 		require.Less(t, sizeOf(read), int64(256<<10))

@@ -5,8 +5,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// agrees checks that a snapshot holds what its record tells. Without a hash nobody had looked into it when the record was written, which then tells
-// the revision of a moment before.
+// agrees checks that a snapshot holds what its record tells. Without a hash nobody had looked into it when the record
+// was written, which then tells the revision of a moment before.
 func agrees(told *reports.Artifact, c *archive.Contents) error {
 	other := c.Revision < told.Revision
 	if told.Hash != "" {
@@ -14,7 +14,9 @@ func agrees(told *reports.Artifact, c *archive.Contents) error {
 		other = told.Revision != c.Revision || c.Keys >= 0 && told.Keys != c.Keys || hash
 	}
 	if other {
-		return failure(Damaged, nil, "the snapshot holds %d keys at revision %d with the hash %s, but its record tells of %d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision, told.Hash)
+		return failure(Damaged, nil, "the snapshot holds %d keys at revision %d with the hash %s, but its record "+
+			"tells of %d at %d with %s; take another one", c.Keys, c.Revision, c.Hash, told.Keys, told.Revision,
+			told.Hash)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ type database struct {
 	size int64
 	// index and term are those of the last entry of the log that is in it.
 	index, term uint64
-	// last is the revision of the last record of a key, 0 without any; revision is what etcd answers: 1 at first, and never below a compaction
-	// (restore in storage/mvcc/kvstore.go).
+	// last is the revision of the last record of a key, 0 without any; revision is what etcd answers: 1 at first, and
+	// never below a compaction (restore in storage/mvcc/kvstore.go).
 	last, revision int64
 	// version is major.minor.patch of the storage, or of the cluster, whichever is higher; empty when it says neither.
 	version string
@@ -52,7 +52,8 @@ func readDatabase(path string) (*database, error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, failure(Failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it first", path)
+		return nil, failure(Failed, nil, "the database %s is in use: the etcd that it belongs to still runs; stop it "+
+			"first", path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, failure(Failed, err, "the database can't be read")
 	case err != nil:
@@ -118,8 +119,9 @@ func lastRevision(tx *bolt.Tx) int64 {
 	return int64(binary.BigEndian.Uint64(name))
 }
 
-// listsFreePages reports whether a database keeps the list of its free pages, as one does that etcd has just defragmented. Another page may be in a wrong
-// list, and would be written over. The newer of the two meta pages tells (internal/common/meta.go of bbolt).
+// listsFreePages reports whether a database keeps the list of its free pages, as one does that etcd has just
+// defragmented. Another page may be in a wrong list, and would be written over. The newer of the two meta pages tells
+// (internal/common/meta.go of bbolt).
 func listsFreePages(path string) (bool, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -160,7 +162,8 @@ func makeEmpty(path string) error {
 }
 
 // emptyBuckets are those that etcd makes in a new database, the same in 3.5, 3.6 and 3.7 (storage/schema/bucket.go).
-var emptyBuckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles"}
+var emptyBuckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed", "auth",
+	"authUsers", "authRoles"}
 
 // minor is major and minor of a version such as 3.6.16; false when it is none.
 func minor(version string) ([2]int, bool) {
@@ -176,9 +179,9 @@ func newerMinor(a, b string) bool {
 	return known && (!other || x[0] > y[0] || x[0] == y[0] && x[1] > y[1])
 }
 
-// databaseIn is the database that a member would start on. etcd makes another one its own at its next start when the leader had sent it one and it was
-// stopped before it took that up: 0000000000001234.snap.db, of a snapshot that the log knows (RecoverSnapshotBackend in etcd's
-// storage/backend.go).
+// databaseIn is the database that a member would start on. etcd makes another one its own at its next start when the
+// leader had sent it one and it was stopped before it took that up: 0000000000001234.snap.db, of a snapshot that the
+// log knows (RecoverSnapshotBackend in etcd's storage/backend.go).
 func databaseIn(dataDir string, l *entryLog) (*database, error) {
 	dir := filepath.Join(dataDir, "member", "snap")
 	d, err := readDatabase(filepath.Join(dir, "db"))

@@ -29,7 +29,8 @@ type entryLog struct {
 	snapshots []uint64
 }
 
-// newestSnapshot that etcd would start from: it takes none beyond what it knew to be committed (wal.ValidSnapshotEntries).
+// newestSnapshot that etcd would start from: it takes none beyond what it knew to be committed
+// (wal.ValidSnapshotEntries).
 func (l *entryLog) newestSnapshot() uint64 {
 	var newest uint64
 	for _, index := range l.snapshots {
@@ -40,10 +41,10 @@ func (l *entryLog) newestSnapshot() uint64 {
 	return newest
 }
 
-// readLog reads the log in a directory record by record and passes on each entry after an index, in the order of the file: one with an
-// index that was there before takes the place of that one and of all behind it. Nothing is changed and no more than one record is in
-// memory, which is why it is not done by wal.ReadAll. What etcd would do without is no error: an end that was torn when the power
-// went (wal.Repair), and files that end before the index.
+// readLog reads the log in a directory record by record and passes on each entry after an index, in the order of the
+// file: one with an index that was there before takes the place of that one and of all behind it. Nothing is changed
+// and no more than one record is in memory, which is why it is not done by wal.ReadAll. What etcd would do without is
+// no error: an end that was torn when the power went (wal.Repair), and files that end before the index.
 func readLog(dir string, after uint64, each func(*raftpb.Entry) error) (*entryLog, error) {
 	names, err := logFiles(dir, after)
 	if err != nil {
@@ -64,7 +65,8 @@ func readLog(dir string, after uint64, each func(*raftpb.Entry) error) (*entryLo
 		}
 	}
 	if l.memberID == 0 {
-		return nil, failure(Damaged, nil, "the write-ahead log in %s does not say whose it is: it holds no record that can be read", dir)
+		return nil, failure(Damaged, nil, "the write-ahead log in %s does not say whose it is: it holds no record "+
+			"that can be read", dir)
 	}
 	return l, nil
 }
@@ -80,11 +82,12 @@ func damagedLog(path string, err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return failure(Failed, err, "the write-ahead log %s can't be read", path)
 	}
-	return failure(Damaged, err, "the write-ahead log %s is damaged before its end: etcd would not start on it either; use another member or a snapshot", path)
+	return failure(Damaged, err, "the write-ahead log %s is damaged before its end: etcd would not start on it "+
+		"either; use another member or a snapshot", path)
 }
 
-// logFiles are the names of the files that hold the entries after an index, in order. etcd names them by their number and the index of their first
-// entry.
+// logFiles are the names of the files that hold the entries after an index, in order. etcd names them by their number
+// and the index of their first entry.
 func logFiles(dir string, after uint64) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +98,8 @@ func logFiles(dir string, after uint64) ([]string, error) {
 	first := 0
 	for _, entry := range entries { // sorted by name
 		var number, index uint64
-		if n, err := fmt.Sscanf(entry.Name(), "%016x-%016x.wal", &number, &index); n != 2 || err != nil || filepath.Ext(entry.Name()) != ".wal" {
+		if n, err := fmt.Sscanf(entry.Name(), "%016x-%016x.wal", &number, &index); n != 2 || err != nil ||
+			filepath.Ext(entry.Name()) != ".wal" {
 			continue
 		}
 		if index <= after {
@@ -104,7 +108,8 @@ func logFiles(dir string, after uint64) ([]string, error) {
 		names, numbers = append(names, entry.Name()), append(numbers, number)
 	}
 	if len(names) == 0 {
-		return nil, failure(NotFound, nil, "%s holds no write-ahead log: no etcd has run there, or its data is lost", dir)
+		return nil, failure(NotFound, nil, "%s holds no write-ahead log: no etcd has run there, or its data is lost",
+			dir)
 	}
 	names, numbers = names[first:], numbers[first:]
 	for i := range numbers {

@@ -44,7 +44,8 @@ func newLog(t *testing.T, write func(w *wal.WAL)) string {
 
 func save(t *testing.T, w *wal.WAL, commit uint64, list []*raftpb.Entry) {
 	t.Helper()
-	require.NoError(t, w.Save(&raftpb.HardState{Term: list[len(list)-1].Term, Vote: new(uint64(5)), Commit: new(commit)}, list))
+	require.NoError(t, w.Save(&raftpb.HardState{Term: list[len(list)-1].Term, Vote: new(uint64(5)),
+		Commit: new(commit)}, list))
 }
 
 // read is what readLog says and passes on, with overridden entries left out as etcd does.
@@ -67,14 +68,16 @@ func TestLogIsReadAsEtcdReadsIt(t *testing.T) {
 		for i := uint64(1); i <= 300; i += 10 {
 			save(t, w, i, entries(1, i, i+9, 1000))
 		}
-		require.NoError(t, w.SaveSnapshot(&walpb.Snapshot{Index: new(uint64(250)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{5}}}))
+		require.NoError(t, w.SaveSnapshot(&walpb.Snapshot{Index: new(uint64(250)), Term: new(uint64(1)),
+			ConfState: &raftpb.ConfState{Voters: []uint64{5}}}))
 		save(t, w, 291, entries(3, 295, 296, 10)) // a leader of a later term had other entries
 	})
 	files, err := filepath.Glob(filepath.Join(dir, "*.wal"))
 	require.NoError(t, err)
 	require.Greater(t, len(files), 3)
 	l, terms := read(t, dir, 0)
-	require.Equal(t, &entryLog{clusterID: 6, memberID: 5, lastTerm: 3, lastIndex: 296, commit: 291, snapshots: []uint64{0, 250}}, l)
+	require.Equal(t, &entryLog{clusterID: 6, memberID: 5, lastTerm: 3, lastIndex: 296, commit: 291,
+		snapshots: []uint64{0, 250}}, l)
 	require.EqualValues(t, 250, l.newestSnapshot())
 	require.Len(t, terms, 296)
 	require.Equal(t, []uint64{1, 3, 3}, terms[293:])

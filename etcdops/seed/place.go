@@ -71,8 +71,9 @@ func (p place) unstage() error {
 	return nil
 }
 
-// clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in it, or this would not have
-// been asked for, but it may be worth something. A directory that is empty is removed: nothing is moved over one that is there.
+// clear removes what earlier tries have left. What is not of our making stays, and is an error: there is no log in
+// it, or this would not have been asked for, but it may be worth something. A directory that is empty is removed:
+// nothing is moved over one that is there.
 func (p place) clear() error {
 	if err := p.unstage(); err != nil {
 		return err
@@ -96,14 +97,16 @@ func (p place) clear() error {
 			return failure(Failed, err, "the directory that is to be filled can't be looked into, or can't be made new")
 		}
 		if len(entries) > 0 {
-			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was left as it is; look at it, and empty it if it is not needed", dir, entries[0].Name())
+			return failure(Failed, nil, "%s holds %s and more that is no data of etcd, or only a part of it: it was "+
+				"left as it is; look at it, and empty it if it is not needed", dir, entries[0].Name())
 		}
 	}
 	return nil
 }
 
-// commit moves what was made into place. With the log on another volume there are two moves: the log comes last, because a member without one has
-// no data (HasData in etcdops/datadir), and until then the directory is marked, so that a later try may remove it.
+// commit moves what was made into place. With the log on another volume there are two moves: the log comes last,
+// because a member without one has no data (HasData in etcdops/datadir), and until then the directory is marked, so
+// that a later try may remove it.
 func (p place) commit() error {
 	s := p.staged()
 	if s.walDir != "" {
@@ -156,7 +159,8 @@ type needs struct {
 	what  string
 }
 
-// logSize is what a log takes from the beginning: etcd reserves its first file, and sometimes a second (wal.SegmentSizeBytes).
+// logSize is what a log takes from the beginning: etcd reserves its first file, and sometimes a second
+// (wal.SegmentSizeBytes).
 const logSize = 2 * 64 << 20
 
 // checkRoom refuses to begin what will not fit. Needs on one volume add up.
@@ -179,7 +183,8 @@ func checkRoom(list ...needs) error {
 		}
 		v.needed += n.bytes
 		if v.what += n.what; v.needed > v.free {
-			return failure(NoSpace, nil, "the volume of %s has room for %s, but %s is needed (%s); make it larger", v.dir, megabytes(v.free), megabytes(v.needed), v.what)
+			return failure(NoSpace, nil, "the volume of %s has room for %s, but %s is needed (%s); make it larger",
+				v.dir, megabytes(v.free), megabytes(v.needed), v.what)
 		}
 		v.what += ", "
 	}

@@ -33,7 +33,8 @@ type member struct {
 // compacted. The checksum behind a snapshot is known to be good already, and a database of a member has none.
 func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m member, bump int64) error {
 	args := []string{
-		"snapshot", "restore", db, "--data-dir=" + dataDir, "--name=" + m.name, "--initial-advertise-peer-urls=" + m.peerURL,
+		"snapshot", "restore", db, "--data-dir=" + dataDir, "--name=" + m.name, "--initial-advertise-peer-urls=" +
+			m.peerURL,
 		"--initial-cluster=" + m.initialCluster, "--initial-cluster-token=" + m.token, "--skip-hash-check",
 	}
 	if walDir != "" {
@@ -52,16 +53,19 @@ func (p Programs) restore(ctx context.Context, db, dataDir, walDir string, m mem
 	case ctx.Err() != nil:
 		return failure(Failed, nil, "ended while etcdutl restored; what it made is removed at the next try")
 	case said.Has(fullWords...):
-		return failure(NoSpace, nil, "%s has no room left for the first of the log; make the volume larger", cmp.Or(walDir, dataDir))
+		return failure(NoSpace, nil, "%s has no room left for the first of the log; make the volume larger",
+			cmp.Or(walDir, dataDir))
 	}
-	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s", archive.Words(err))
+	return failure(Failed, archive.OwnWords("%s", said.Last()), "etcdutl could not restore the database: %s",
+		archive.Words(err))
 }
 
 // replay starts etcd on a data directory of a cluster of its own, with its sockets in dir, waits until it has applied
 // an entry, and ends it.
 func (p Programs) replay(ctx context.Context, on staged, dir string, m member, index uint64) error {
 	e := lone.Etcd{
-		Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Name: m.name, PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
+		Program: p.Etcd, DataDir: on.dataDir, Flags: []string{"--wal-dir=" + on.log()}, Name: m.name,
+		PeerURL: m.peerURL, InitialCluster: m.initialCluster, Token: m.token,
 		Dir: dir, EndsWithin: p.endsWithin,
 	}
 	err := e.Run(ctx, func(ctx context.Context) error { return awaitApplied(ctx, e.Socket(), index) })
@@ -79,9 +83,10 @@ func (p Programs) replay(ctx context.Context, on staged, dir string, m member, i
 // enabled, Status does not.
 func awaitApplied(ctx context.Context, socket string, index uint64) error {
 	// Without keep-alive no connection is left that nothing was sent on.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}}}
 	for {
 		if applied, err := appliedIndex(ctx, client); err == nil && applied >= index {
 			return nil

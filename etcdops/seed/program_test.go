@@ -38,7 +38,10 @@ func serveMetrics(socket string) {
 	if err != nil {
 		panic(err)
 	}
-	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, appliedMetric+"7") })))
+	panic(http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = fmt.Fprintln(w, appliedMetric+"7")
+	})))
 }
 
 func TestAnEtcdThatDoesNotEnd(t *testing.T) {
@@ -50,6 +53,7 @@ func TestAnEtcdThatDoesNotEnd(t *testing.T) {
 	t.Run("and when nobody waits for that any more", func(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer stop()
-		assert.ErrorContains(t, p.replay(ctx, staged{dataDir: t.TempDir()}, t.TempDir(), solo, 8), "ended while etcd took up the survivor's log")
+		assert.ErrorContains(t, p.replay(ctx, staged{dataDir: t.TempDir()}, t.TempDir(), solo, 8),
+			"ended while etcd took up the survivor's log")
 	})
 }

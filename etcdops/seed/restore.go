@@ -24,8 +24,8 @@ type Options struct {
 	Programs    Programs
 	// BumpRevision raises the revision by so much and marks all before as compacted; 0 does not.
 	BumpRevision int64
-	// BeginAfter raises it to BeginGap above this revision and above that of the source, whichever is higher, and marks all before as compacted; nil does
-	// not.
+	// BeginAfter raises it to BeginGap above this revision and above that of the source, whichever is higher, and
+	// marks all before as compacted; nil does not.
 	BeginAfter *int64
 	// Empty begins without data, at a revision that is raised.
 	Empty bool
@@ -34,13 +34,13 @@ type Options struct {
 	Fetch func(ctx context.Context, to string) (*reports.Artifact, error)
 	// Size of that file.
 	Size int64
-	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its own. Nothing is
-	// changed there; both may be mounted read-only.
+	// FromData is the data directory of a member whose epoch is over, FromWAL its log if that has a directory of its
+	// own. Nothing is changed there; both may be mounted read-only.
 	FromData, FromWAL string
 }
 
-// Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this package have a reason: see
-// ReasonOf.
+// Restore fills a data directory, or does nothing. The report says what the member begins with. Errors of this
+// package have a reason: see ReasonOf.
 func Restore(ctx context.Context, o Options) (report reports.Restore, err error) {
 	to := place{dataDir: o.DataDir, walDir: o.WALDir}
 	if err := to.clear(); err != nil {
@@ -93,8 +93,9 @@ func Restore(ctx context.Context, o Options) (report reports.Restore, err error)
 	return made, nil
 }
 
-// make makes the database that is staged that of a member, and the rest of a data directory beside it. It says what the database held before: that is
-// read while etcdutl restores its skeleton. The bump raises the revision above that of the last record, and marks all before as compacted.
+// make makes the database that is staged that of a member, and the rest of a data directory beside it. It says what
+// the database held before: that is read while etcdutl restores its skeleton. The bump raises the revision above that
+// of the last record, and marks all before as compacted.
 func (p Programs) make(ctx context.Context, to staged, m member, bump int64) (*archive.Contents, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -139,7 +140,8 @@ func untouched(ctx context.Context, path string, was *archive.Contents, bump int
 		sum = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), raised(was.Last+bump))
 	}
 	if is.Sum != sum || is.Others != was.Others {
-		return failure(Damaged, nil, "the list of free pages in the database names some that are in use: use another snapshot or member")
+		return failure(Damaged, nil, "the list of free pages in the database names some that are in use: use another "+
+			"snapshot or member")
 	}
 	return nil
 }
@@ -164,7 +166,8 @@ func (o Options) bump(path string) (int64, error) {
 		begin = max(db.revision, *o.BeginAfter) + BeginGap
 	}
 	if begin > highestBegin || begin < db.revision { // or beyond what int64 holds
-		return 0, failure(Failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d", db.revision, begin, int64(math.MaxInt64))
+		return 0, failure(Failed, nil, "the data are at revision %d, and can't begin at %d: etcd counts to %d",
+			db.revision, begin, int64(math.MaxInt64))
 	}
 	return begin - db.last, nil
 }
@@ -191,11 +194,12 @@ func Restored(dataDir string) reports.Restore {
 	return report
 }
 
-// compatible refuses data of a later minor version than etcd's own. etcd 3.6 and later refuse such data themselves, when they start; 3.5 takes
-// them and does not know what it overlooks (test/real/conformance/README.md).
+// compatible refuses data of a later minor version than etcd's own. etcd 3.6 and later refuse such data themselves,
+// when they start; 3.5 takes them and does not know what it overlooks (test/real/conformance/README.md).
 func (o Options) compatible(d *database) error {
 	if newerMinor(d.version, o.EtcdVersion) {
-		return failure(OtherVersion, nil, "the data were written by etcd %s, and the cluster is to run %s: set spec.version to that version or a later one", d.version, o.EtcdVersion)
+		return failure(OtherVersion, nil, "the data were written by etcd %s, and the cluster is to run %s: set "+
+			"spec.version to that version or a later one", d.version, o.EtcdVersion)
 	}
 	return nil
 }
@@ -220,8 +224,8 @@ func (o Options) fromArtifact(ctx context.Context, to place) (*reports.Artifact,
 	return artifact, err
 }
 
-// cutHash takes off the hash with which `etcdctl snapshot save` ends a file. A database is whole pages of at least 512 bytes (hasChecksum in
-// etcdutl/snapshot/v3_snapshot.go).
+// cutHash takes off the hash with which `etcdctl snapshot save` ends a file. A database is whole pages of at least
+// 512 bytes (hasChecksum in etcdutl/snapshot/v3_snapshot.go).
 func cutHash(file string) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size()%512 != sha256.Size {
@@ -250,8 +254,8 @@ func (o Options) fromSurvivor(ctx context.Context, to place) (*reports.Artifact,
 	return &reports.Artifact{}, s.together(ctx, o.Programs, to.staged())
 }
 
-// fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first start, except for what etcdutl
-// writes in every database that it restores.
+// fromNothing makes a database of etcd without keys, in which nothing has ever happened: what etcd makes at its first
+// start, except for what etcdutl writes in every database that it restores.
 func (o Options) fromNothing(_ context.Context, to place) (*reports.Artifact, error) {
 	return &reports.Artifact{}, makeEmpty(to.staged().database())
 }

@@ -70,7 +70,10 @@ func takeSkeleton(from, to string) error {
 		defer source.Close()
 		return source.View(func(have *bolt.Tx) error {
 			return made.Update(func(tx *bolt.Tx) error {
-				return have.ForEach(func(name []byte, bucket *bolt.Bucket) error { return copyBucket(tx, name, bucket) })
+				return have.ForEach(func(name []byte, bucket *bolt.Bucket) error {
+					return copyBucket(tx, name,
+						bucket)
+				})
 			})
 		})
 	})
@@ -191,7 +194,8 @@ func (s *skeleton) change(before, after, database *bolt.Tx) error {
 		}
 		edits := differences(before.Bucket(name), made)
 		if !s.expected(string(name), edits, before) {
-			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: use a release of etcd that Quorate knows",
+			return archive.OwnWords("etcdutl has made %d changes in the bucket %q that it is not known to make: use "+
+				"a release of etcd that Quorate knows",
 				len(edits), name)
 		}
 		for _, e := range edits {
@@ -210,16 +214,19 @@ func (s *skeleton) expected(bucket string, edits []edit, before *bolt.Tx) bool {
 	case bucket == leasesBucket, bucket == keysBucket && s.bump == 0:
 		return len(edits) == 0
 	case bucket == keysBucket:
-		return len(edits) == 1 && !edits[0].gone && len(edits[0].value) == 0 && bytes.Equal(edits[0].name, raised(lastRevision(before)+s.bump))
+		return len(edits) == 1 && !edits[0].gone && len(edits[0].value) == 0 &&
+			bytes.Equal(edits[0].name, raised(lastRevision(before)+s.bump))
 	case bucket == metaBucket && s.bump > 0: // all before is marked as compacted
 		return slices.ContainsFunc(edits, func(e edit) bool {
-			return string(e.name) == scheduledCompact && len(e.value) >= 8 && int64(binary.BigEndian.Uint64(e.value)) == lastRevision(before)+s.bump
+			return string(e.name) == scheduledCompact && len(e.value) >= 8 &&
+				int64(binary.BigEndian.Uint64(e.value)) == lastRevision(before)+s.bump
 		})
 	}
 	return true
 }
 
-// raised is the name of the record, without content, with which etcdutl raises a revision (unsafeBumpBucketsRevision in its snapshot/v3_snapshot.go).
+// raised is the name of the record, without content, with which etcdutl raises a revision (unsafeBumpBucketsRevision
+// in its snapshot/v3_snapshot.go).
 func raised(revision int64) []byte {
 	name := binary.BigEndian.AppendUint64(nil, uint64(revision))
 	return binary.BigEndian.AppendUint64(append(name, '_'), 0)
@@ -312,5 +319,6 @@ var fullWords = []string{syscall.ENOSPC.Error(), syscall.EDQUOT.Error()}
 
 // full reports whether an error is about a volume without room.
 func full(err error) bool {
-	return err != nil && slices.ContainsFunc(fullWords, func(words string) bool { return strings.Contains(err.Error(), words) })
+	return err != nil && slices.ContainsFunc(fullWords,
+		func(words string) bool { return strings.Contains(err.Error(), words) })
 }

@@ -47,15 +47,17 @@ func load(t *testing.T, path string) buckets {
 	return all
 }
 
-// TestSkeleton: what etcdutl changes in a skeleton is changed in the database, and nothing else. What it is known to leave alone
-// must be as it was.
+// TestSkeleton: what etcdutl changes in a skeleton is changed in the database, and nothing else. What it is known to
+// leave alone must be as it was.
 func TestSkeleton(t *testing.T) {
 	t.Parallel()
-	const last, above = "\x00\x00\x00\x00\x00\x00\x00\x09_\x00\x00\x00\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x00\x00\x10\x09_\x00\x00\x00\x00\x00\x00\x00\x00"
+	const last, above = "\x00\x00\x00\x00\x00\x00\x00\x09_\x00\x00\x00\x00\x00\x00\x00\x00",
+		"\x00\x00\x00\x00\x00\x00\x10\x09_\x00\x00\x00\x00\x00\x00\x00\x00"
 	database := func() buckets {
 		return buckets{
-			"key": {"\x00\x00\x00\x00\x00\x00\x00\x02_\x00\x00\x00\x00\x00\x00\x00\x00": "first", last: "last"}, "lease": {"1": "a", "2": "b"},
-			"meta": {"term": "7", "consistent_index": "1000"}, "members": {"a": "old", "b": "old"}, "auth": {},
+			"key":   {"\x00\x00\x00\x00\x00\x00\x00\x02_\x00\x00\x00\x00\x00\x00\x00\x00": "first", last: "last"},
+			"lease": {"1": "a", "2": "b"},
+			"meta":  {"term": "7", "consistent_index": "1000"}, "members": {"a": "old", "b": "old"}, "auth": {},
 		}
 	}
 	for name, c := range map[string]struct {
@@ -64,23 +66,40 @@ func TestSkeleton(t *testing.T) {
 		want   func(buckets) // nil for the same, in the database
 		err    string
 	}{
-		"nothing":                               {change: func(buckets) {}},
-		"members and meta":                      {change: func(b buckets) { delete(b["members"], "a"); b["members"]["c"] = "new"; b["meta"]["term"] = "1" }},
-		"a bucket more":                         {change: func(b buckets) { b["cluster"] = map[string]string{"clusterVersion": "3.6.0"} }},
-		"the revision":                          {bump: 4096, change: func(b buckets) { b["key"][above], b["meta"][scheduledCompact] = "", above }},
-		"the revision, not marked as compacted": {bump: 4096, change: func(b buckets) { b["key"][above], b["meta"]["term"] = "", "1" }, err: `in the bucket "meta"`},
-		"no revision":                           {bump: 4096, change: func(b buckets) { b["meta"][scheduledCompact] = above }, err: `in the bucket "key"`},
-		"another revision":                      {bump: 4095, change: func(b buckets) { b["key"][above], b["meta"][scheduledCompact] = "", above }, err: `in the bucket "key"`},
+		"nothing": {change: func(buckets) {}},
+		"members and meta": {change: func(b buckets) {
+			delete(b["members"],
+				"a")
+			b["members"]["c"] = "new"
+			b["meta"]["term"] = "1"
+		}},
+		"a bucket more": {change: func(b buckets) { b["cluster"] = map[string]string{"clusterVersion": "3.6.0"} }},
+		"the revision": {bump: 4096,
+			change: func(b buckets) { b["key"][above], b["meta"][scheduledCompact] = "", above }},
+		"the revision, not marked as compacted": {bump: 4096,
+			change: func(b buckets) { b["key"][above], b["meta"]["term"] = "", "1" }, err: `in the bucket "meta"`},
+		"no revision": {bump: 4096,
+			change: func(b buckets) { b["meta"][scheduledCompact] = above }, err: `in the bucket "key"`},
+		"another revision": {bump: 4095,
+			change: func(b buckets) { b["key"][above], b["meta"][scheduledCompact] = "", above },
+			err:    `in the bucket "key"`},
 		"the revision, unasked": {change: func(b buckets) { b["key"][above] = "" },
 			err: `etcdutl has made 1 changes in the bucket "key" that it is not known to make`},
-		"a key with content": {bump: 4096, change: func(b buckets) { b["key"][above] = "x" }, err: `in the bucket "key"`},
-		"a key is removed":   {bump: 4096, change: func(b buckets) { delete(b["key"], last) }, err: `in the bucket "key"`},
-		"two keys":           {bump: 4096, change: func(b buckets) { b["key"][above], b["key"][above+"t"] = "", "" }, err: `2 changes in the bucket "key"`},
-		"a lease":            {change: func(b buckets) { b["lease"]["3"] = "c" }, err: `in the bucket "lease"`},
-		"a bucket less":      {change: func(b buckets) { delete(b, "auth") }, err: `etcdutl has removed the bucket "auth"`},
-		"the end of the keys": {change: func(buckets) {}, want: func(b buckets) { b["key"]["\x01"+last[1:]] = "after the skeleton was taken" },
-			err: `the bucket "key" is not what etcdutl made of it`},
-		"a bucket that came later": {change: func(buckets) {}, want: func(b buckets) { b["alarm"] = map[string]string{} }, err: `the bucket "alarm" is not in its skeleton`},
+		"a key with content": {bump: 4096, change: func(b buckets) { b["key"][above] = "x" },
+			err: `in the bucket "key"`},
+		"a key is removed": {bump: 4096, change: func(b buckets) { delete(b["key"], last) },
+			err: `in the bucket "key"`},
+		"two keys": {bump: 4096, change: func(b buckets) { b["key"][above], b["key"][above+"t"] = "", "" },
+			err: `2 changes in the bucket "key"`},
+		"a lease": {change: func(b buckets) { b["lease"]["3"] = "c" }, err: `in the bucket "lease"`},
+		"a bucket less": {change: func(b buckets) { delete(b, "auth") },
+			err: `etcdutl has removed the bucket "auth"`},
+		"the end of the keys": {change: func(buckets) {},
+			want: func(b buckets) { b["key"]["\x01"+last[1:]] = "after the skeleton was taken" },
+			err:  `the bucket "key" is not what etcdutl made of it`},
+		"a bucket that came later": {change: func(buckets) {},
+			want: func(b buckets) { b["alarm"] = map[string]string{} },
+			err:  `the bucket "alarm" is not in its skeleton`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,7 +179,8 @@ func TestListOfFreePages(t *testing.T) {
 // TestFull: what a library says of a volume without room, in words alone too.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{syscall.ENOSPC, &fs.PathError{Err: syscall.EDQUOT}, errors.New("file resize error: truncate: no space left on device")} {
+	for _, err := range []error{syscall.ENOSPC, &fs.PathError{Err: syscall.EDQUOT},
+		errors.New("file resize error: truncate: no space left on device")} {
 		require.Equal(t, NoSpace, ReasonOf(written(err, "here")), "%v", err)
 	}
 	require.Equal(t, Failed, ReasonOf(written(fs.ErrPermission, "here")))
@@ -172,7 +192,8 @@ func TestHighestBegin(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "db")
 	require.NoError(t, makeEmpty(path))
-	for _, o := range []Options{{BumpRevision: math.MaxInt64}, {BumpRevision: highestBegin}, {BeginAfter: new(int64(highestBegin))}} {
+	for _, o := range []Options{{BumpRevision: math.MaxInt64}, {BumpRevision: highestBegin},
+		{BeginAfter: new(int64(highestBegin))}} {
 		_, err := o.bump(path)
 		require.ErrorContains(t, err, "can't begin at")
 	}

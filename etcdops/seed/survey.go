@@ -7,8 +7,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/reports"
 )
 
-// Survey says how much the data directory of a member that does not run holds. WALDir is empty where the log is in the data directory.
-// Nothing is changed; both may be mounted read-only.
+// Survey says how much the data directory of a member that does not run holds. WALDir is empty where the log is in
+// the data directory. Nothing is changed; both may be mounted read-only.
 func Survey(dataDir, walDir string) (reports.Survey, error) {
 	s, err := survive(dataDir, walDir)
 	if err != nil {
@@ -37,7 +37,8 @@ func survive(dataDir, walDir string) (*survivor, error) {
 	if walDir == "" {
 		walDir = filepath.Join(dataDir, "member", "wal")
 	}
-	// What the database has need not be read, but which database counts is in the log: where the log is long, it is two looks at its end.
+	// What the database has need not be read, but which database counts is in the log: where the log is long, it is
+	// two looks at its end.
 	first, err := readDatabase(filepath.Join(dataDir, "member", "snap", "db"))
 	after := uint64(0)
 	if err == nil {

@@ -68,14 +68,14 @@ const (
 	AnnotationRetained = Domain + "retained-of"
 	// AnnotationChosen names, on an epoch record, the member that was chosen to be restarted, and its pod: "demo-1
 	// <pod uid>", or "demo-1 <pod uid> <container id>" when the image is exchanged; "down" behind it when the member
-	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC 3339>" once
-	// it is not removed any more. See choice.go.
+	// did not serve. Or it names a member that is removed: "demo-1 removal", and "demo-1 removal withdrawn <RFC
+	// 3339>" once it is not removed any more. See choice.go.
 	AnnotationChosen = Domain + "chosen"
 	// AnnotationRestarted says, on the pod of a voter that was restarted or given another image, whether the voter was
 	// "serving" or "down" when it was chosen for that.
 	AnnotationRestarted = Domain + "restarted"
-	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose to do so
-	// any more. See choice.go.
+	// AnnotationWithdrawn is, on the pod of a member that was chosen to be restarted, since when no call may choose
+	// to do so any more. See choice.go.
 	AnnotationWithdrawn = Domain + "withdrawn"
 	// AnnotationOldLog says, on an epoch record, up to which entry etcd 3.5 may have written the log: "3.5", or
 	// "3.5@1234" once no member runs it any more. See upgrade.go.
@@ -87,8 +87,8 @@ const (
 	// AnnotationDefragment on an EtcdCluster asks for a defragmentation of every member, by any value that it has not
 	// had before.
 	AnnotationDefragment = Domain + "defragment"
-	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is kept,
-	// and no epoch begins with what is on it. Its value is FailedSilent, FailedCorrupt, or what a person wrote.
+	// AnnotationFailedMember is, on a claim, the mark of a member that is about to be given up, or was: its claim is
+	// kept, and no epoch begins with what is on it. Its value is FailedSilent, FailedCorrupt, or what a person wrote.
 	AnnotationFailedMember = Domain + "failed-member"
 	// FailedSilent marks a voter that was silent for too long. Unless it was removed then, its volume counts as a
 	// survivor.
@@ -113,8 +113,8 @@ const (
 	AnnotationSurvivor = Domain + "survivor"
 	// AnnotationBegins is, on the pod of a member that was made before its epoch began, the word that it may.
 	AnnotationBegins = Domain + "begins"
-	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the record of
-	// the epoch before was seen to be gone: see succession.go.
+	// AnnotationPredecessorGone is, on the pod of a member that was made before its epoch began, the word that the
+	// record of the epoch before was seen to be gone: see succession.go.
 	AnnotationPredecessorGone = Domain + "predecessor-gone"
 	// AnnotationEpoch is, on a claim, the number of the epoch whose data is on it: on those that were made for a later
 	// epoch than the first, and on those that an epoch has left behind. The peer Service has that of the epoch that

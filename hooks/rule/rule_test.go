@@ -15,7 +15,8 @@ func TestTheFirstThatAppliesDecides(t *testing.T) {
 			return says
 		}
 	}
-	list := List[int, string]{New("Many", "", over(10, "many")), New("Some", "", over(0, "some")), New("None", "", over(-1, "none"))}
+	list := List[int, string]{New("Many", "", over(10, "many")), New("Some", "", over(0, "some")),
+		New("None", "", over(-1, "none"))}
 	for n, want := range map[int]string{11: "Many many", 1: "Some some", 0: "None none"} {
 		at, says := list.First(n)
 		assert.Equal(t, want, list[at].Name+" "+says)

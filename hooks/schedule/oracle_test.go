@@ -20,12 +20,14 @@ func decided(t testing.TB, o Observation) Decision {
 		t.Fatalf("the decision changed what it was given:\n%s\n%s", before, after)
 	}
 	if wrong := wrongWith(o, d); wrong != "" {
-		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Reason.Rule, d.Reason.Message, changes(o, d))
+		t.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339Nano), d.Reason.Rule,
+			d.Reason.Message, changes(o, d))
 	}
 	return d
 }
 
-// wrongWith says which rule of safety a decision about a schedule breaks, in other words than the decision has; empty for none.
+// wrongWith says which rule of safety a decision about a schedule breaks, in other words than the decision has; empty
+// for none.
 func wrongWith(o Observation, d Decision) string {
 	answered, fresh := map[string]bool{}, 0
 	for _, s := range d.Snapshots {
@@ -57,7 +59,8 @@ func wrongWith(o Observation, d Decision) string {
 		return fmt.Sprintf("asking again after %s is a hot loop", d.ResyncAfter)
 	}
 	for name, s := range o.Snapshots {
-		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" || o.Schedule.Spec.Concurrency != v1alpha1.ConcurrencyReplace) {
+		if why := mustStay(o, s); !answered[name] && why != "" && (fresh == 0 || why != "it is not finished" ||
+			o.Schedule.Spec.Concurrency != v1alpha1.ConcurrencyReplace) {
 			return name + " is let go: " + why
 		}
 	}
@@ -98,7 +101,8 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 		return "it is the newest that succeeded"
 	case !newerVerified && !s.Status.VerifiedAt.IsZero():
 		return "it is the newest that was verified"
-	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil && r.Yearly == nil:
+	case r.Last == nil && r.MaxAge == nil && r.Hourly == nil && r.Daily == nil && r.Weekly == nil && r.Monthly == nil &&
+		r.Yearly == nil:
 		return "there is no rule by which any is"
 	}
 	return ""
@@ -106,7 +110,8 @@ func mustStay(o Observation, s *v1alpha1.EtcdSnapshot) string {
 
 // inStore: there is something to restore.
 func inStore(s *v1alpha1.EtcdSnapshot) bool {
-	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded || s.Status.Phase == v1alpha1.SnapshotStored)
+	return s.DeletionTimestamp == nil && (s.Status.Phase == v1alpha1.SnapshotSucceeded ||
+		s.Status.Phase == v1alpha1.SnapshotStored)
 }
 
 // takenFor is the time in the name, or that of the creation when a clock was ahead.

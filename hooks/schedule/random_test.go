@@ -14,15 +14,17 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// walk is a random time of a schedule: its spec changes, time goes by in small and large steps, clocks are wrong, snapshots end in all ways,
-// statuses are lost, lists lag, people delete, and calls come twice. The numbers choose what happens.
+// walk is a random time of a schedule: its spec changes, time goes by in small and large steps, clocks are wrong,
+// snapshots end in all ways, statuses are lost, lists lag, people delete, and calls come twice. The numbers choose
+// what happens.
 func walk(t testing.TB, next func(n int) int, steps int) *vault {
 	w := newVault(t, func(s *v1alpha1.EtcdSnapshotScheduleSpec) {
 		s.Schedule = []string{"* * * * *", "0 * * * *", "*/7 3,4 * * *", "30 2 * * *"}[next(4)]
 		s.TimeZone = []string{"", "Europe/Berlin", "America/New_York"}[next(3)]
 		s.Concurrency = []v1alpha1.Concurrency{"", v1alpha1.ConcurrencyForbid, v1alpha1.ConcurrencyAllow}[next(3)]
 		s.SkipUnchanged = new(next(2) == 0)
-		rules := []**int32{&s.Retention.Last, &s.Retention.Hourly, &s.Retention.Daily, &s.Retention.Weekly, &s.Retention.Monthly, &s.Retention.Yearly, &s.Retention.Failed}
+		rules := []**int32{&s.Retention.Last, &s.Retention.Hourly, &s.Retention.Daily, &s.Retention.Weekly,
+			&s.Retention.Monthly, &s.Retention.Yearly, &s.Retention.Failed}
 		for range next(4) {
 			*rules[next(len(rules))] = new(int32(1 + next(4)))
 		}
@@ -35,7 +37,8 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 	}, time.Date(2026, time.Month(1+next(12)), 1+next(28), next(24), next(60), next(60), 0, time.UTC))
 	w.pass(0)
 	past := []Observation{w.view()}
-	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
+	phases := []v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored,
+		v1alpha1.SnapshotFailed, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotRunning}
 	off := time.Duration(0)
 	for range steps {
 		switch next(12) {
@@ -59,7 +62,8 @@ func walk(t testing.TB, next func(n int) int, steps int) *vault {
 		case 5, 6, 7:
 			w.finish(phases[next(len(phases))])
 		default:
-			w.pass([]time.Duration{time.Second, time.Minute, 20 * time.Minute, time.Hour, 26 * time.Hour, 20 * 24 * time.Hour}[next(6)])
+			w.pass([]time.Duration{time.Second, time.Minute, 20 * time.Minute, time.Hour, 26 * time.Hour,
+				20 * 24 * time.Hour}[next(6)])
 		}
 		o := w.view()
 		past = append(past, o)
@@ -105,7 +109,8 @@ func TestRandomSchedules(t *testing.T) {
 }
 
 func FuzzSchedule(f *testing.F) {
-	for _, seed := range []string{"", "0123456789", "\x00\x05\x01\x02\x00\x07\x08\x03\x09\x01\x01\x01\x05\x00\x08\x03\x02\x01"} {
+	for _, seed := range []string{"", "0123456789",
+		"\x00\x05\x01\x02\x00\x07\x08\x03\x09\x01\x01\x01\x05\x00\x08\x03\x02\x01"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, choices []byte) {

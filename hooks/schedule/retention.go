@@ -62,7 +62,12 @@ func byRules(keep map[string]bool, stored []*taken, r v1alpha1.Retention, zone *
 		span func(time.Time) any // snapshots of one hour, of one day, have equal spans
 	}{
 		{r.Last, func(t time.Time) any { return t }},
-		{r.Hourly, func(t time.Time) any { _, offset := t.Zone(); return [4]int{t.Year(), t.YearDay(), t.Hour(), offset} }}, // an hour that comes twice is two
+		// an hour that comes twice is two
+		{r.Hourly, func(t time.Time) any {
+			_, offset := t.Zone()
+			return [4]int{t.Year(), t.YearDay(), t.Hour(),
+				offset}
+		}},
 		{r.Daily, func(t time.Time) any { return [2]int{t.Year(), t.YearDay()} }},
 		{r.Weekly, func(t time.Time) any { year, week := t.ISOWeek(); return [2]int{year, week} }},
 		{r.Monthly, func(t time.Time) any { return [2]int{t.Year(), int(t.Month())} }},

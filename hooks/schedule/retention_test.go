@@ -21,42 +21,49 @@ func TestRetained(t *testing.T) {
 		kept  string
 	}{
 		{"no rule keeps all", v1alpha1.Retention{}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
-		{"a rule for failures is none", v1alpha1.Retention{Failed: new(int32(1))}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
+		{"a rule for failures is none", v1alpha1.Retention{Failed: new(int32(1))}, nil,
+			"20-22 20-23 21-00 21-10 22-01 22-02"},
 		{"not even the last, as no API server lets through", v1alpha1.Retention{Last: new(int32(0))}, nil, "22-02"},
 		{"last", v1alpha1.Retention{Last: new(int32(2))}, nil, "22-01 22-02"},
 		{"more than there are", v1alpha1.Retention{Last: new(int32(20))}, nil, "20-22 20-23 21-00 21-10 22-01 22-02"},
-		{"age, from the newest and not from now", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 24 * time.Hour}}, nil, "21-10 22-01 22-02"},
-		{"an age is not younger than itself", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 25 * time.Hour}}, nil, "21-10 22-01 22-02"},
+		{"age, from the newest and not from now",
+			v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 24 * time.Hour}}, nil, "21-10 22-01 22-02"},
+		{"an age is not younger than itself", v1alpha1.Retention{MaxAge: &metav1.Duration{Duration: 25 * time.Hour}},
+			nil, "21-10 22-01 22-02"},
 		{"hourly", v1alpha1.Retention{Hourly: new(int32(3))}, nil, "21-10 22-01 22-02"},
-		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))}, func(o *Observation) {
-			o.Zone, o.Schedule.Status.LastScheduled = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
-			o.Now = clock("01 06:00:20")
-			clear(o.Snapshots)
-			o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
-			for _, run := range []string{"01 04:00", "01 05:00", "01 06:00"} { // 00:00, 01:00 and again 01:00 there
-				o.add(run, v1alpha1.SnapshotSucceeded)
-			}
-		}, "01-05 01-06"},
+		{"hourly, and an hour that comes twice is two", v1alpha1.Retention{Hourly: new(int32(2))},
+			func(o *Observation) {
+				o.Zone, o.Schedule.Status.LastScheduled = zoneOf(t, "America/New_York"), metav1.NewTime(clock("01 06:00"))
+				o.Now = clock("01 06:00:20")
+				clear(o.Snapshots)
+				o.Schedule.CreationTimestamp = metav1.NewTime(clock("01 00:00"))
+				for _, run := range []string{"01 04:00", "01 05:00", "01 06:00"} { // 00:00, 01:00 and again 01:00 there
+					o.add(run, v1alpha1.SnapshotSucceeded)
+				}
+			}, "01-05 01-06"},
 		{"daily: the newest of each", v1alpha1.Retention{Daily: new(int32(2))}, nil, "21-10 22-02"},
-		{"daily, and the same day of another year is another", v1alpha1.Retention{Daily: new(int32(9))}, func(o *Observation) {
-			run := clock("22 02:00").AddDate(-1, 0, 0)
-			s := snapshotOf(o.Schedule, run, run)
-			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
-			o.Snapshots[s.Name] = s
-		}, "orders-20251122-0200 20-23 21-10 22-02"},
-		{"monthly, and the same month of another year is another", v1alpha1.Retention{Monthly: new(int32(9))}, func(o *Observation) {
-			run := clock("22 02:00").AddDate(-1, 0, 0)
-			s := snapshotOf(o.Schedule, run, run)
-			finish(s, v1alpha1.SnapshotSucceeded, 1, run)
-			o.Snapshots[s.Name] = s
-		}, "orders-20251122-0200 22-02"},
+		{"daily, and the same day of another year is another", v1alpha1.Retention{Daily: new(int32(9))},
+			func(o *Observation) {
+				run := clock("22 02:00").AddDate(-1, 0, 0)
+				s := snapshotOf(o.Schedule, run, run)
+				finish(s, v1alpha1.SnapshotSucceeded, 1, run)
+				o.Snapshots[s.Name] = s
+			}, "orders-20251122-0200 20-23 21-10 22-02"},
+		{"monthly, and the same month of another year is another", v1alpha1.Retention{Monthly: new(int32(9))},
+			func(o *Observation) {
+				run := clock("22 02:00").AddDate(-1, 0, 0)
+				s := snapshotOf(o.Schedule, run, run)
+				finish(s, v1alpha1.SnapshotSucceeded, 1, run)
+				o.Snapshots[s.Name] = s
+			}, "orders-20251122-0200 22-02"},
 		{"daily, elsewhere", v1alpha1.Retention{Daily: new(int32(3))},
 			func(o *Observation) { o.Zone = zoneOf(t, "America/New_York") }, "21-00 22-02"},
 		{"weekly: Sunday belongs to the week before", v1alpha1.Retention{Weekly: new(int32(2))},
 			func(o *Observation) { o.add("23 00:00", v1alpha1.SnapshotSucceeded) }, "22-02 23-00"},
 		{"monthly", v1alpha1.Retention{Monthly: new(int32(5))}, nil, "22-02"},
 		{"yearly", v1alpha1.Retention{Yearly: new(int32(5))}, nil, "22-02"},
-		{"what one rule keeps is kept", v1alpha1.Retention{Last: new(int32(1)), Daily: new(int32(3))}, nil, "20-23 21-10 22-02"},
+		{"what one rule keeps is kept", v1alpha1.Retention{Last: new(int32(1)), Daily: new(int32(3))}, nil,
+			"20-23 21-10 22-02"},
 		{"the newest that was verified", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			for _, run := range []string{"20261121-1000", "20261122-0100", "20261122-0200"} {
 				o.Snapshots["orders-"+run].Status.VerifiedAt = metav1.Time{}
@@ -67,27 +74,32 @@ func TestRetained(t *testing.T) {
 		}, "22-01 22-02"},
 		{"the last three that failed or were skipped", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			for run, phase := range map[string]v1alpha1.SnapshotPhase{
-				"20 10:00": v1alpha1.SnapshotFailed, "21 05:00": v1alpha1.SnapshotSkipped, "21 06:00": v1alpha1.SnapshotFailed, "21 07:00": v1alpha1.SnapshotSkipped,
+				"20 10:00": v1alpha1.SnapshotFailed, "21 05:00": v1alpha1.SnapshotSkipped,
+				"21 06:00": v1alpha1.SnapshotFailed, "21 07:00": v1alpha1.SnapshotSkipped,
 			} {
 				o.add(run, phase)
 			}
 		}, "21-05 21-06 21-07 22-02"},
-		{"none of them", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *Observation) { o.add("21 05:00", v1alpha1.SnapshotFailed) }, "22-02"},
-		{"but the newest of all: it says which run was the last", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))},
+		{"none of them", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))},
+			func(o *Observation) { o.add("21 05:00", v1alpha1.SnapshotFailed) }, "22-02"},
+		{"but the newest of all: it says which run was the last",
+			v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))},
 			func(o *Observation) { o.add("22 03:00", v1alpha1.SnapshotFailed) }, "22-02 22-03"},
-		{"and the one that says that the newest is so still", v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *Observation) {
-			o.Snapshots["orders-20261122-0200"].Status.Revision = 9
-			o.add("22 02:20", v1alpha1.SnapshotSkipped).Status.Revision = 9
-			o.add("22 02:40", v1alpha1.SnapshotSkipped).Status.Revision = 9
-			o.add("22 03:00", v1alpha1.SnapshotFailed)
-		}, "22-02 22-02:40 22-03"},
-		{"what is stored and not verified counts, but not as what succeeded or was verified", v1alpha1.Retention{Last: new(int32(2))}, func(o *Observation) {
-			for _, run := range []string{"20261122-0100", "20261122-0200"} {
-				s := o.Snapshots["orders-"+run]
-				s.Status.Phase, s.Status.VerifiedAt = v1alpha1.SnapshotStored, metav1.Time{}
-			}
-			o.Snapshots["orders-20261121-1000"].Status.VerifiedAt = metav1.Time{}
-		}, "21-00 21-10 22-01 22-02"},
+		{"and the one that says that the newest is so still",
+			v1alpha1.Retention{Last: new(int32(1)), Failed: new(int32(0))}, func(o *Observation) {
+				o.Snapshots["orders-20261122-0200"].Status.Revision = 9
+				o.add("22 02:20", v1alpha1.SnapshotSkipped).Status.Revision = 9
+				o.add("22 02:40", v1alpha1.SnapshotSkipped).Status.Revision = 9
+				o.add("22 03:00", v1alpha1.SnapshotFailed)
+			}, "22-02 22-02:40 22-03"},
+		{"what is stored and not verified counts, but not as what succeeded or was verified",
+			v1alpha1.Retention{Last: new(int32(2))}, func(o *Observation) {
+				for _, run := range []string{"20261122-0100", "20261122-0200"} {
+					s := o.Snapshots["orders-"+run]
+					s.Status.Phase, s.Status.VerifiedAt = v1alpha1.SnapshotStored, metav1.Time{}
+				}
+				o.Snapshots["orders-20261121-1000"].Status.VerifiedAt = metav1.Time{}
+			}, "21-00 21-10 22-01 22-02"},
 		{"what a cluster restores", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
 			o.Snapshots["orders-20261120-2300"].Status.UsedBy = []string{"orders"}
 		}, "20-23 22-02"},
@@ -102,24 +114,28 @@ func TestRetained(t *testing.T) {
 			s.Name = "by-hand"
 			o.Snapshots[s.Name] = s
 		}, "by-hand 22-02"},
-		{"what has a time for a name, and nothing before it", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
-			s := o.add("20 10:00", v1alpha1.SnapshotSucceeded)
-			delete(o.Snapshots, s.Name)
-			s.Name = "20261120-1000"
-			o.Snapshots[s.Name] = s
-		}, "20261120-1000 22-02"},
-		{"one of midnight is of its day, though the clock of the API server is behind", v1alpha1.Retention{Daily: new(int32(3))}, func(o *Observation) {
-			o.add("22 00:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 23:59:58"))
-			for _, run := range []string{"20261122-0100", "20261122-0200"} {
-				delete(o.Snapshots, "orders-"+run)
-			}
-		}, "20-23 21-10 22-00"},
-		{"what the status names, until it names another", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
-			o.Schedule.Status.LastVerified = &v1alpha1.SnapshotReference{Name: "orders-20261121-0000"}
-		}, "21-00 22-02"},
-		{"one by a clock that was ahead is not the newest", v1alpha1.Retention{Last: new(int32(1))}, func(o *Observation) {
-			o.add("29 10:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 12:00"))
-		}, "22-02"},
+		{"what has a time for a name, and nothing before it", v1alpha1.Retention{Last: new(int32(1))},
+			func(o *Observation) {
+				s := o.add("20 10:00", v1alpha1.SnapshotSucceeded)
+				delete(o.Snapshots, s.Name)
+				s.Name = "20261120-1000"
+				o.Snapshots[s.Name] = s
+			}, "20261120-1000 22-02"},
+		{"one of midnight is of its day, though the clock of the API server is behind",
+			v1alpha1.Retention{Daily: new(int32(3))}, func(o *Observation) {
+				o.add("22 00:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 23:59:58"))
+				for _, run := range []string{"20261122-0100", "20261122-0200"} {
+					delete(o.Snapshots, "orders-"+run)
+				}
+			}, "20-23 21-10 22-00"},
+		{"what the status names, until it names another", v1alpha1.Retention{Last: new(int32(1))},
+			func(o *Observation) {
+				o.Schedule.Status.LastVerified = &v1alpha1.SnapshotReference{Name: "orders-20261121-0000"}
+			}, "21-00 22-02"},
+		{"one by a clock that was ahead is not the newest", v1alpha1.Retention{Last: new(int32(1))},
+			func(o *Observation) {
+				o.add("29 10:00", v1alpha1.SnapshotSucceeded).CreationTimestamp = metav1.NewTime(clock("21 12:00"))
+			}, "22-02"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			o := everyHour()
@@ -148,8 +164,8 @@ func TestRetained(t *testing.T) {
 
 // ---- a world
 
-// Three years of a snapshot every hour, with each way to keep some of them, over six changes of clocks: all runs are taken, each once, and
-// what is kept at any time is what the rules say.
+// Three years of a snapshot every hour, with each way to keep some of them, over six changes of clocks: all runs are
+// taken, each once, and what is kept at any time is what the rules say.
 func TestThreeYears(t *testing.T) {
 	zones := []string{"Europe/Berlin", "America/New_York"}
 	if testing.Short() {
@@ -162,7 +178,8 @@ func TestThreeYears(t *testing.T) {
 			w := newVault(t, func(s *v1alpha1.EtcdSnapshotScheduleSpec) {
 				s.TimeZone = in
 				s.Retention = v1alpha1.Retention{
-					Last: new(int32(3)), Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)), Monthly: new(int32(12)), Yearly: new(int32(10)),
+					Last: new(int32(3)), Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)),
+					Monthly: new(int32(12)), Yearly: new(int32(10)),
 				}
 			}, from)
 			w.pass(0)
@@ -227,7 +244,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A snapshot that can't be made, as by a quota, is not taken for made, though Metacontroller writes the status all the same.
+// A snapshot that can't be made, as by a quota, is not taken for made, though Metacontroller writes the status all
+// the same.
 func TestARunThatIsRefusedIsDueStill(t *testing.T) {
 	o := everyHour()
 	o.add("22 02:00", v1alpha1.SnapshotSucceeded)
@@ -275,7 +293,8 @@ func TestIdle(t *testing.T) {
 		w.call(w.view())
 	}
 	s := w.o.Schedule.Status
-	if len(w.all) != 100 || len(w.o.Snapshots) != 2 || s.Kept != 1 || s.LastVerified.Name != "orders-20261101-0100" || w.true.Sub(s.LastVerified.Time.Time) > time.Minute {
+	if len(w.all) != 100 || len(w.o.Snapshots) != 2 || s.Kept != 1 || s.LastVerified.Name != "orders-20261101-0100" ||
+		w.true.Sub(s.LastVerified.Time.Time) > time.Minute {
 		t.Errorf("%d runs, %d kept, the last verified is %+v", len(w.all), len(w.o.Snapshots), s.LastVerified)
 	}
 }
@@ -286,7 +305,8 @@ func TestIdle(t *testing.T) {
 func TestTheExampleOfTheDocs(t *testing.T) {
 	o := everyHour()
 	o.Zone = zoneOf(t, "Europe/Berlin")
-	o.Schedule.Spec.Retention = v1alpha1.Retention{Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)), Monthly: new(int32(12))}
+	o.Schedule.Spec.Retention = v1alpha1.Retention{Hourly: new(int32(24)), Daily: new(int32(7)), Weekly: new(int32(5)),
+		Monthly: new(int32(12))}
 	end := time.Date(2026, 11, 22, 14, 0, 0, 0, o.Zone)
 	for run := end.AddDate(-1, -3, 0).UTC(); !run.After(end); run = run.Add(time.Hour) {
 		s := snapshotOf(o.Schedule, run, run.Add(time.Second))
@@ -302,7 +322,8 @@ func TestTheExampleOfTheDocs(t *testing.T) {
 			older = append(older, run.In(o.Zone).Format("01-02 15h"))
 		}
 	}
-	want := "12-31 23h 01-31 23h 02-28 23h 03-31 23h 04-30 23h 05-31 23h 06-30 23h 07-31 23h 08-31 23h 09-30 23h 10-25 23h 10-31 23h " +
+	want := "12-31 23h 01-31 23h 02-28 23h 03-31 23h 04-30 23h 05-31 23h 06-30 23h 07-31 23h 08-31 23h 09-30 23h " +
+		"10-25 23h 10-31 23h " +
 		"11-01 23h 11-08 23h 11-15 23h 11-16 23h 11-17 23h 11-18 23h 11-19 23h 11-20 23h"
 	if got := strings.Join(older, " "); got != want || len(kept) != 44 {
 		t.Errorf("%d are kept, and of those older than a day %s", len(kept), got)

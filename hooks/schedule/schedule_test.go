@@ -31,10 +31,12 @@ func clock(text string) time.Time {
 func everyHour() Observation {
 	return Observation{
 		Schedule: &v1alpha1.EtcdSnapshotSchedule{
-			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1, CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "uid-schedule", Generation: 1,
+				CreationTimestamp: metav1.NewTime(clock("01 00:10"))},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
 				Schedule: "0 * * * *", Concurrency: v1alpha1.ConcurrencyForbid,
-				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/orders"}},
+				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "orders",
+					Store: v1alpha1.Store{URL: "s3://backups/orders"}},
 			},
 		},
 		Snapshots: map[string]*v1alpha1.EtcdSnapshot{},
@@ -54,8 +56,9 @@ func (o *Observation) add(run string, phase v1alpha1.SnapshotPhase) *v1alpha1.Et
 func snapshotOf(schedule *v1alpha1.EtcdSnapshotSchedule, run, created time.Time) *v1alpha1.EtcdSnapshot {
 	name := snapshotName(schedule.Name, run)
 	return &v1alpha1.EtcdSnapshot{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(created)},
-		Spec:       *schedule.Spec.Template.DeepCopy(),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: schedule.Namespace, UID: types.UID("uid-" + name),
+			CreationTimestamp: metav1.NewTime(created)},
+		Spec: *schedule.Spec.Template.DeepCopy(),
 	}
 }
 
@@ -92,7 +95,10 @@ func changes(o Observation, d Decision) string {
 
 func TestDecideSchedule(t *testing.T) {
 	type observation = *Observation
-	deadline := func(o observation, d time.Duration) { o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d} }
+	deadline := func(o observation,
+		d time.Duration) {
+		o.Schedule.Spec.StartingDeadline = &metav1.Duration{Duration: d}
+	}
 	for _, c := range []struct {
 		what    string
 		given   func(o observation)
@@ -100,15 +106,23 @@ func TestDecideSchedule(t *testing.T) {
 		changes string
 		message string // a part of it
 	}{
-		{"the first run, of all since it was made the latest alone", func(observation) {}, "Take", "+orders-20261122-0300", "taking orders-20261122-0300"},
-		{"made a moment ago: nothing was missed", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:05")) }, "Waiting", "", "no snapshot has been taken yet"},
-		{"made on the minute of a run", func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:00")) }, "Waiting", "", ""},
-		{"a run that was taken", func(o observation) { o.add("22 03:00", v1alpha1.SnapshotSucceeded) }, "Waiting", "", "orders-20261122-0300 is the newest snapshot"},
+		{"the first run, of all since it was made the latest alone", func(observation) {}, "Take",
+			"+orders-20261122-0300", "taking orders-20261122-0300"},
+		{"made a moment ago: nothing was missed",
+			func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:05")) }, "Waiting", "",
+			"no snapshot has been taken yet"},
+		{"made on the minute of a run",
+			func(o observation) { o.Schedule.CreationTimestamp = metav1.NewTime(clock("22 03:00:00")) }, "Waiting", "",
+			""},
+		{"a run that was taken", func(o observation) { o.add("22 03:00", v1alpha1.SnapshotSucceeded) }, "Waiting", "",
+			"orders-20261122-0300 is the newest snapshot"},
 		{"the status is lost, the snapshots are not", func(o observation) {
 			o.add("22 03:00", v1alpha1.SnapshotFailed)
 			o.Schedule.Status = v1alpha1.EtcdSnapshotScheduleStatus{}
 		}, "Failing", "", "orders-20261122-0300 failed; none has succeeded yet"},
-		{"a person deleted the snapshot", func(o observation) { o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00")) }, "Waiting", "", ""},
+		{"a person deleted the snapshot",
+			func(o observation) { o.Schedule.Status.LastScheduled = metav1.NewTime(clock("22 03:00")) }, "Waiting", "",
+			""},
 		{"a person is deleting it", func(o observation) {
 			o.add("22 03:00", v1alpha1.SnapshotSucceeded).DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, "Waiting", "", "no snapshot has been taken yet"},
@@ -120,7 +134,8 @@ func TestDecideSchedule(t *testing.T) {
 			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
 			o.Now = clock("22 03:00:00").Add(-time.Millisecond)
 		}, "Waiting", "", ""},
-		{"down for a day: once", func(o observation) { o.add("21 02:00", v1alpha1.SnapshotSucceeded) }, "Take", "+orders-20261122-0300", ""},
+		{"down for a day: once", func(o observation) { o.add("21 02:00", v1alpha1.SnapshotSucceeded) }, "Take",
+			"+orders-20261122-0300", ""},
 
 		{"suspended", func(o observation) {
 			o.Schedule.Spec.Suspend = true
@@ -140,9 +155,11 @@ func TestDecideSchedule(t *testing.T) {
 			o.add("22 01:00", v1alpha1.SnapshotSucceeded)
 			o.add("22 02:00", v1alpha1.SnapshotSucceeded)
 		}, "Unreadable", "", "spec.schedule can't be read: "},
-		{"a time that never comes", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "", "spec.schedule names a time that never comes"},
+		{"a time that never comes", func(o observation) { o.Schedule.Spec.Schedule = "0 0 31 2 *" }, "Unreadable", "",
+			"spec.schedule names a time that never comes"},
 
-		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "", "orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
+		{"Forbid waits", func(o observation) { o.add("22 02:00", v1alpha1.SnapshotRunning) }, "Wait", "",
+			"orders-20261122-0300 waits, for this is not finished: orders-20261122-0200"},
 		{"and so does a schedule that says nothing", func(o observation) {
 			o.Schedule.Spec.Concurrency = ""
 			o.add("22 02:00", v1alpha1.SnapshotPending).Status.Message = "the cluster has no quorum"
@@ -214,12 +231,17 @@ func TestUnless(t *testing.T) {
 	}{
 		{"by default", func(*Observation, *v1alpha1.EtcdSnapshot) {}, 7},
 		{"asked for", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(true) }, 7},
-		{"not wanted", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) }, 0},
-		{"the last is not verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
+		{"not wanted", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.SkipUnchanged = new(false) },
+			0},
+		{"the last is not verified",
+			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.VerifiedAt = metav1.Time{} }, 0},
 		{"and need not be", func(o *Observation, s *v1alpha1.EtcdSnapshot) {
 			s.Status.VerifiedAt, o.Schedule.Spec.Template.Verify = metav1.Time{}, new(false)
 		}, 7},
-		{"another cluster", func(o *Observation, _ *v1alpha1.EtcdSnapshot) { o.Schedule.Spec.Template.Cluster = "other" }, 0},
+		{"another cluster", func(o *Observation,
+			_ *v1alpha1.EtcdSnapshot) {
+			o.Schedule.Spec.Template.Cluster = "other"
+		}, 0},
 		{"another bucket", func(o *Observation, _ *v1alpha1.EtcdSnapshot) {
 			o.Schedule.Spec.Template.Store.URL = "s3://other"
 		}, 0},
@@ -230,8 +252,10 @@ func TestUnless(t *testing.T) {
 			s.DeletionTimestamp = &metav1.Time{Time: o.Now}
 		}, 0},
 		{"it failed", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed }, 0},
-		{"it could not be verified", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
-		{"it does not say of which etcd it is", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
+		{"it could not be verified",
+			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotStored }, 0},
+		{"it does not say of which etcd it is",
+			func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" }, 0},
 		{"nor with which users", func(_ *Observation, s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 0 }, 0},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -262,7 +286,8 @@ func TestANewSnapshotIsAsTheTemplateSays(t *testing.T) {
 	if !reflect.DeepEqual(made.Spec, o.Schedule.Spec.Template) {
 		t.Errorf("%+v", made.Spec)
 	}
-	if made.Namespace != "shop" || made.Labels[objects.LabelCluster] != "orders" || made.Labels[objects.LabelSchedule] != "orders" {
+	if made.Namespace != "shop" || made.Labels[objects.LabelCluster] != "orders" ||
+		made.Labels[objects.LabelSchedule] != "orders" {
 		t.Errorf("%+v", made.ObjectMeta)
 	}
 }

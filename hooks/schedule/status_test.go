@@ -21,16 +21,19 @@ func TestScheduleStatus(t *testing.T) {
 	skipped.Status.Revision = 9
 
 	s := decided(t, o).Status
-	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 || !s.LastSuccess.Time.Time.Equal(clock("22 03:00:01")) {
+	if s.LastSuccess.Name != unverified.Name || s.LastSuccess.Revision != 9 ||
+		!s.LastSuccess.Time.Time.Equal(clock("22 03:00:01")) {
 		t.Errorf("the last success is %+v: it was so still when the next run looked", s.LastSuccess)
 	}
 	if s.LastVerified.Name != "orders-20261122-0100" || !s.LastVerified.Time.Time.Equal(clock("22 01:00:10")) {
 		t.Errorf("the last verified is %+v", s.LastVerified)
 	}
-	if !s.LastScheduled.Time.Equal(clock("22 03:00")) || !s.Next.Time.Equal(clock("22 04:00")) || s.Kept != 2 || s.LastFailure != nil || s.Active != nil {
+	if !s.LastScheduled.Time.Equal(clock("22 03:00")) || !s.Next.Time.Equal(clock("22 04:00")) || s.Kept != 2 ||
+		s.LastFailure != nil || s.Active != nil {
 		t.Errorf("%+v", s)
 	}
-	if c := s.Conditions[0]; c.Type != v1alpha1.Ready || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" || s.ObservedGeneration != 1 {
+	if c := s.Conditions[0]; c.Type != v1alpha1.Ready || c.Status != metav1.ConditionTrue || c.Reason != "Waiting" ||
+		s.ObservedGeneration != 1 {
 		t.Errorf("%+v", c)
 	}
 
@@ -40,13 +43,15 @@ func TestScheduleStatus(t *testing.T) {
 	}
 	delete(o.Snapshots, "orders-20261122-0230")
 	for what, edit := range map[string]func(s *v1alpha1.EtcdSnapshot){
-		"of another etcd, and of the same revision by accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
-		"of another EtcdCluster":                                func(s *v1alpha1.EtcdSnapshot) { s.Spec.Cluster = "another" },
-		"of another revision":                                   func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
-		"with other users":                                      func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
-		"silent about which etcd it looked at":                  func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
-		"from before":                                           func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
-		"not skipped":                                           func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
+		"of another etcd, and of the same revision by " +
+			"accident": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "another" },
+		"of another EtcdCluster": func(s *v1alpha1.EtcdSnapshot) { s.Spec.Cluster = "another" },
+		"of another revision":    func(s *v1alpha1.EtcdSnapshot) { s.Status.Revision = 8 },
+		"with other users":       func(s *v1alpha1.EtcdSnapshot) { s.Status.AuthRevision = 2 },
+		"silent about which etcd it looked " +
+			"at": func(s *v1alpha1.EtcdSnapshot) { s.Status.ClusterID = "" },
+		"from before": func(s *v1alpha1.EtcdSnapshot) { s.Name = "orders-20261122-0130" },
+		"not skipped": func(s *v1alpha1.EtcdSnapshot) { s.Status.Phase = v1alpha1.SnapshotFailed },
 	} {
 		other := skipped.DeepCopy()
 		edit(other)
@@ -61,10 +66,12 @@ func TestScheduleStatus(t *testing.T) {
 	failed := o.add("22 03:00", v1alpha1.SnapshotFailed)
 	failed.Status.Message = "no such bucket"
 	d := decided(t, o)
-	if d.Status.LastFailure == nil || d.Status.LastFailure.Name != failed.Name || d.Status.LastFailure.Message != "no such bucket" {
+	if d.Status.LastFailure == nil || d.Status.LastFailure.Name != failed.Name ||
+		d.Status.LastFailure.Message != "no such bucket" {
 		t.Errorf("the last failure is %+v", d.Status.LastFailure)
 	}
-	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is orders-20261122-0200"; d.Reason.Message != want {
+	if want := "orders-20261122-0300 failed: no such bucket; the newest that succeeded is " +
+		"orders-20261122-0200"; d.Reason.Message != want {
 		t.Errorf("%q", d.Reason.Message)
 	}
 
@@ -82,7 +89,8 @@ func TestScheduleStatus(t *testing.T) {
 		t.Errorf("with two that are being deleted %d are kept", s.Kept)
 	}
 	o.Zone = nil
-	if s := decided(t, o).Status.Conditions; s[0].Status != metav1.ConditionFalse || s[0].Reason != "Unreadable" || s[1].Type != v1alpha1.Stalled || s[1].Status != metav1.ConditionTrue {
+	if s := decided(t, o).Status.Conditions; s[0].Status != metav1.ConditionFalse || s[0].Reason != "Unreadable" ||
+		s[1].Type != v1alpha1.Stalled || s[1].Status != metav1.ConditionTrue {
 		t.Errorf("%+v", s)
 	}
 	o.Zone = time.UTC

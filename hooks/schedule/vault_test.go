@@ -47,7 +47,8 @@ func (w *vault) pass(d time.Duration) {
 func (w *vault) view() Observation {
 	o := w.o
 	o.Schedule = o.Schedule.DeepCopy()
-	o.Snapshots = maps.Clone(o.Snapshots) // decisions do not change snapshots: decided checks that, and so does the vault below
+	// decisions do not change snapshots: decided checks that, and so does the vault below
+	o.Snapshots = maps.Clone(o.Snapshots)
 	return o
 }
 
@@ -72,7 +73,8 @@ func (w *vault) call(o Observation) Decision {
 		if s.UID == "" && w.o.Snapshots[s.Name] == nil { // else AlreadyExists
 			s = s.DeepCopy()
 			w.uids++
-			s.UID, s.CreationTimestamp = types.UID(fmt.Sprint("uid-", w.uids)), metav1.NewTime(w.true.Truncate(time.Second))
+			s.UID, s.CreationTimestamp = types.UID(fmt.Sprint("uid-", w.uids)),
+				metav1.NewTime(w.true.Truncate(time.Second))
 			w.o.Snapshots[s.Name] = s
 			if before, again := w.all[s.Name]; again {
 				w.Logf("%s is made at %s, and was at %s", s.Name, w.true, before)
@@ -84,12 +86,13 @@ func (w *vault) call(o Observation) Decision {
 	return d
 }
 
-// judge checks a decision: by what it saw, and what it lets go by what is true. What it saw and is gone counts as well: a person may have
-// deleted it a moment ago, and until then it stood for others.
+// judge checks a decision: by what it saw, and what it lets go by what is true. What it saw and is gone counts as
+// well: a person may have deleted it a moment ago, and until then it stood for others.
 func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 	w.Helper()
 	if wrong := wrongWith(o, d); wrong != "" {
-		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Reason.Rule, d.Reason.Message, changes(o, d))
+		w.Fatalf("%s\nat %s, rule %s: %s\nchanges: %s", wrong, o.Now.Format(time.RFC3339), d.Reason.Rule,
+			d.Reason.Message, changes(o, d))
 	}
 	if len(d.Snapshots) >= len(o.Snapshots) {
 		return
@@ -100,7 +103,8 @@ func (w *vault) judge(o Observation, d Decision, stays map[string]bool) {
 	must := mustBeKept(all)
 	for name := range o.Snapshots {
 		if s := w.o.Snapshots[name]; !stays[name] && s != nil && inStore(s) && must[name] != "" {
-			w.Fatalf("at %s %s is let go: %s\nof %s", w.o.Now.Format(time.RFC3339), name, must[name], slices.Sorted(maps.Keys(must)))
+			w.Fatalf("at %s %s is let go: %s\nof %s", w.o.Now.Format(time.RFC3339), name, must[name],
+				slices.Sorted(maps.Keys(must)))
 		}
 	}
 }
@@ -121,7 +125,8 @@ func (w *vault) finish(phase v1alpha1.SnapshotPhase) {
 	}
 }
 
-// mustBeKept are the snapshots that the rules keep, with the reason: the rules of retention one snapshot at a time, in other words.
+// mustBeKept are the snapshots that the rules keep, with the reason: the rules of retention one snapshot at a time,
+// in other words.
 func mustBeKept(o Observation) map[string]string {
 	must := map[string]string{}
 	r := &o.Schedule.Spec.Retention
@@ -133,7 +138,11 @@ func mustBeKept(o Observation) map[string]string {
 		{"last", r.Last, func(t time.Time) string { return t.String() }},
 		{"hourly", r.Hourly, func(t time.Time) string { return t.Format("2006-01-02 15 MST") }},
 		{"daily", r.Daily, func(t time.Time) string { return t.Format(time.DateOnly) }},
-		{"weekly", r.Weekly, func(t time.Time) string { return t.AddDate(0, 0, -(int(t.Weekday())+6)%7).Format(time.DateOnly) }}, // its Monday
+		// its Monday
+		{"weekly", r.Weekly, func(t time.Time) string {
+			return t.AddDate(0, 0,
+				-(int(t.Weekday())+6)%7).Format(time.DateOnly)
+		}},
 		{"monthly", r.Monthly, func(t time.Time) string { return t.Format("2006-01") }},
 		{"yearly", r.Yearly, func(t time.Time) string { return t.Format("2006") }},
 	}
@@ -157,7 +166,8 @@ func mustBeKept(o Observation) map[string]string {
 		for _, span := range spans {
 			mine, later, newest := span.of(takenFor(s).In(o.Zone)), map[string]bool{}, true
 			for _, other := range stored {
-				if theirs := span.of(takenFor(other).In(o.Zone)); cmp.Or(takenFor(other).Compare(takenFor(s)), cmp.Compare(other.Name, s.Name)) > 0 {
+				if theirs := span.of(takenFor(other).In(o.Zone)); cmp.Or(takenFor(other).Compare(takenFor(s)),
+					cmp.Compare(other.Name, s.Name)) > 0 {
 					later[theirs] = true
 					newest = newest && theirs != mine
 				}

@@ -19,7 +19,8 @@ func TestTheIssuesOwnURLInAJob(t *testing.T) {
 	v := newView(o)
 	for _, job := range []*corev1.PodSpec{&v.takingJob(1).Spec.Template.Spec, &v.discardJob(1).Spec.Template.Spec} {
 		assert.Empty(t, kubelettest.Leaks(job))
-		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url="+url, "its program is told what is written")
+		assert.Contains(t, kubelettest.Line(&job.Containers[0]), "--store-url="+url,
+			"its program is told what is written")
 	}
 }
 
@@ -40,14 +41,16 @@ func FuzzNoTextOfASnapshotNamesASecret(f *testing.F) {
 			}
 		}
 		store := v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"}
-		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///", ""}[r.IntN(5)] + kubelettest.AnyText(r))
+		store.URL = v1alpha1.URL([]string{"s3://backups/", "azblob://backups/", "gs://backups/", "file:///",
+			""}[r.IntN(5)] + kubelettest.AnyText(r))
 		perhaps(&store.CASecret, &store.ClaimName)
 
 		o := aSnapshot()
 		o.Snapshot.Spec.Store = store
 		recipient := "age1x"
 		cluster := o.Clusters["orders"]
-		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository, &cluster.Status.Version, &cluster.Status.Members[0].Name)
+		perhaps(&recipient, &o.Snapshot.Spec.Job.ServiceAccountName, &cluster.Spec.Image.Repository,
+			&cluster.Status.Version, &cluster.Status.Members[0].Name)
 		o.Snapshot.Spec.Encryption = &v1alpha1.Encryption{Recipients: []string{recipient}}
 		perhaps(&o.Snapshot.Spec.Cluster)
 		v := newView(o)

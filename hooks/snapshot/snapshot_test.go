@@ -23,16 +23,20 @@ func aSnapshot() Observation {
 	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	return Observation{
 		Snapshot: &v1alpha1.EtcdSnapshot{
-			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910", CreationTimestamp: metav1.NewTime(now)},
-			Spec:       v1alpha1.EtcdSnapshotSpec{Cluster: "orders", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "shop", UID: "12c500ed-0b78-7910",
+				CreationTimestamp: metav1.NewTime(now)},
+			Spec: v1alpha1.EtcdSnapshotSpec{Cluster: "orders",
+				Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys", CASecret: "trust"}},
 		},
 		Clusters: map[string]*v1alpha1.EtcdCluster{"orders": {
 			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop"},
-			Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Image: v1alpha1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
+			Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16",
+				Image: v1alpha1.ImageSpec{PullSecrets: []corev1.LocalObjectReference{{Name: "registry"}}}},
 			Status: v1alpha1.EtcdClusterStatus{
 				Version:    "3.6.15",
 				Conditions: []metav1.Condition{{Type: v1alpha1.Available, Status: metav1.ConditionTrue}},
-				Members:    []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter}, {Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
+				Members: []v1alpha1.MemberStatus{{Name: "orders-0", Role: v1alpha1.Voter},
+					{Name: "orders-3", Role: v1alpha1.Learner}, {Name: "orders-4", Role: v1alpha1.Voter}},
 			},
 		}},
 		Now: now, Images: objects.Images{Image: "quorate:v1"},
@@ -60,7 +64,8 @@ func TestSnapshotKeys(t *testing.T) {
 
 func TestJobNamesFit(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42), strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
+	for _, name := range []string{"a", "a.b", strings.Repeat("x", 41), strings.Repeat("x", 42),
+		strings.Repeat("x", 99) + "y", strings.Repeat("x", 100), strings.Repeat("x.", 49) + "x"} {
 		for _, purpose := range []string{objects.ContainerSnapshot, objects.ContainerDiscard} {
 			s := aSnapshot().Snapshot
 			s.Name = name
@@ -85,21 +90,26 @@ func TestTakingJob(t *testing.T) {
 	main := pod.Spec.Containers[0]
 	assert.Equal(t, []string{
 		"/var/run/quorate-tools/quorate-snapshot", "snapshot",
-		"--endpoint=https://orders-0.orders-peers.shop.svc:2379", "--endpoint=https://orders-4.orders-peers.shop.svc:2379",
-		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt", "--cert-key=/etc/etcd/pki/operator/tls.key",
+		"--endpoint=https://orders-0.orders-peers.shop.svc:2379",
+		"--endpoint=https://orders-4.orders-peers.shop.svc:2379",
+		"--ca=/etc/etcd/pki/operator/ca.crt", "--cert=/etc/etcd/pki/operator/tls.crt",
+		"--cert-key=/etc/etcd/pki/operator/tls.key",
 		"--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
 		"--key=shop/orders/nightly-12c500ed.db.zst.age", "--compression=zstd", "--recipient=age1x", "--recipient=age1y",
-		"--verify=true", "--etcd=/usr/local/bin/etcd", "--etcdutl=/usr/local/bin/etcdutl", "--scratch=/var/run/quorate-scratch",
+		"--verify=true", "--etcd=/usr/local/bin/etcd", "--etcdutl=/usr/local/bin/etcdutl",
+		"--scratch=/var/run/quorate-scratch",
 		"--unless-revision=7", "--unless-cluster=2c119c3b", "--unless-auth-revision=3",
 	}, main.Command)
 	assert.Equal(t, "gcr.io/etcd-development/etcd:v3.6.15", main.Image, "etcdutl of the version that the members run")
 	assert.Equal(t, "quorate:v1", pod.Spec.InitContainers[0].Image)
 	assert.Empty(t, main.EnvFrom)
-	assert.Equal(t, "TMPDIR= AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys? GOMEMLIMIT=", secretsIn(main.Env))
+	assert.Equal(t, "TMPDIR= AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys? GOMEMLIMIT=",
+		secretsIn(main.Env))
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.False(t, *pod.Spec.AutomountServiceAccountToken)
 	assert.True(t, *main.SecurityContext.ReadOnlyRootFilesystem)
-	assert.NotContains(t, pod.Labels, objects.LabelCluster, "it is no member: Services, budgets and policies find those by this label")
+	assert.NotContains(t, pod.Labels, objects.LabelCluster, "it is no member: Services, budgets and policies find "+
+		"those by this label")
 	assert.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
 	var volumes []string
 	for _, v := range pod.Spec.Volumes {
@@ -136,18 +146,24 @@ func TestTakingJobInPlainText(t *testing.T) {
 
 func TestWhatAPodSays(t *testing.T) {
 	exited := func(reason, message string) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "snapshot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: reason, Message: message}},
-		}}}}
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed,
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "snapshot", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
+					Reason: reason, Message: message}},
+			}}}}
 	}
 	for says, pod := range map[string]*corev1.Pod{
-		"the bucket is not there":                         exited("Error", `{"error":"the bucket is not there"}`),
-		"panic: a bug":                                    exited("Error", "goroutine 1\n\npanic: a bug\n"),
-		"container snapshot ended with code 1":            exited("Error", ""),
-		"raise spec.job.resources.limits.memory":          exited("OOMKilled", ""),
-		"Evicted: The node was low on resource":           {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource"}},
-		"raise spec.job.scratchSize":                      {Status: corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
-		"container tools ended with code 2 and without a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
+		"the bucket is not there":                exited("Error", `{"error":"the bucket is not there"}`),
+		"panic: a bug":                           exited("Error", "goroutine 1\n\npanic: a bug\n"),
+		"container snapshot ended with code 1":   exited("Error", ""),
+		"raise spec.job.resources.limits.memory": exited("OOMKilled", ""),
+		"Evicted: The node was low on resource": {Status: corev1.PodStatus{Phase: corev1.PodFailed,
+			Reason: "Evicted", Message: "The node was low on resource"}},
+		"raise spec.job.scratchSize": {Status: corev1.PodStatus{Phase: corev1.PodFailed,
+			Reason: "Evicted", Message: `Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".`}},
+		"container tools ended with code 2 and without " +
+			"a": {Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: "tools",
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}}}}},
 	} {
 		assert.Contains(t, lastWords(pod), says)
 	}
@@ -155,19 +171,22 @@ func TestWhatAPodSays(t *testing.T) {
 }
 
 func TestWordsForPeople(t *testing.T) {
-	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", 61 * time.Second: "1m1s"} {
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m",
+		30 * time.Second: "30s", 61 * time.Second: "1m1s"} {
 		assert.Equal(t, want, duration(d))
 	}
 	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1536: "1.5 KiB", 5 << 40: "5.0 TiB"} {
 		assert.Equal(t, want, bytesText(n))
 	}
-	for n, want := range map[int64]string{0: "0", 760: "760", 10239: "10239", 20512: "21Ki", 20971552: "21Mi", 1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
+	for n, want := range map[int64]string{0: "0", 760: "760", 10239: "10239", 20512: "21Ki", 20971552: "21Mi",
+		1 << 30: "1Gi", 20<<30 + 1: "21Gi"} {
 		assert.Equal(t, want, legible(n).String())
 	}
 	assert.LessOrEqual(t, len(clipped(strings.Repeat("ä", 2000))), mostWords+4)
 }
 
-// TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the spec, which may change later.
+// TestAFinishedSnapshotFollowsTheGeneration: kubectl wait compares the generation in each condition with that of the
+// spec, which may change later.
 func TestAFinishedSnapshotFollowsTheGeneration(t *testing.T) {
 	o := aSnapshot()
 	o.Snapshot.Generation = 2
@@ -188,7 +207,8 @@ func TestLookJob(t *testing.T) {
 	main := job.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, "nightly-12c500ed-look-1", job.Name)
 	assert.Equal(t, "quorate:v1", main.Image)
-	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt", "--key=" + Key(o.Snapshot)}, main.Args)
+	assert.Equal(t, []string{"look", "--store-url=s3://backups/etcd", "--store-ca=/etc/quorate-store/ca/ca.crt",
+		"--key=" + Key(o.Snapshot)}, main.Args)
 	assert.Equal(t, "256Mi", main.Resources.Limits.Memory().String())
 	assert.Equal(t, int64(90), *job.Spec.ActiveDeadlineSeconds)
 }
@@ -218,10 +238,19 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		change func(c *v1alpha1.EtcdCluster)
 		uses   bool
 	}{
-		"nobody":                        {func(*v1alpha1.EtcdCluster) {}, false},
-		"restore names it":              {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")} }, true},
-		"restore names another":         {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("other")} }, false},
-		"restore goes back to an epoch": {func(c *v1alpha1.EtcdCluster) { c.Spec.Restore = &v1alpha1.Restore{ID: "a", Epoch: new(int64(1))} }, false},
+		"nobody": {func(*v1alpha1.EtcdCluster) {}, false},
+		"restore names it": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
+				Snapshot: named("nightly")}
+		}, true},
+		"restore names another": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
+				Snapshot: named("other")}
+		}, false},
+		"restore goes back to an epoch": {func(c *v1alpha1.EtcdCluster) {
+			c.Spec.Restore = &v1alpha1.Restore{ID: "a",
+				Epoch: new(int64(1))}
+		}, false},
 		"restore has been answered": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
 			c.Status.Origin = &v1alpha1.OriginStatus{Restore: "a"}
@@ -233,12 +262,14 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		"its condition says that it was": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
 			c.Generation = 3
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue,
+				ObservedGeneration: 3}}
 		}, false},
 		"its condition is of an earlier spec": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Restore = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}
 			c.Generation = 4
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue, ObservedGeneration: 3}}
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.Restored, Status: metav1.ConditionTrue,
+				ObservedGeneration: 3}}
 		}, true},
 		"a new cluster begins with it": {func(c *v1alpha1.EtcdCluster) { c.Spec.Bootstrap = &v1alpha1.Bootstrap{Snapshot: named("nightly")} }, true},
 		"a cluster has begun with it": {func(c *v1alpha1.EtcdCluster) {
@@ -252,7 +283,8 @@ func TestWhoUsesASnapshot(t *testing.T) {
 		"members are filled with it, by whatever wish": {func(c *v1alpha1.EtcdCluster) {
 			c.Status.Restoring = []string{"s3://backups/other", "s3://backups/nightly.db.zst?region=eu-west-1"}
 		}, true},
-		"members are filled with another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
+		"members are filled with " +
+			"another": {func(c *v1alpha1.EtcdCluster) { c.Status.Restoring = []string{"s3://backups/other"} }, false},
 		"the cluster is being deleted": {func(c *v1alpha1.EtcdCluster) {
 			c.Spec.Restore, c.DeletionTimestamp = &v1alpha1.Restore{ID: "a", Snapshot: named("nightly")}, &metav1.Time{}
 		}, false},
@@ -277,14 +309,16 @@ func TestRestorable(t *testing.T) {
 	s := aSnapshot().Snapshot
 	s.Status.Phase, s.Status.URI = v1alpha1.SnapshotStored, "s3://backups/nightly"
 	assert.False(t, Restorable(s))
-	assert.Contains(t, Unrestorable(s), `kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
+	assert.Contains(t, Unrestorable(s),
+		`kubectl patch -n shop etcdsnapshot/nightly --type=merge -p '{"spec":{"verify":false}}'`)
 	s.Spec.Verify = new(false)
 	assert.True(t, Restorable(s))
 	s.Status.Phase = v1alpha1.SnapshotSucceeded
 	assert.True(t, Restorable(s))
 	s.Status.URI = ""
 	assert.False(t, Restorable(s))
-	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning, v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
+	for _, phase := range []v1alpha1.SnapshotPhase{"", v1alpha1.SnapshotPending, v1alpha1.SnapshotRunning,
+		v1alpha1.SnapshotSkipped, v1alpha1.SnapshotFailed, v1alpha1.SnapshotDeleting} {
 		s.Status.Phase, s.Status.URI = phase, "s3://backups/nightly"
 		assert.False(t, Restorable(s), phase)
 	}
@@ -296,17 +330,20 @@ func late(o *Observation, d Decision) {
 	for _, job := range d.Jobs {
 		if !over(job) {
 			o.Now = o.Now.Add(time.Hour)
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue,
+				Reason: batchv1.JobReasonDeadlineExceeded, LastTransitionTime: metav1.NewTime(o.Now)}}
 		}
 		o.Jobs[job.Name] = job
 	}
 	o.Snapshot.Status = d.Status
 }
 
-// TestWhatIsRememberedOfAJob: why it failed is found out once, and stays the same, however long it is and whatever words are in it.
+// TestWhatIsRememberedOfAJob: why it failed is found out once, and stays the same, however long it is and whatever
+// words are in it.
 func TestWhatIsRememberedOfAJob(t *testing.T) {
 	for what, why := range map[string]string{
-		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100), "ours": "the store says; whether anything is stored is looked up: yes",
+		"short": "no node", "long": strings.Repeat("no node has room for it; ", 100),
+		"ours": "the store says; whether anything is stored is looked up: yes",
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := aSnapshot()
@@ -315,8 +352,11 @@ func TestWhatIsRememberedOfAJob(t *testing.T) {
 			job.UID = "job"
 			o.Jobs = map[string]*batchv1.Job{job.Name: job}
 			o.Pods = map[string]*corev1.Pod{"pod": {
-				ObjectMeta: metav1.ObjectMeta{Name: "pod", OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}}, Spec: job.Spec.Template.Spec,
-				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: why}}},
+				ObjectMeta: metav1.ObjectMeta{Name: "pod",
+					OwnerReferences: []metav1.OwnerReference{{UID: "job", Controller: new(true)}}},
+				Spec: job.Spec.Template.Spec,
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled,
+					Status: corev1.ConditionFalse, Message: why}}},
 			}}
 			d = Decide(o)
 			o.Pods = nil

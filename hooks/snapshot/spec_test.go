@@ -27,7 +27,8 @@ func TestASnapshotThatTheAPIServerLetThrough(t *testing.T) {
 		assert.Contains(t, d.Status.Message, "spec.")
 		assert.NotContains(t, d.Status.Message, "tls.key")
 
-		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp, v1alpha1.DeletionDelete
+		o.Snapshot.DeletionTimestamp, o.Snapshot.Spec.DeletionPolicy = &o.Snapshot.CreationTimestamp,
+			v1alpha1.DeletionDelete
 		d = Decide(o)
 		assert.True(t, d.Finalized)
 		assert.Empty(t, d.Jobs)

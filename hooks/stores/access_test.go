@@ -23,20 +23,26 @@ var storeAccesses = map[string]struct {
 		args:  "--store-url=file:///nightly --store-dir=/var/run/quorate-store", volumes: "store",
 	},
 	"S3 with credentials and an authority of its own": {
-		store: v1alpha1.Store{URL: "s3://backups/etcd?region=eu-west-1", CredentialsSecret: "keys", CASecret: "trust"},
-		args:  "--store-url=s3://backups/etcd?region=eu-west-1 --store-ca=/etc/quorate-store/ca/ca.crt", volumes: "store-ca",
-		env: "AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys?",
+		store:   v1alpha1.Store{URL: "s3://backups/etcd?region=eu-west-1", CredentialsSecret: "keys", CASecret: "trust"},
+		args:    "--store-url=s3://backups/etcd?region=eu-west-1 --store-ca=/etc/quorate-store/ca/ca.crt",
+		volumes: "store-ca",
+		env:     "AWS_ACCESS_KEY_ID=keys AWS_SECRET_ACCESS_KEY=keys AWS_SESSION_TOKEN=keys?",
 	},
 	"Azure with credentials": {
-		store: v1alpha1.Store{URL: "azblob://backups/etcd", CredentialsSecret: "keys"}, args: "--store-url=azblob://backups/etcd",
-		env: "AZURE_STORAGE_ACCOUNT=keys AZURE_STORAGE_KEY=keys? AZURE_STORAGE_SAS_TOKEN=keys? AZURE_TENANT_ID=keys? AZURE_CLIENT_ID=keys? AZURE_CLIENT_SECRET=keys?",
+		store: v1alpha1.Store{URL: "azblob://backups/etcd", CredentialsSecret: "keys"},
+		args:  "--store-url=azblob://backups/etcd",
+		env: "AZURE_STORAGE_ACCOUNT=keys AZURE_STORAGE_KEY=keys? AZURE_STORAGE_SAS_TOKEN=keys? AZURE_TENANT_ID=keys? " +
+			"AZURE_CLIENT_ID=keys? AZURE_CLIENT_SECRET=keys?",
 	},
 	"Azure with an account in the URL": {
-		store: v1alpha1.Store{URL: "azblob://backups/etcd?storage_account=shop", CredentialsSecret: "keys"}, args: "--store-url=azblob://backups/etcd?storage_account=shop",
-		env: "AZURE_STORAGE_ACCOUNT=keys? AZURE_STORAGE_KEY=keys? AZURE_STORAGE_SAS_TOKEN=keys? AZURE_TENANT_ID=keys? AZURE_CLIENT_ID=keys? AZURE_CLIENT_SECRET=keys?",
+		store: v1alpha1.Store{URL: "azblob://backups/etcd?storage_account=shop", CredentialsSecret: "keys"},
+		args:  "--store-url=azblob://backups/etcd?storage_account=shop",
+		env: "AZURE_STORAGE_ACCOUNT=keys? AZURE_STORAGE_KEY=keys? AZURE_STORAGE_SAS_TOKEN=keys? " +
+			"AZURE_TENANT_ID=keys? AZURE_CLIENT_ID=keys? AZURE_CLIENT_SECRET=keys?",
 	},
 	"a URL that was let through": {
-		store: v1alpha1.Store{URL: "s3://b/$(tls.key)", CredentialsSecret: "keys"}, args: "--store-url=s3://b/$(tls.key)",
+		store: v1alpha1.Store{URL: "s3://b/$(tls.key)", CredentialsSecret: "keys"},
+		args:  "--store-url=s3://b/$(tls.key)",
 	},
 	"Google's credentials are a file": {
 		store: v1alpha1.Store{URL: "gs://backups/etcd", CredentialsSecret: "keys"},
@@ -44,10 +50,12 @@ var storeAccesses = map[string]struct {
 		env: "GOOGLE_APPLICATION_CREDENTIALS=",
 	},
 	"the platform's identity": {
-		store: v1alpha1.Store{URL: "s3://backups/etcd"}, serviceAccount: "backup", args: "--store-url=s3://backups/etcd",
+		store: v1alpha1.Store{URL: "s3://backups/etcd"}, serviceAccount: "backup",
+		args: "--store-url=s3://backups/etcd",
 	},
 	"the identity of Azure wants a label": {
-		store: v1alpha1.Store{URL: "azblob://backups/etcd"}, serviceAccount: "backup", args: "--store-url=azblob://backups/etcd",
+		store: v1alpha1.Store{URL: "azblob://backups/etcd"}, serviceAccount: "backup",
+		args:  "--store-url=azblob://backups/etcd",
 		label: "azure.workload.identity/use",
 	},
 }
@@ -101,7 +109,8 @@ func TestWhoOnlyReadsGetsTheClaimReadOnly(t *testing.T) {
 	if !a.Mounts[0].ReadOnly || !a.Volumes[0].PersistentVolumeClaim.ReadOnly {
 		t.Errorf("the claim can be written: %+v", a)
 	}
-	if !slices.Contains(a.Args, "--identity=/etc/quorate-store/identity/identity") || a.Volumes[1].Secret.SecretName != "secret" {
+	if !slices.Contains(a.Args, "--identity=/etc/quorate-store/identity/identity") ||
+		a.Volumes[1].Secret.SecretName != "secret" {
 		t.Errorf("the identity is not given: %+v", a)
 	}
 }

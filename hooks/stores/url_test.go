@@ -30,7 +30,8 @@ func TestStoreURLs(t *testing.T) {
 	for _, good := range slices.Concat(urls.Good, urls.Folders) {
 		u, err := ParseURL(good)
 		require.NoError(t, err, good)
-		assert.Equal(t, strings.TrimSuffix(strings.Replace(good, "/?", "?", 1), "/"), strings.TrimSuffix(u.String(), "/"), good)
+		assert.Equal(t, strings.TrimSuffix(strings.Replace(good, "/?", "?", 1), "/"),
+			strings.TrimSuffix(u.String(), "/"), good)
 		again, err := ParseURL(u.String())
 		require.NoError(t, err, good)
 		assert.Equal(t, u, again)
@@ -55,8 +56,8 @@ func TestStoreURLs(t *testing.T) {
 	assert.Equal(t, "at a URL that can't be used", Words("s3://b/$(tls.key)"))
 }
 
-// apiRules are the expressions of CEL's matches(self) in the markers before a declaration of the API, by what they are of: "self" or a field. One
-// with a "!" before it must not match.
+// apiRules are the expressions of CEL's matches(self) in the markers before a declaration of the API, by what they
+// are of: "self" or a field. One with a "!" before it must not match.
 func apiRules(t *testing.T, file, declaration string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../api/v1alpha1/" + file)
@@ -91,16 +92,20 @@ func celExpression(text string) *regexp.Regexp {
 	return celExpressions[text]
 }
 
-// TestTheAPIAdmitsWhatCanBeUsed: of random URLs, the rules of the API and these functions take the same, and what is taken is the same when it is
-// written and read once more.
+// TestTheAPIAdmitsWhatCanBeUsed: of random URLs, the rules of the API and these functions take the same, and what is
+// taken is the same when it is written and read once more.
 func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
-	ofStore, ofArtifact := apiRules(t, "snapshot.go", "\ntype URL string")["self"], apiRules(t, "epoch.go", "\ntype SnapshotSource struct")["self.url"]
+	ofStore, ofArtifact := apiRules(t, "snapshot.go", "\ntype URL string")["self"],
+		apiRules(t, "epoch.go", "\ntype SnapshotSource struct")["self.url"]
 	require.Len(t, ofStore, 2)
 	require.Len(t, ofArtifact, 2)
 	begins := []string{"s3://", "gs://", "azblob://", "file://", "file:///", "s3:///", "http://", "s3:"}
-	path := []string{"b", "/", "/", "a", ".", "..", ":", ",", "-", "_", "=", "+", "@", "~", ".json", ".db", "x.attrs", "%", "%2F", "$", " ", "#", "'", "*", "\n", "ü", "//"}
-	query := []string{"?", "?", "&", "&", "region=eu-west-1", "region=", "endpoint=http://", "endpoint=https%3A%2f/", "minio_1", "_", ".json", "[::1]", "%5b::1%5D", ":9000", ":", "/", "x", ".",
-		"use_path_style=true", "fips=1", "kmskeyid=arn:aws:kms/", "ssetype=aws:kms", "storage_account=shop", "domain=blob.core.windows.net", "domain=evil", "=", "%3a", "$(X)"}
+	path := []string{"b", "/", "/", "a", ".", "..", ":", ",", "-", "_", "=", "+", "@", "~", ".json", ".db", "x.attrs",
+		"%", "%2F", "$", " ", "#", "'", "*", "\n", "ü", "//"}
+	query := []string{"?", "?", "&", "&", "region=eu-west-1", "region=", "endpoint=http://", "endpoint=https%3A%2f/",
+		"minio_1", "_", ".json", "[::1]", "%5b::1%5D", ":9000", ":", "/", "x", ".",
+		"use_path_style=true", "fips=1", "kmskeyid=arn:aws:kms/", "ssetype=aws:kms", "storage_account=shop",
+		"domain=blob.core.windows.net", "domain=evil", "=", "%3a", "$(X)"}
 	r := rand.New(rand.NewPCG(1, 2))
 	some := func(from []string, most int) string {
 		var text strings.Builder
@@ -122,7 +127,8 @@ func TestTheAPIAdmitsWhatCanBeUsed(t *testing.T) {
 		u, err := ParseURL(text)
 		require.Equal(t, admits(ofStore, text), err == nil, "%q: %v", text, err)
 		_, noArtifact := ParseArtifactURL(text)
-		require.Equal(t, admits(ofStore, text) && admits(ofArtifact, text), noArtifact == nil, "%q: %v", text, noArtifact)
+		require.Equal(t, admits(ofStore, text) && admits(ofArtifact, text), noArtifact == nil, "%q: %v", text,
+			noArtifact)
 		if err != nil {
 			continue
 		}

@@ -34,13 +34,17 @@ func TestClocksArePutForwardAndBack(t *testing.T) {
 			[]string{"2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
 		{"every night, in an hour that comes twice", "30 2 * * *", "Europe/Berlin", "2026-10-24T00:00:00+02:00",
 			[]string{"2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
-		{"asked between the two", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:00:00+01:00", []string{"2026-10-26T02:30:00+01:00"}},
-		{"asked in the first of them", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+02:00", []string{"2026-10-25T02:30:00+02:00"}},
+		{"asked between the two", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:00:00+01:00",
+			[]string{"2026-10-26T02:30:00+01:00"}},
+		{"asked in the first of them", "30 2 * * *", "Europe/Berlin", "2026-10-25T02:10:00+02:00",
+			[]string{"2026-10-25T02:30:00+02:00"}},
 		{"every hour, forward", "15 * * * *", "Europe/Berlin", "2026-03-29T00:30:00+01:00",
 			[]string{"2026-03-29T01:15:00+01:00", "2026-03-29T03:15:00+02:00", "2026-03-29T04:15:00+02:00"}},
 		{"every hour, back", "15 * * * *", "Europe/Berlin", "2026-10-25T01:00:00+02:00",
-			[]string{"2026-10-25T01:15:00+02:00", "2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00", "2026-10-25T03:15:00+01:00"}},
-		{"two runs in the hour that there is not are one", "10,40 2 * * *", "America/New_York", "2026-03-08T00:00:00-05:00",
+			[]string{"2026-10-25T01:15:00+02:00", "2026-10-25T02:15:00+02:00", "2026-10-25T02:15:00+01:00",
+				"2026-10-25T03:15:00+01:00"}},
+		{"two runs in the hour that there is not are one", "10,40 2 * * *", "America/New_York",
+			"2026-03-08T00:00:00-05:00",
 			[]string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:10:00-04:00", "2026-03-09T02:40:00-04:00"}},
 		{"and one with the run at its end", "0 2,3 * * *", "America/New_York", "2026-03-08T00:00:00-05:00",
 			[]string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:00:00-04:00", "2026-03-09T03:00:00-04:00"}},
@@ -54,8 +58,10 @@ func TestClocksArePutForwardAndBack(t *testing.T) {
 			[]string{"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
 		{"a day that there is not", "0 3 * * *", "Pacific/Apia", "2011-12-29T12:00:00-10:00",
 			[]string{"2011-12-31T00:00:00+14:00", "2011-12-31T03:00:00+14:00"}},
-		{"no clock is moved in UTC", "30 2 * * *", "UTC", "2026-03-28T12:00:00Z", []string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
-		{"once in four years", "0 0 29 2 *", "Europe/Berlin", "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00+01:00", "2032-02-29T00:00:00+01:00"}},
+		{"no clock is moved in UTC", "30 2 * * *", "UTC", "2026-03-28T12:00:00Z",
+			[]string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
+		{"once in four years", "0 0 29 2 *", "Europe/Berlin", "2026-01-01T00:00:00Z",
+			[]string{"2028-02-29T00:00:00+01:00", "2032-02-29T00:00:00+01:00"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			table := timetableOf(t, c.fields, c.zone)
@@ -80,7 +86,8 @@ func TestClocksArePutForwardAndBack(t *testing.T) {
 // Every year has the runs that a year has: none is lost with the hour that clocks leave out, and none doubled.
 func TestAYearHasItsRuns(t *testing.T) {
 	for _, in := range []string{"Europe/Berlin", "America/New_York", "Africa/Casablanca", "Asia/Kolkata", "UTC"} {
-		for fields, want := range map[string]int{"30 2 * * *": 365, "0 * * * *": 8760, "*/15 * * * *": 35040, "0 2 * * 0": 52, "59 1 1 * *": 12} {
+		for fields, want := range map[string]int{"30 2 * * *": 365, "0 * * * *": 8760, "*/15 * * * *": 35040,
+			"0 2 * * 0": 52, "59 1 1 * *": 12} {
 			table := timetableOf(t, fields, in)
 			at := time.Date(2026, 1, 1, 0, 0, 0, 0, table.zone).Add(-time.Second)
 			end := time.Date(2027, 1, 1, 0, 0, 0, 0, table.zone)
@@ -107,12 +114,14 @@ func TestLatestOfAYearOfMinutes(t *testing.T) {
 }
 
 func TestTimetablesThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"", "61 * * * *", "* * * *", "* * * * * *", "@hourly", "@every 1s", "TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=UTC 0 3 * * *", "a b c d e"} {
+	for _, text := range []string{"", "61 * * * *", "* * * *", "* * * * * *", "@hourly", "@every 1s",
+		"TZ=Europe/Berlin 0 3 * * *", "CRON_TZ=UTC 0 3 * * *", "a b c d e"} {
 		if _, err := Read(text, time.UTC); err == nil {
 			t.Errorf("%q is read", text)
 		}
 	}
-	if never := timetableOf(t, "0 0 30 2 *", "Europe/Berlin").Next(time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)); !never.IsZero() {
+	if never := timetableOf(t, "0 0 30 2 *", "Europe/Berlin").Next(time.Date(2026, 3, 1, 9, 0, 0, 0,
+		time.UTC)); !never.IsZero() {
 		t.Errorf("the 30th of February is %s", never)
 	}
 }

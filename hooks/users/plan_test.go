@@ -15,12 +15,15 @@ import (
 )
 
 // probes are keys at and beside all borders of chooseKeys.
-var probes = []string{"a", "a\x00", "a\x00\x00", "a\x00\x01", "aa", "b", "b\x00", "ba", "c", "d", "\xff", "\xff\xff", "z"}
+var probes = []string{"a", "a\x00", "a\x00\x00", "a\x00\x01", "aa", "b", "b\x00", "ba", "c", "d", "\xff", "\xff\xff",
+	"z"}
 
 func chooseKeys(r *rand.Rand) Keys {
 	return []Keys{
-		{Key: "a"}, {Key: "a", End: "b"}, {Key: "a", End: "c"}, {Key: "a", End: noEnd}, {Key: "a", End: "a\x00\x00"}, {Key: "aa"},
-		{Key: "a\x00", End: "b"}, {Key: "b"}, {Key: "b", End: "c"}, {Key: "b", End: "d"}, {Key: "a\x00"}, prefixed(""), prefixed("\xff"), {Key: "\xff"},
+		{Key: "a"}, {Key: "a", End: "b"}, {Key: "a", End: "c"}, {Key: "a", End: noEnd}, {Key: "a", End: "a\x00\x00"},
+		{Key: "aa"},
+		{Key: "a\x00", End: "b"}, {Key: "b"}, {Key: "b", End: "c"}, {Key: "b", End: "d"}, {Key: "a\x00"}, prefixed(""),
+		prefixed("\xff"), {Key: "\xff"},
 	}[r.IntN(14)]
 }
 
@@ -48,7 +51,8 @@ func randomWant(r *rand.Rand, generation string) Want {
 		}
 		w.Roles = append(w.Roles, role)
 	}
-	w.Users = []UserWant{{Name: Root, Roles: []string{Root}, Password: &PasswordFrom{Secret: "root", Version: fmt.Sprint(r.IntN(2))}}}
+	w.Users = []UserWant{{Name: Root, Roles: []string{Root},
+		Password: &PasswordFrom{Secret: "root", Version: fmt.Sprint(r.IntN(2))}}}
 	for _, name := range some(r, someUsers) {
 		u := UserWant{Name: name}
 		for _, role := range w.Roles {
@@ -74,7 +78,8 @@ func randomStore(r *rand.Rand) *authStore {
 		}
 	}
 	for _, name := range append(some(r, someUsers), some(r, []string{"visitor"})...) {
-		s.users[name] = &storedUser{roles: some(r, slices.Sorted(maps.Keys(s.roles))), password: "other", noPassword: r.IntN(3) == 0}
+		s.users[name] = &storedUser{roles: some(r, slices.Sorted(maps.Keys(s.roles))), password: "other",
+			noPassword: r.IntN(3) == 0}
 	}
 	if r.IntN(2) == 0 {
 		s.users[Root] = &storedUser{roles: []string{Root}, password: "other", noPassword: r.IntN(5) == 0}
@@ -87,7 +92,8 @@ func randomStore(r *rand.Rand) *authStore {
 func remember(r *rand.Rand, w *Want, s *authStore, known bool) {
 	for i := range w.Users {
 		if u := s.users[w.Users[i].Name]; u != nil && known {
-			w.Users[i].Applied = map[bool]string{true: NoPassword, false: u.password}[u.noPassword || u.password == "nobody's"]
+			w.Users[i].Applied = map[bool]string{true: NoPassword, false: u.password}[u.noPassword ||
+				u.password == "nobody's"]
 		}
 	}
 	for name := range s.roles {
@@ -143,8 +149,9 @@ func asWanted(t *testing.T, w Want, before, after *authStore) {
 	}
 }
 
-// TestPlansNeverTakeWhatStays: change after change, etcd refuses none, nobody lacks what they have before and after, the end is what
-// is wanted, a plan that was cut off anywhere is finished by the next, and then there is nothing left to do.
+// TestPlansNeverTakeWhatStays: change after change, etcd refuses none, nobody lacks what they have before and after,
+// the end is what is wanted, a plan that was cut off anywhere is finished by the next, and then there is nothing left
+// to do.
 func TestPlansNeverTakeWhatStays(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -234,7 +241,8 @@ func TestTheOrderOfAPlan(t *testing.T) {
 		plan string
 	}{
 		"from nothing: auth last": {
-			want: wantOf([]RoleWant{app}, UserWant{Name: "a", Roles: []string{"app"}, Password: password}, UserWant{Name: "b"}),
+			want: wantOf([]RoleWant{app}, UserWant{Name: "a", Roles: []string{"app"}, Password: password},
+				UserWant{Name: "b"}),
 			plan: `
 add role app
 grant role app ReadWrite on keys with the prefix "/app/"
@@ -247,8 +255,10 @@ add user b without a password
 enable auth`,
 		},
 		"a range moves from one role to another, and the user with it": {
-			want: wantOf([]RoleWant{app, {"new", []Permit{{Keys{Key: "k"}, v1alpha1.Read}}}}, UserWant{Name: "a", Roles: []string{"new"}}),
-			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Read}}, map[string]UserHave{"a": {Roles: []string{"app"}, Password: PasswordNone}}),
+			want: wantOf([]RoleWant{app, {"new", []Permit{{Keys{Key: "k"}, v1alpha1.Read}}}},
+				UserWant{Name: "a", Roles: []string{"new"}}),
+			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Read}},
+				map[string]UserHave{"a": {Roles: []string{"app"}, Password: PasswordNone}}),
 			plan: `
 grant role app ReadWrite on keys with the prefix "/app/"
 add role new
@@ -265,8 +275,10 @@ grant role app ReadWrite on all keys
 grant role app Read on all keys`,
 		},
 		"less access to a range that shares its beginning with another": {
-			want: wantOf([]RoleWant{{"app", []Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.Read}}}}),
-			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.ReadWrite}}, map[string]UserHave{}),
+			want: wantOf([]RoleWant{{"app",
+				[]Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.Read}}}}),
+			have: withRoot([]Permit{{Keys{Key: "k"}, v1alpha1.Write}, {prefixed("k"), v1alpha1.ReadWrite}},
+				map[string]UserHave{}),
 			plan: `
 grant role app Read on keys from "k" to "k\x00"
 grant role app Read on keys from "k\x00" to "l"
@@ -276,8 +288,10 @@ revoke from role app the keys from "k" to "k\x00"
 revoke from role app the keys from "k\x00" to "l"`,
 		},
 		"another password, one for a user that has none, none for a user that has one": {
-			want: wantOf([]RoleWant{app}, UserWant{Name: "a", Roles: []string{"app"}, Password: password}, UserWant{Name: "b", Roles: []string{"app"}, Password: password}, UserWant{Name: "c"}),
-			have: withRoot(app.Permits, map[string]UserHave{"a": {Roles: []string{"app"}, Password: PasswordOther}, "b": {Roles: []string{"app", "x"}, Password: PasswordNone}, "c": {Password: PasswordOther}}),
+			want: wantOf([]RoleWant{app}, UserWant{Name: "a", Roles: []string{"app"}, Password: password},
+				UserWant{Name: "b", Roles: []string{"app"}, Password: password}, UserWant{Name: "c"}),
+			have: withRoot(app.Permits, map[string]UserHave{"a": {Roles: []string{"app"}, Password: PasswordOther},
+				"b": {Roles: []string{"app", "x"}, Password: PasswordNone}, "c": {Password: PasswordOther}}),
 			plan: `
 change the password of user a to that in Secret demo-user-a
 delete user b

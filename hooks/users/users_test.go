@@ -15,7 +15,8 @@ func someAuth() *v1alpha1.AuthSpec {
 		Enabled: true,
 		Roles: []v1alpha1.RoleSpec{
 			{Name: "writer", Permissions: []v1alpha1.Permission{
-				{Access: v1alpha1.Write, Prefix: new("/app/")}, {Access: v1alpha1.Read, Prefix: new("/app/")}, {Access: v1alpha1.Read, Key: "/app"},
+				{Access: v1alpha1.Write, Prefix: new("/app/")}, {Access: v1alpha1.Read, Prefix: new("/app/")},
+				{Access: v1alpha1.Read, Key: "/app"},
 			}},
 			{Name: "all", Permissions: []v1alpha1.Permission{{Access: v1alpha1.Read, Prefix: new("")}}},
 		},
@@ -32,7 +33,8 @@ func versions(secret string) string { return "v-" + secret }
 func TestWhatIsWanted(t *testing.T) {
 	old := &v1alpha1.AuthStatus{
 		Roles: []string{"all", "before"},
-		Users: []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-old"}, {Name: "agent", PasswordVersion: NoPassword}, {Name: "gone"}},
+		Users: []v1alpha1.UserStatus{{Name: "root", PasswordVersion: "v-old"},
+			{Name: "agent", PasswordVersion: NoPassword}, {Name: "gone"}},
 	}
 	w := Wanted("demo", someAuth(), old, versions)
 	assert.Equal(t, Want{
@@ -42,10 +44,13 @@ func TestWhatIsWanted(t *testing.T) {
 			{"writer", []Permit{{Keys{Key: "/app"}, v1alpha1.Read}, {Keys{"/app/", "/app0"}, v1alpha1.ReadWrite}}},
 		},
 		Users: []UserWant{
-			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user.root", "password", "v-demo-user.root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
+			{Name: "root", Roles: []string{"root"}, Password: &PasswordFrom{"demo-user.root", "password",
+				"v-demo-user.root", "spec.auth.rootPasswordSecret"}, Applied: "v-old"},
 			{Name: "agent", Applied: NoPassword},
-			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user.batch", "password", "v-demo-user.batch", "spec.auth.users[1].passwordSecret"}},
-			{Name: "web", Roles: []string{"all", "writer"}, Password: &PasswordFrom{"web-login", "password", "v-web-login", "spec.auth.users[0].passwordSecret"}},
+			{Name: "batch", Roles: []string{"all"}, Password: &PasswordFrom{"demo-user.batch", "password",
+				"v-demo-user.batch", "spec.auth.users[1].passwordSecret"}},
+			{Name: "web", Roles: []string{"all", "writer"},
+				Password: &PasswordFrom{"web-login", "password", "v-web-login", "spec.auth.users[0].passwordSecret"}},
 		},
 		FormerRoles: []string{"before"}, FormerUsers: []string{"gone"},
 	}, w)
@@ -62,11 +67,14 @@ func TestTheHashIsOfWhatIsWanted(t *testing.T) {
 	}
 	same := func(*v1alpha1.AuthSpec) {}
 	is := hash(same, nil, versions)
-	assert.Equal(t, is, hash(same, Done(Wanted("demo", someAuth(), nil, versions)), versions), "what was done does not count")
-	assert.Equal(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Users[0], s.Users[1] = s.Users[1], s.Users[0] }, nil, versions), "nor does the order")
+	assert.Equal(t, is, hash(same, Done(Wanted("demo", someAuth(), nil, versions)), versions),
+		"what was done does not count")
+	assert.Equal(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Users[0], s.Users[1] = s.Users[1], s.Users[0] }, nil,
+		versions), "nor does the order")
 	assert.NotEqual(t, is, hash(same, nil, func(string) string { return "rotated" }))
 	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Enabled = false }, nil, versions))
-	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Roles[1].Permissions[0].Prefix = new("x") }, nil, versions))
+	assert.NotEqual(t, is, hash(func(s *v1alpha1.AuthSpec) { s.Roles[1].Permissions[0].Prefix = new("x") }, nil,
+		versions))
 }
 
 func TestKeysOfAPermission(t *testing.T) {
@@ -75,15 +83,22 @@ func TestKeysOfAPermission(t *testing.T) {
 		is  Keys
 		say string
 	}{
-		"a key":                    {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
-		"a prefix":                 {v1alpha1.Permission{Prefix: new("/a/")}, Keys{"/a/", "/a0"}, `keys with the prefix "/a/"`},
-		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: new("a\xff\xff")}, Keys{"a\xff\xff", "b"}, `keys with the prefix "a\xff\xff"`},
-		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: new("a\xfe")}, Keys{"a\xfe", "a\xff"}, `keys with the prefix "a\xfe"`},
-		"a prefix of ff alone":     {v1alpha1.Permission{Prefix: new("\xff\xff")}, Keys{"\xff\xff", "\x00"}, `keys from "\xff\xff" on`},
-		"the empty prefix":         {v1alpha1.Permission{Prefix: new("")}, Keys{"\x00", "\x00"}, "all keys"},
-		"a range":                  {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "m"}}, Keys{"a", "m"}, `keys from "a" to "m"`},
-		"a range without an end":   {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a"}}, Keys{"a", "\x00"}, `keys from "a" on`},
-		"a range of one key":       {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "a\x00"}}, Keys{"a", ""}, `key "a"`},
+		"a key": {v1alpha1.Permission{Key: "k"}, Keys{"k", ""}, `key "k"`},
+		"a prefix": {v1alpha1.Permission{Prefix: new("/a/")}, Keys{"/a/", "/a0"},
+			`keys with the prefix "/a/"`},
+		"a prefix that ends in ff": {v1alpha1.Permission{Prefix: new("a\xff\xff")}, Keys{"a\xff\xff", "b"},
+			`keys with the prefix "a\xff\xff"`},
+		"a prefix that ends in fe": {v1alpha1.Permission{Prefix: new("a\xfe")}, Keys{"a\xfe", "a\xff"},
+			`keys with the prefix "a\xfe"`},
+		"a prefix of ff alone": {v1alpha1.Permission{Prefix: new("\xff\xff")}, Keys{"\xff\xff", "\x00"},
+			`keys from "\xff\xff" on`},
+		"the empty prefix": {v1alpha1.Permission{Prefix: new("")}, Keys{"\x00", "\x00"}, "all keys"},
+		"a range": {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "m"}}, Keys{"a", "m"},
+			`keys from "a" to "m"`},
+		"a range without an end": {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a"}}, Keys{"a", "\x00"},
+			`keys from "a" on`},
+		"a range of one key": {v1alpha1.Permission{Range: &v1alpha1.KeyRange{From: "a", To: "a\x00"}},
+			Keys{"a", ""}, `key "a"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +119,8 @@ func TestStatusOfUsersAndRoles(t *testing.T) {
 	}, before)
 	assert.True(t, Recorded(before, w), "names are recorded before they are made")
 
-	cut := Pending(before, Wanted("demo", someAuth(), before, versions), map[string]string{"batch": "v-demo-user.batch"})
+	cut := Pending(before, Wanted("demo", someAuth(), before, versions),
+		map[string]string{"batch": "v-demo-user.batch"})
 	assert.Empty(t, cut.Applied, "it is tried again")
 	w = Wanted("demo", someAuth(), cut, versions)
 	assert.True(t, w.Users[2].Settled(), "and goes on where it stopped")
@@ -137,18 +153,31 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 		change func(*v1alpha1.AuthSpec)
 		says   string
 	}{
-		"unknown role":    {func(s *v1alpha1.AuthSpec) { s.Users[1].Roles = []string{"all", "admin"} }, `spec.auth.users[1].roles[1]: there is no role "admin" in spec.auth.roles; declare it there, or correct the name`},
-		"the role root":   {func(s *v1alpha1.AuthSpec) { s.Roles[0].Name = "root" }, "spec.auth.roles[0].name: root is etcd's own; choose another name"},
-		"the user root":   {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = "root" }, "spec.auth.users[2].name: root is etcd's own; choose another name"},
-		"a long name":     {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = long }, `spec.auth.users[2].name "` + long + `" is not 1 to 40 lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit`},
-		"a name twice":    {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = "web" }, `spec.auth.users[2].name "web" is declared twice`},
-		"two credentials": {func(s *v1alpha1.AuthSpec) { s.Users[0].Certificate = true }, "spec.auth.users[0]: a user with certificate: true has no password; remove passwordSecret or certificate"},
-		"no access":       {permission(v1alpha1.Permission{Key: "a"}), `spec.auth.roles[1].permissions[1].access "" is not Read, Write or ReadWrite`},
-		"no keys":         {permission(v1alpha1.Permission{Access: v1alpha1.Read}), "spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
-		"two of them":     {permission(v1alpha1.Permission{Access: v1alpha1.Read, Key: "a", Prefix: new("")}), "spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
-		"an empty range":  {permission(v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{From: "b", To: "b"}}), `spec.auth.roles[1].permissions[1].range is empty: to "b" must come after from "b"; remove to for everything from there on`},
-		"a range of none": {permission(v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{}}), `spec.auth.roles[1].permissions[1].range.from is empty; use prefix "" for all keys`},
-		"a strange token": {func(s *v1alpha1.AuthSpec) { s.Token = "Cookie" }, `spec.auth.token "Cookie" is not JWT or Simple`},
+		"unknown role": {func(s *v1alpha1.AuthSpec) { s.Users[1].Roles = []string{"all", "admin"} },
+			`spec.auth.users[1].roles[1]: there is no role "admin" in spec.auth.roles; declare it there, or correct the name`},
+		"the role root": {func(s *v1alpha1.AuthSpec) { s.Roles[0].Name = "root" },
+			"spec.auth.roles[0].name: root is etcd's own; choose another name"},
+		"the user root": {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = "root" },
+			"spec.auth.users[2].name: root is etcd's own; choose another name"},
+		"a long name": {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = long }, `spec.auth.users[2].name "` + long +
+			`" is not 1 to 40 lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit`},
+		"a name twice": {func(s *v1alpha1.AuthSpec) { s.Users[2].Name = "web" },
+			`spec.auth.users[2].name "web" is declared twice`},
+		"two credentials": {func(s *v1alpha1.AuthSpec) { s.Users[0].Certificate = true },
+			"spec.auth.users[0]: a user with certificate: true has no password; remove passwordSecret or certificate"},
+		"no access": {permission(v1alpha1.Permission{Key: "a"}),
+			`spec.auth.roles[1].permissions[1].access "" is not Read, Write or ReadWrite`},
+		"no keys": {permission(v1alpha1.Permission{Access: v1alpha1.Read}),
+			"spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
+		"two of them": {permission(v1alpha1.Permission{Access: v1alpha1.Read, Key: "a", Prefix: new("")}),
+			"spec.auth.roles[1].permissions[1] is not for exactly one of key, prefix and range"},
+		"an empty range": {permission(v1alpha1.Permission{Access: v1alpha1.Read,
+			Range: &v1alpha1.KeyRange{From: "b", To: "b"}}),
+			`spec.auth.roles[1].permissions[1].range is empty: to "b" must come after from "b"; remove to for everything from there on`},
+		"a range of none": {permission(v1alpha1.Permission{Access: v1alpha1.Read, Range: &v1alpha1.KeyRange{}}),
+			`spec.auth.roles[1].permissions[1].range.from is empty; use prefix "" for all keys`},
+		"a strange token": {func(s *v1alpha1.AuthSpec) { s.Token = "Cookie" },
+			`spec.auth.token "Cookie" is not JWT or Simple`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

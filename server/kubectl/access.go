@@ -160,7 +160,8 @@ func (e *executable) forward(ctx context.Context, namespace, pod string, port in
 		return address, stop, nil
 	}
 	stop()
-	said := cmp.Or(strings.TrimSpace(errs.String()), fmt.Sprintf("it did not say within %s where it listens", openWithin))
+	said := cmp.Or(strings.TrimSpace(errs.String()), fmt.Sprintf("it did not say within %s where it listens",
+		openWithin))
 	return "", nil, &refusal{args, said, err}
 }
 

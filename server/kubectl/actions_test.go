@@ -26,16 +26,28 @@ func TestMoveLeader(t *testing.T) {
 	}{
 		{"to a follower", "orders-2", func(*kube, *etcd) {}, 0, "orders-2 leads now\n", 1},
 		{"to the leader", "orders-0", func(*kube, *etcd) {}, 0, "orders-0 leads already\n", 0},
-		{"to nobody", "orders-7", func(*kube, *etcd) {}, exitTrouble, "orders-7 is no member; the voters are orders-0, orders-1, orders-2", 0},
-		{"to one that does not answer", "orders-1", func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{Err: "unreachable: refused"} }, exitTrouble, "orders-1 does not serve: unreachable: refused; choose another", 0},
-		{"to one without a leader", "orders-1", func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{MemberID: first + 1} }, exitTrouble, "orders-1 does not serve: it knows no leader", 0},
-		{"to one without a pod", "orders-1", func(k *kube, _ *etcd) { k.lose("Pod orders-1") }, exitTrouble, "it has no pod with an address", 0},
-		{"to one that can't be forwarded to", "orders-1", func(k *kube, _ *etcd) { k.closed = []string{"orders-1"} }, exitTrouble, "orders-1 does not serve: there is no way to pod/orders-1", 0},
-		{"without a leader", "orders-1", func(_ *kube, e *etcd) { e.leader = 0 }, exitTrouble, "nobody leads at the moment", 0},
+		{"to nobody", "orders-7", func(*kube, *etcd) {}, exitTrouble,
+			"orders-7 is no member; the voters are orders-0, orders-1, orders-2", 0},
+		{"to one that does not answer", "orders-1",
+			func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{Err: "unreachable: refused"} }, exitTrouble,
+			"orders-1 does not serve: unreachable: refused; choose another", 0},
+		{"to one without a leader", "orders-1",
+			func(_ *kube, e *etcd) { e.health["orders-1"] = hooks.Health{MemberID: first + 1} }, exitTrouble,
+			"orders-1 does not serve: it knows no leader", 0},
+		{"to one without a pod", "orders-1", func(k *kube, _ *etcd) { k.lose("Pod orders-1") }, exitTrouble,
+			"it has no pod with an address", 0},
+		{"to one that can't be forwarded to", "orders-1", func(k *kube, _ *etcd) { k.closed = []string{"orders-1"} },
+			exitTrouble, "orders-1 does not serve: there is no way to pod/orders-1", 0},
+		{"without a leader", "orders-1", func(_ *kube, e *etcd) { e.leader = 0 }, exitTrouble,
+			"nobody leads at the moment", 0},
 		{"without quorum", "orders-1", func(_ *kube, e *etcd) { e.blind = true }, exitTrouble, "no quorum answers", 0},
-		{"beside a learner", "orders-1", func(_ *kube, e *etcd) { e.members[2].Learner = true }, exitTrouble, "orders-2 is a learner that is just joining", 0},
-		{"when nothing is reached", "orders-1", func(k *kube, _ *etcd) { k.closed = []string{"orders-0", "orders-1", "orders-2"} }, exitTrouble, "etcd of EtcdCluster shop/orders can't be reached: there is no way to pod/orders-0", 0},
-		{"when etcd refuses", "orders-1", func(_ *kube, e *etcd) { e.refuses = etcdops.ErrMembershipChanged }, exitTrouble, "the membership has changed since the decision; `kubectl quorate status` shows who leads", 1},
+		{"beside a learner", "orders-1", func(_ *kube, e *etcd) { e.members[2].Learner = true }, exitTrouble,
+			"orders-2 is a learner that is just joining", 0},
+		{"when nothing is reached", "orders-1",
+			func(k *kube, _ *etcd) { k.closed = []string{"orders-0", "orders-1", "orders-2"} }, exitTrouble,
+			"etcd of EtcdCluster shop/orders can't be reached: there is no way to pod/orders-0", 0},
+		{"when etcd refuses", "orders-1", func(_ *kube, e *etcd) { e.refuses = etcdops.ErrMembershipChanged },
+			exitTrouble, "the membership has changed since the decision; `kubectl quorate status` shows who leads", 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			k, e := steady(t), healthy()
@@ -55,7 +67,8 @@ func TestDefragAsks(t *testing.T) {
 	k := steady(t)
 	code, out, errs := k.runs(healthy(), "defrag", "orders", "-n", "shop")
 	require.Zero(t, code, errs)
-	assert.Contains(t, k.calls, "annotate "+clusters+" orders -n shop --overwrite etcd.quorate.dev/defragment=2026-03-01T12:00:00Z")
+	assert.Contains(t, k.calls, "annotate "+clusters+" orders -n shop --overwrite "+
+		"etcd.quorate.dev/defragment=2026-03-01T12:00:00Z")
 	assert.Contains(t, out, "request 2026-03-01T12:00:00Z")
 
 	within(k.cluster, "metadata")["deletionTimestamp"] = "2026-03-01T11:00:00Z"
@@ -76,13 +89,15 @@ func TestDefragWaits(t *testing.T) {
 	p := k.waiting(func() {
 		switch looks++; looks {
 		case 1:
-			status["defragmentation"] = map[string]any{"request": "2026-02-01T12:00:00Z", "finished": "2026-02-01T12:01:00Z"}
+			status["defragmentation"] = map[string]any{"request": "2026-02-01T12:00:00Z",
+				"finished": "2026-02-01T12:01:00Z"}
 		case 2, 3:
 			status["defragmentation"] = run
 		case 4:
 			run["done"] = []any{"orders-1", "orders-2"}
 		case 5:
-			run["done"], run["finished"], run["reclaimed"] = []any{"orders-1", "orders-2", "orders-0"}, "2026-03-01T12:00:00Z", "120Mi"
+			run["done"], run["finished"], run["reclaimed"] = []any{"orders-1", "orders-2", "orders-0"},
+				"2026-03-01T12:00:00Z", "120Mi"
 		}
 	})
 	require.Zero(t, p.Run(t.Context(), []string{"defrag", "--wait"}))
@@ -105,19 +120,23 @@ func TestDefragGivesUp(t *testing.T) {
 	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet (it has not begun")
 
 	k.errs.Reset()
-	assert.Equal(t, exitTrouble, k.waiting(func() {}).Run(t.Context(), []string{"defrag", "--wait", "--timeout", "1ns"}))
-	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet; it goes on without this command")
+	assert.Equal(t, exitTrouble,
+		k.waiting(func() {}).Run(t.Context(), []string{"defrag", "--wait", "--timeout", "1ns"}))
+	assert.Contains(t, k.errs.String(), "the defragmentation of shop/orders is not done yet; it goes on without this "+
+		"command")
 
 	p = k.waiting(func() {
 		within(k.cluster, "metadata")["annotations"] = map[string]any{objects.AnnotationDefragment: "2026-03-01T12:00:07Z"}
 	})
 	assert.Equal(t, exitTrouble, p.Run(t.Context(), []string{"defrag", "--wait"}))
-	assert.Contains(t, k.errs.String(), `somebody else has asked EtcdCluster shop/orders since then ("2026-03-01T12:00:07Z")`)
+	assert.Contains(t, k.errs.String(),
+		`somebody else has asked EtcdCluster shop/orders since then ("2026-03-01T12:00:07Z")`)
 }
 
 func TestProgressOfARunBySchedule(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
-	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(noon), Finished: metav1.NewTime(noon)}
+	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: metav1.NewTime(noon),
+		Finished: metav1.NewTime(noon)}
 	words, done := progress(c, "2026-03-01T12:00:00Z", noon)
 	assert.False(t, done, "that run was nobody's request")
 	assert.Equal(t, "it has not begun", words)

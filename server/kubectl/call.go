@@ -67,14 +67,16 @@ func (a *ask) callFor(ctx context.Context, c *found) (*call, []string, error) {
 	out, err := a.kube.run(ctx, "get", strings.Join(resources, ","), "-n", c.Namespace, "-l",
 		controllerUID+"="+string(c.UID), "-o", "json")
 	if err != nil {
-		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of them "+
+		return nil, nil, fmt.Errorf("the objects that belong to EtcdCluster %s/%s can't be read, and without all of "+
+			"them "+
 			"nothing can be said: %w", c.Namespace, c.Name, err)
 	}
 	if err := body.Children.add(out, func(m *metav1.ObjectMeta) bool { return childOf(m, c.EtcdCluster) }); err != nil {
 		return nil, nil, err
 	}
 	selector := hooks.RelatedSelector(c.EtcdCluster)
-	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector), "-o",
+	if out, err = a.kube.run(ctx, "get", "secrets", "-n", c.Namespace, "-l", metav1.FormatLabelSelector(&selector),
+		"-o",
 		"json"); err != nil {
 		return nil, nil, fmt.Errorf("the Secrets that others keep for EtcdCluster %s/%s can't be read: %w", c.Namespace,
 			c.Name, err)
@@ -150,11 +152,13 @@ func (a *ask) childResources(ctx context.Context, c *v1alpha1.EtcdCluster) ([]st
 	}
 	out, err := a.kube.run(ctx, "get", "compositecontrollers.metacontroller.k8s.io", "-o", "json")
 	if err != nil {
-		return usual, []string{"the CompositeController can't be read; its rules are taken to be those of the manifests"}
+		return usual, []string{"the CompositeController can't be read; its rules are taken to be those of the " +
+			"manifests"}
 	}
 	named, ruled := rules(out)
 	if !named {
-		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply what " +
+		return usual, []string{"there is no CompositeController for EtcdClusters, so nobody calls Quorate: apply " +
+			"what " +
 			"`quorate install` prints"}
 	}
 	return ruled, nil

@@ -30,14 +30,16 @@ func (a *ask) check(ctx context.Context) error {
 	o := check.Options{Namespace: a.namespace, Metacontroller: a.metacontroller, Version: own, Now: a.now()}
 	findings := a.findings(ctx, &o)
 	if a.format == "json" {
-		text, err := json.MarshalIndent(map[string]any{"version": own, "fine": check.Fine(findings), "checks": findings}, "",
+		text, err := json.MarshalIndent(map[string]any{"version": own, "fine": check.Fine(findings),
+			"checks": findings}, "",
 			"  ")
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(a.Out, "%s\n", text)
 	} else {
-		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", o.Namespace, o.Metacontroller,
+		fmt.Fprintf(a.Out, "Quorate in %s, Metacontroller in %s, judged by quorate %s\n\n", o.Namespace,
+			o.Metacontroller,
 			own)
 		printFindings(a.Out, findings)
 	}

@@ -28,13 +28,15 @@ func recorded(t *testing.T) *kube {
 	return k
 }
 
-// TestCheckScreen: one line for each that is well, and for what is not, what to do. What needs a right that lacks is unknown, and not fine.
+// TestCheckScreen: one line for each that is well, and for what is not, what to do. What needs a right that lacks is
+// unknown, and not fine.
 func TestCheckScreen(t *testing.T) {
 	code, out, errs := recorded(t).runs(healthy(), "check")
 	assert.Equal(t, exitTrouble, code)
 	assert.Empty(t, errs)
 	golden(t, "check", withoutAdvice(out))
-	assert.Contains(t, out, "=> ask whoever administers Kubernetes for the right to get the Secrets quorate-hooks and quorate-caller in namespace quorate-system\n")
+	assert.Contains(t, out, "=> ask whoever administers Kubernetes for the right to get the Secrets quorate-hooks "+
+		"and quorate-caller in namespace quorate-system\n")
 	assert.Contains(t, out, "quorate install --metacontroller=1.5 --apply`\n", "a command is not broken into lines")
 }
 

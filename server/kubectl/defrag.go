@@ -56,7 +56,8 @@ func (a *ask) await(ctx context.Context, request string) error {
 			return err
 		}
 		if asked := c.Annotations[objects.AnnotationDefragment]; asked != request {
-			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now", a.namespace,
+			return fmt.Errorf("somebody else has asked EtcdCluster %s/%s since then (%q); that request counts now",
+				a.namespace,
 				a.name, asked)
 		}
 		words, done := progress(c.EtcdCluster, request, a.now())

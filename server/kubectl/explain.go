@@ -81,7 +81,8 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 	}
 	asked, err := a.read(ctx, bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w", c.Namespace,
+		return nil, fmt.Errorf("there is no answer about EtcdCluster %s/%s, as Quorate refuses such a call: %w",
+			c.Namespace,
 			c.Name, err)
 	}
 	settings, note := a.settings(ctx, body)
@@ -106,7 +107,8 @@ func (a *ask) explanation(ctx context.Context, c *found) (*explanation, error) {
 func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 	if e.finalizing && hooks.Protected(e.o.Cluster) {
 		e.finalizing = false
-		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is looked "+
+		e.notes = append(e.notes, "its deletion waits for spec.deletionProtection to be false; until then it is "+
+			"looked "+
 			"after as before")
 	}
 	if e.finalizing && hooks.Leaving(e.o) {
@@ -137,12 +139,14 @@ func (e *explanation) decide(ctx context.Context, a *ask, asked Call) error {
 func (e *explanation) print(w io.Writer) {
 	p := page{w}
 	c := e.o.Cluster
-	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name, c.Namespace,
+	fmt.Fprintf(w, "%s in namespace %s, as the hooks would decide at %s. Nothing is carried out.\n", c.Name,
+		c.Namespace,
 		e.at.UTC().Format(time.RFC3339))
 	e.printCaveats(p)
 	if e.finalizing {
 		p.section("DELETION")
-		p.say(fmt.Sprintf("The cluster is being deleted, so no rule is asked. Quorate lets it go: %s.", yes(e.finalized)))
+		p.say(fmt.Sprintf("The cluster is being deleted, so no rule is asked. Quorate lets it go: %s.",
+			yes(e.finalized)))
 	} else {
 		e.printRules(p)
 		p.section("SAYS")
@@ -207,7 +211,8 @@ func (e *explanation) printStep(p page) {
 		p.say("none")
 		return
 	}
-	p.say(fmt.Sprintf("%s (not carried out; Quorate would look again after it, and answer what is right then)", e.d.Step))
+	p.say(fmt.Sprintf("%s (not carried out; Quorate would look again after it, and answer what is right then)",
+		e.d.Step))
 }
 
 func (e *explanation) printChildren(p page) {
@@ -247,7 +252,8 @@ func (a *ask) settings(ctx context.Context, body *call) (hooks.Settings, string)
 	if c, err := a.server(ctx); err == nil {
 		return settingsIn(c, a.quorate), ""
 	}
-	s := hooks.Settings{Images: objects.Images{Image: body.image(), EtcdRepository: body.etcdRepository()}, Namespace: a.quorate}
+	s := hooks.Settings{Images: objects.Images{Image: body.image(), EtcdRepository: body.etcdRepository()},
+		Namespace: a.quorate}
 	return s, fmt.Sprintf("Quorate's Deployment in namespace %s can't be read, so its settings are a guess from the "+
 		"members' pods (image %q); "+
 		"another namespace is named by --quorate-namespace", a.quorate, s.Image)
@@ -280,7 +286,8 @@ func settingsIn(c *corev1.Container, namespace string) hooks.Settings {
 				s.AllowedRepositories = strings.Split(e.Value, ",")
 			}
 		case "QUORATE_EXISTING_ENDPOINTS":
-			s.AllowedEndpoints, _ = hooks.ParseAllowedEndpoints(e.Value) // the server does not start with one that can't be read
+			// the server does not start with one that can't be read
+			s.AllowedEndpoints, _ = hooks.ParseAllowedEndpoints(e.Value)
 		case "QUORATE_SHARED_ISSUERS":
 			s.SharedIssuers, _ = strconv.ParseBool(e.Value)
 		case "QUORATE_NAMESPACE":

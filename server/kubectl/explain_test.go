@@ -19,7 +19,8 @@ func (k *kube) explained(e *etcd, flags ...string) map[string]string {
 	require.Zero(k.t, code, errs)
 	require.Empty(k.t, e.did, "explain carries nothing out")
 	for _, call := range k.calls {
-		assert.True(k.t, strings.HasPrefix(call, "get ") || strings.HasPrefix(call, "config view"), "explain reads and does nothing else: %s", call)
+		assert.True(k.t, strings.HasPrefix(call, "get ") || strings.HasPrefix(call, "config view"),
+			"explain reads and does nothing else: %s", call)
 	}
 	sections := map[string]string{}
 	for i, part := range strings.Split(out, "\n\n") {
@@ -37,7 +38,8 @@ func (k *kube) explained(e *etcd, flags ...string) map[string]string {
 
 func TestExplainConverged(t *testing.T) {
 	s := steady(t).explained(healthy())
-	assert.Contains(t, s["HEAD"], "orders in namespace shop, as the hooks would decide at 2026-03-01T12:00:00Z. Nothing is carried out.")
+	assert.Contains(t, s["HEAD"], "orders in namespace shop, as the hooks would decide at 2026-03-01T12:00:00Z. "+
+		"Nothing is carried out.")
 	assert.Contains(t, s["RULES, IN ORDER"], "do not apply: WaitForCertificates, SwitchEpoch, ")
 	assert.Contains(t, s["MODE"], "Quorate. A quorum has answered in this call")
 	assert.Equal(t, "  none", s["STEP IN ETCD"])
@@ -115,7 +117,8 @@ func TestExplainDeletion(t *testing.T) {
 // TestExplainRefusal: what the server would refuse is said in its words.
 func TestExplainRefusal(t *testing.T) {
 	k := steady(t)
-	k.says["get compositecontrollers"] = strings.Replace(k.says["get compositecontrollers"], `,{"apiVersion":"networking.k8s.io/v1","resource":"networkpolicies"}`, "", 1)
+	k.says["get compositecontrollers"] = strings.Replace(k.says["get compositecontrollers"],
+		`,{"apiVersion":"networking.k8s.io/v1","resource":"networkpolicies"}`, "", 1)
 	code, _, errs := k.runs(healthy(), "explain")
 	assert.Equal(t, exitTrouble, code)
 	assert.Contains(t, errs, "EtcdCluster shop/orders")
@@ -131,17 +134,20 @@ func TestExplainRefusal(t *testing.T) {
 
 // TestBrokenSafetyIsSaid: nobody overlooks it.
 func TestBrokenSafetyIsSaid(t *testing.T) {
-	assert.Contains(t, safety(hooks.Verify(hooks.Observation{Cluster: orders(t)}, hooks.Decision{Step: hooks.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
+	assert.Contains(t, safety(hooks.Verify(hooks.Observation{Cluster: orders(t)},
+		hooks.Decision{Step: hooks.Remove{Name: "orders-0"}})), "THE DECISION BREAKS RULES OF SAFETY")
 }
 
 func TestOtherVersion(t *testing.T) {
 	for image, same := range map[string]bool{
-		"ghcr.io/quorate-dev/quorate:v0.1.0": true, "ghcr.io/quorate-dev/quorate:v0.2.0": false, "registry:5000/quorate": true,
+		"ghcr.io/quorate-dev/quorate:v0.1.0": true, "ghcr.io/quorate-dev/quorate:v0.2.0": false,
+		"registry:5000/quorate":                   true,
 		"ghcr.io/quorate-dev/quorate@sha256:0123": true, "": true,
 	} {
 		assert.Equal(t, same, otherVersion("v0.1.0 (commit 0123abc)", image) == "", image)
 	}
-	assert.Contains(t, steady(t).explained(healthy())["KEEP IN MIND"], "this plugin is v1.2.3 and Quorate's image is ghcr.io/quorate-dev/quorate:v0.1.0")
+	assert.Contains(t, steady(t).explained(healthy())["KEEP IN MIND"],
+		"this plugin is v1.2.3 and Quorate's image is ghcr.io/quorate-dev/quorate:v0.1.0")
 }
 
 // TestEveryGroupIsCollected: what the server wants of a call, explain asks kubectl for.
@@ -165,7 +171,8 @@ func TestForeignObjectsAreNoChildren(t *testing.T) {
 		metadata["name"], metadata["uid"] = name, "of "+name
 		switch name {
 		case "orders-7": // somebody else's
-			metadata["ownerReferences"] = []any{map[string]any{"uid": "another", "controller": true, "kind": "EtcdCluster", "name": "orders", "apiVersion": "v1"}}
+			metadata["ownerReferences"] = []any{map[string]any{"uid": "another", "controller": true,
+				"kind": "EtcdCluster", "name": "orders", "apiVersion": "v1"}}
 		case "orders-8": // nobody's: Metacontroller adopts it, and the hooks delete it
 			delete(metadata, "ownerReferences")
 		default: // nobody's, and going
@@ -188,8 +195,9 @@ func TestChanges(t *testing.T) {
 	for want, answer := range map[string]string{
 		"":                    `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"etcd","image":"a"}]}}`,
 		"metadata.labels.new": `{"metadata":{"labels":{"new":"1","ours":"1"}},"spec":{"nodeSelector":{"x":"y"}}}`,
-		"metadata.labels.ours, spec.nodeSelector":                      `{"metadata":{},"spec":{}}`,
-		"spec.containers.etcd.env.A.value, spec.containers.etcd.image": `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"etcd","image":"b","env":[{"name":"A","value":"2"}]}]}}`,
+		"metadata.labels.ours, spec.nodeSelector": `{"metadata":{},"spec":{}}`,
+		"spec.containers.etcd.env.A.value, " +
+			"spec.containers.etcd.image": `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"containers":[{"name":"etcd","image":"b","env":[{"name":"A","value":"2"}]}]}}`,
 		"spec.args": `{"metadata":{"labels":{"ours":"1"}},"spec":{"nodeSelector":{"x":"y"},"args":["a"],"empty":{},"none":null}}`,
 	} {
 		var o map[string]any

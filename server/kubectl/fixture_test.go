@@ -50,7 +50,8 @@ type kube struct {
 	cluster  map[string]any
 	children []map[string]any
 	related  []map[string]any
-	// says is what kubectl answers to a call that begins so, instead of what is here. fails is what it answers with an error.
+	// says is what kubectl answers to a call that begins so, instead of what is here. fails is what it answers with
+	// an error.
 	says, fails map[string]string
 	// closed are pods that can't be forwarded to.
 	closed  []string
@@ -127,7 +128,8 @@ func (k *kube) run(_ context.Context, args ...string) ([]byte, error) {
 		return listOf(k.children...), nil
 	case strings.HasPrefix(call, "get secrets -n shop -l"):
 		return listOf(k.related...), nil
-	case strings.HasPrefix(call, "get "), strings.HasPrefix(call, "annotate "), strings.HasPrefix(call, "logs "), strings.HasPrefix(call, "version"):
+	case strings.HasPrefix(call, "get "), strings.HasPrefix(call, "annotate "), strings.HasPrefix(call, "logs "),
+		strings.HasPrefix(call, "version"):
 		return listOf(), nil
 	}
 	return nil, fmt.Errorf("the test does not expect kubectl %s", call)
@@ -151,7 +153,8 @@ func (k *kube) ofKind(kind string) (list []map[string]any) {
 }
 
 func listOf(all ...map[string]any) []byte {
-	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": append([]map[string]any{}, all...)})
+	raw, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List",
+		"items": append([]map[string]any{}, all...)})
 	if err != nil {
 		panic(err)
 	}
@@ -204,7 +207,8 @@ func healthy() *etcd {
 	for i := range 3 {
 		name := fmt.Sprintf("orders-%d", i)
 		host, id := "http://"+name+".orders-peers.shop.svc", first+uint64(i)
-		e.members = append(e.members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"}, ClientURLs: []string{host + ":2379"}})
+		e.members = append(e.members, hooks.Member{ID: id, Name: name, PeerURLs: []string{host + ":2380"},
+			ClientURLs: []string{host + ":2379"}})
 		e.health[name] = hooks.Health{ClusterID: 0xcdf818194e3a8c32, MemberID: id, Leader: first, Version: "3.6.16",
 			RaftTerm: 2, RaftIndex: 1000 - 7*uint64(i), DBSize: 26 << 20, DBSizeInUse: 12<<20 + 300<<10}
 	}

@@ -52,7 +52,8 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 		Items []struct{ Metadata metav1.ObjectMeta }
 	}
 	if err := json.Unmarshal(out, &there); err != nil {
-		return nil, fmt.Errorf("what kubectl printed of the deployments in namespace %s can't be read: %w", i.Namespace, err)
+		return nil, fmt.Errorf("what kubectl printed of the deployments in namespace %s can't be read: %w", i.Namespace,
+			err)
 	}
 	for _, d := range there.Items {
 		switch m := d.Metadata; {
@@ -61,9 +62,11 @@ func (i *Installer) Kept(ctx context.Context, secret string) ([]byte, error) {
 				"uninstall` it first, which leaves kinds and clusters alone",
 				i.Namespace, m.Name, m.Annotations["meta.helm.sh/release-name"])
 		case m.Name == "metacontroller" && !i.Own:
-			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not call it any "+
+			return nil, fmt.Errorf("the Quorate in namespace %s has a Metacontroller of its own, which could not "+
+				"call it any "+
 				"more: add --with-metacontroller; "+
-				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller", i.Namespace,
+				"or if another one is to take over, delete it first: kubectl -n %s delete deployment metacontroller",
+				i.Namespace,
 				i.Namespace)
 		}
 	}

@@ -11,14 +11,16 @@ import (
 )
 
 var (
-	both = []Kind{{"etcdclusters.etcd.quorate.dev", []byte("---\nours\n"), false}, {"compositecontrollers.metacontroller.k8s.io", []byte("---\nits\n"), true}}
+	both = []Kind{{"etcdclusters.etcd.quorate.dev", []byte("---\nours\n"), false},
+		{"compositecontrollers.metacontroller.k8s.io", []byte("---\nits\n"), true}}
 	here = Place{Namespace: "quorate-system", Metacontroller: "quorate-system", Own: true}
 )
 
 // installing is an installer for a Kubernetes that says this.
 func installing(t *testing.T, at Place, edit func(k *kube)) (*kube, *Installer) {
 	t.Helper()
-	k := &kube{t: t, says: map[string]string{"apply": "namespace/quorate-system serverside-applied\n", "wait": "", "rollout": ""}, fails: map[string]string{}}
+	k := &kube{t: t, says: map[string]string{"apply": "namespace/quorate-system serverside-applied\n", "wait": "",
+		"rollout": ""}, fails: map[string]string{}}
 	edit(k)
 	return k, k.waiting(func() {}).Installer(at, nil)
 }
@@ -32,7 +34,8 @@ func TestInstall(t *testing.T) {
 	assert.Equal(t, []string{
 		"get customresourcedefinitions compositecontrollers.metacontroller.k8s.io --ignore-not-found -o json",
 		"apply",
-		"wait --for=condition=Established --timeout=1m0s crd/etcdclusters.etcd.quorate.dev crd/compositecontrollers.metacontroller.k8s.io",
+		"wait --for=condition=Established --timeout=1m0s crd/etcdclusters.etcd.quorate.dev " +
+			"crd/compositecontrollers.metacontroller.k8s.io",
 		"apply",
 		"rollout status deployment/quorate -n quorate-system --timeout=5m0s",
 		"rollout status deployment/metacontroller -n quorate-system --timeout=5m0s",
@@ -56,8 +59,8 @@ func TestInstallBesideOthers(t *testing.T) {
 	}
 }
 
-// TestInstallOverOthers: an installation that has its own Metacontroller is not cut off from it by a flag that was left out, and what helm has
-// installed is helm's.
+// TestInstallOverOthers: an installation that has its own Metacontroller is not cut off from it by a flag that was
+// left out, and what helm has installed is helm's.
 func TestInstallOverOthers(t *testing.T) {
 	elsewhere := Place{Namespace: "quorate-system", Metacontroller: "metacontroller"}
 	deployments := func(meta string) func(k *kube) {
@@ -72,7 +75,8 @@ func TestInstallOverOthers(t *testing.T) {
 	require.ErrorContains(t, err, "add --with-metacontroller")
 	require.ErrorContains(t, err, "kubectl -n quorate-system delete deployment metacontroller")
 
-	_, i = installing(t, here, deployments(`{"metadata":{"name":"quorate","labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"q"}}}`))
+	_, i = installing(t, here,
+		deployments(`{"metadata":{"name":"quorate","labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"q"}}}`))
 	_, err = i.Kept(t.Context(), "quorate-hooks")
 	require.ErrorContains(t, err, "belongs to the helm release q: upgrade that with helm")
 
@@ -85,7 +89,8 @@ func TestInstallOverOthers(t *testing.T) {
 	_, err = i.Kept(t.Context(), "quorate-hooks")
 	require.NoError(t, err)
 	require.NoError(t, i.Rest(t.Context(), nil))
-	assert.NotContains(t, strings.Join(k.calls, "\n"), "deployment/metacontroller", "another's Metacontroller is not waited for")
+	assert.NotContains(t, strings.Join(k.calls, "\n"), "deployment/metacontroller",
+		"another's Metacontroller is not waited for")
 }
 
 // TestInstallTroubles: a kind that is not served yet is tried again, everything else is said at once, with what to do.
@@ -109,10 +114,12 @@ func TestInstallTroubles(t *testing.T) {
 	_, i = installing(t, here, func(k *kube) {
 		k.fails["rollout status deployment/metacontroller"] = "error: timed out waiting for the condition"
 	})
-	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has been applied")
+	require.ErrorContains(t, i.Rest(t.Context(), nil), "`kubectl -n quorate-system describe pods` says why; all has "+
+		"been applied")
 }
 
-// TestInstallAlone: before anything is changed, another Quorate's CompositeControllers and a Metacontroller that would serve all of them are noticed.
+// TestInstallAlone: before anything is changed, another Quorate's CompositeControllers and a Metacontroller that
+// would serve all of them are noticed.
 func TestInstallAlone(t *testing.T) {
 	const metacontrollers = "get statefulsets,deployments -A"
 	names := []string{"quorate-etcdcluster"}
@@ -120,13 +127,16 @@ func TestInstallAlone(t *testing.T) {
 		return `{"kind":"` + kind + `","metadata":{"name":"metacontroller","namespace":"` + namespace + `"},"spec":{"replicas":1,` + more + `"template":{"spec":{"containers":[{"image":"metacontroller","args":["ARGS"]}]}}}}`
 	}
 	for what, c := range map[string]struct{ controllers, workloads, refused string }{
-		"nothing there":       {"", `{"items":[]}`, ""},
-		"ours":                {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"quorate-system"}}}`, `{"items":[` + workload("Deployment", "quorate-system", "") + `]}`, ""},
-		"another Quorate":     {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}`, `{"items":[]}`, "say --namespace=etcd-ops"},
-		"another of several":  {`{"items":[{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}]}`, `{"items":[]}`, "say --namespace=etcd-ops"},
-		"a Metacontroller":    {"", `{"items":[` + workload("StatefulSet", "mc", "") + `]}`, "StatefulSet mc/metacontroller is a Metacontroller without --target-label-selector"},
-		"one that is stopped": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), `"replicas":1`, `"replicas":0`, 1) + `]}`, ""},
-		"one for others":      {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), "ARGS", "--target-label-selector=a=b", 1) + `]}`, ""},
+		"nothing there":      {"", `{"items":[]}`, ""},
+		"ours":               {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"quorate-system"}}}`, `{"items":[` + workload("Deployment", "quorate-system", "") + `]}`, ""},
+		"another Quorate":    {`{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}`, `{"items":[]}`, "say --namespace=etcd-ops"},
+		"another of several": {`{"items":[{"metadata":{"name":"quorate-etcdcluster","labels":{"quorate.dev/installation":"etcd-ops"}}}]}`, `{"items":[]}`, "say --namespace=etcd-ops"},
+		"a Metacontroller": {"", `{"items":[` + workload("StatefulSet", "mc", "") + `]}`,
+			"StatefulSet mc/metacontroller is a Metacontroller without --target-label-selector"},
+		"one that is stopped": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), `"replicas":1`,
+			`"replicas":0`, 1) + `]}`, ""},
+		"one for others": {"", `{"items":[` + strings.Replace(workload("StatefulSet", "mc", ""), "ARGS",
+			"--target-label-selector=a=b", 1) + `]}`, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, i := installing(t, here, func(k *kube) {
@@ -144,7 +154,8 @@ func TestInstallAlone(t *testing.T) {
 		k.says[metacontrollers] = `{"items":[]}`
 	})
 	require.NoError(t, i.Alone(t.Context(), names), "before the kind is there")
-	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"}, func(k *kube) { k.says["get compositecontrollers"] = "" })
+	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"},
+		func(k *kube) { k.says["get compositecontrollers"] = "" })
 	require.NoError(t, i.Alone(t.Context(), names), "the one that is there is the one that is meant")
 }
 
@@ -154,7 +165,8 @@ func TestInstallOverOldKinds(t *testing.T) {
 	k, i := installing(t, here, func(k *kube) { k.says["get customresourcedefinitions"] = old })
 	require.ErrorContains(t, i.Kinds(t.Context(), both), "replace them first")
 	require.Empty(t, k.applied)
-	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"}, func(k *kube) { k.says["get customresourcedefinitions"] = old })
+	_, i = installing(t, Place{Namespace: "quorate-system", Metacontroller: "mc"},
+		func(k *kube) { k.says["get customresourcedefinitions"] = old })
 	require.NoError(t, i.Kinds(t.Context(), both), "they are those of the one that is there")
 }
 
@@ -170,7 +182,8 @@ func TestInstallOutgrown(t *testing.T) {
 	k, i = installing(t, here, there)
 	require.NoError(t, i.Outgrown(t.Context(), "r", "p", nil))
 	assert.Equal(t, []string{
-		"delete rolebindings,roles r --ignore-not-found -n shop", "delete rolebindings,roles r --ignore-not-found -n billing",
+		"delete rolebindings,roles r --ignore-not-found -n shop",
+		"delete rolebindings,roles r --ignore-not-found -n billing",
 		"delete validatingadmissionpolicybindings,validatingadmissionpolicies p --ignore-not-found",
 	}, k.calls[1:])
 }

@@ -22,7 +22,8 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", exitUsage, "Usage:"},
 		{"help", 0, "Exit codes: 0 done, 1 trouble"},
-		{"version", 0, "kubectl quorate v1.2.3\nQuorate's image ghcr.io/quorate-dev/quorate:v0.1.0, in namespace quorate-system\n"},
+		{"version", 0, "kubectl quorate v1.2.3\nQuorate's image ghcr.io/quorate-dev/quorate:v0.1.0, in namespace " +
+			"quorate-system\n"},
 		{"version --client", 0, "kubectl quorate v1.2.3\n"},
 		{"version orders", exitUsage, "version takes no NAME"},
 		{"bogus", exitUsage, `there is no command "bogus"`},
@@ -65,7 +66,8 @@ func TestFlagsAreHandedOn(t *testing.T) {
 		handed = passed
 		return k
 	}
-	require.Zero(t, p.Run(t.Context(), []string{"status", "--context", "prod", "orders", "-n", "shop", "--kubeconfig=/k", "--as-group=a", "--as-group=b"}))
+	require.Zero(t, p.Run(t.Context(), []string{"status", "--context", "prod", "orders", "-n", "shop",
+		"--kubeconfig=/k", "--as-group=a", "--as-group=b"}))
 	assert.Equal(t, []string{"--context=prod", "--kubeconfig=/k", "--as-group=a", "--as-group=b"}, handed)
 	assert.Equal(t, "get "+clusters+" orders -o json -n shop", k.calls[0])
 	assert.Contains(t, k.calls, "get pods -n shop -l etcd.quorate.dev/cluster=orders -o json")
@@ -80,7 +82,8 @@ func TestFind(t *testing.T) {
 	}{
 		{"the only one", "status", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
 		{"by its name", "status orders", func(*kube) {}, 0, "orders in namespace shop: 3/3 ready"},
-		{"none", "status -n empty", func(k *kube) { k.says["get "+clusters] = `{"items":[]}` }, exitTrouble, "there is no EtcdCluster in namespace empty; choose another with -n"},
+		{"none", "status -n empty", func(k *kube) { k.says["get "+clusters] = `{"items":[]}` }, exitTrouble,
+			"there is no EtcdCluster in namespace empty; choose another with -n"},
 		{"none in kubectl's own namespace", "status", func(k *kube) {
 			k.says["get "+clusters], k.says["config view"] = `{"items":[]}`, "mine"
 		}, exitTrouble, "there is no EtcdCluster in namespace mine"},
@@ -96,7 +99,8 @@ func TestFind(t *testing.T) {
 		{"no Kubernetes", "status", func(k *kube) {
 			k.fails["get "+clusters] = `The connection to the server localhost:8080 was refused - connection refused`
 		}, exitTrouble, "kubectl config current-context"},
-		{"nonsense", "status", func(k *kube) { k.says["get "+clusters] = `<html>` }, exitTrouble, "what kubectl printed is no list in JSON"},
+		{"nonsense", "status", func(k *kube) { k.says["get "+clusters] = `<html>` }, exitTrouble,
+			"what kubectl printed is no list in JSON"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			k := steady(t)
@@ -121,7 +125,8 @@ func TestStatusWithoutRights(t *testing.T) {
 	k.fails = map[string]string{}
 	k.says["get secret orders-operator-tls"] = `{"data":{"tls.crt":"","tls.key":"","ca.crt":""}}`
 	_, out, _ = k.runs(healthy(), "status")
-	assert.Contains(t, strings.Join(strings.Fields(out), " "), "the Secret shop/orders-operator-tls holds no certificate")
+	assert.Contains(t, strings.Join(strings.Fields(out), " "),
+		"the Secret shop/orders-operator-tls holds no certificate")
 }
 
 // script is a kubectl that is a shell script.
@@ -138,7 +143,8 @@ func TestExecutable(t *testing.T) {
 	assert.Equal(t, "get pods -o json --context=prod\n", string(out))
 
 	_, err = script(t, `echo "Error from server (Forbidden): no" >&2; exit 1`).run(t.Context(), "get", "pods")
-	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask whoever administers Kubernetes for that right (docs/kubectl.md lists what each command needs)")
+	assert.EqualError(t, err, "`kubectl get pods`: Error from server (Forbidden): no; ask whoever administers "+
+		"Kubernetes for that right (docs/kubectl.md lists what each command needs)")
 	assert.True(t, refused(err, "Forbidden"))
 
 	_, err = (&executable{name: "kubectl-that-is-not-there"}).run(t.Context(), "get", "pods")
@@ -169,7 +175,8 @@ func TestForward(t *testing.T) {
 	assert.NoFileExists(t, "/proc/"+strings.TrimSpace(string(pid))+"/cmdline", "kubectl still runs")
 
 	_, _, err = script(t, `echo "error: unable to forward port because pod is not running" >&2; exit 1`).forward(t.Context(), "shop", "orders-1", 2379)
-	assert.ErrorContains(t, err, "`kubectl port-forward -n shop --address=127.0.0.1 pod/orders-1 :2379`: error: unable to forward port because pod is not running")
+	assert.ErrorContains(t, err, "`kubectl port-forward -n shop --address=127.0.0.1 pod/orders-1 :2379`: error: "+
+		"unable to forward port because pod is not running")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -178,7 +185,8 @@ func TestForward(t *testing.T) {
 }
 
 func TestListening(t *testing.T) {
-	assert.Equal(t, "127.0.0.1:41234", listening(strings.NewReader("something\nForwarding from 127.0.0.1:41234 -> 2379\n")))
+	assert.Equal(t, "127.0.0.1:41234", listening(strings.NewReader("something\nForwarding from 127.0.0.1:41234 -> "+
+		"2379\n")))
 	assert.Equal(t, "[::1]:41234", listening(strings.NewReader("Forwarding from [::1]:41234 -> 2379\n")))
 	assert.Empty(t, listening(strings.NewReader("Forwarding from nowhere\n")))
 	assert.Empty(t, listening(io.LimitReader(nil, 0)))

@@ -56,7 +56,8 @@ func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 	var voters []string
 	for _, m := range l.etcd.Members {
 		if m.Learner {
-			return to, false, fmt.Errorf("%s is a learner that is just joining, and while one is, the leader stays; try "+
+			return to, false, fmt.Errorf("%s is a learner that is just joining, and while one is, the leader stays; "+
+				"try "+
 				"again when `kubectl quorate status` shows none", nameOf(m))
 		}
 		voters = append(voters, nameOf(m))
@@ -77,7 +78,8 @@ func candidate(l *live, name string) (to hooks.Member, leads bool, err error) {
 		return to, false, fmt.Errorf("%s does not serve: it has no pod with an address; choose another of %s", name,
 			strings.Join(voters, ", "))
 	case h.Err != "":
-		return to, false, fmt.Errorf("%s does not serve: %s; choose another of %s", name, h.Err, strings.Join(voters, ", "))
+		return to, false, fmt.Errorf("%s does not serve: %s; choose another of %s", name, h.Err,
+			strings.Join(voters, ", "))
 	case !h.Serving() || h.MemberID != to.ID:
 		return to, false, fmt.Errorf("%s does not serve: it knows no leader; choose another of %s", name,
 			strings.Join(voters, ", "))

@@ -70,16 +70,19 @@ func (a *ask) certificate(ctx context.Context, c *v1alpha1.EtcdCluster) (*tls.Co
 	}
 	out, err := a.kube.run(ctx, "get", "secret", name, "-n", c.Namespace, "-o", "json")
 	if err != nil {
-		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace, name,
+		return nil, fmt.Errorf("etcd wants a certificate, and the Secret %s/%s with it can't be read: %w", c.Namespace,
+			name,
 			err)
 	}
 	var secret corev1.Secret
 	if err := json.Unmarshal(out, &secret); err != nil {
-		return nil, fmt.Errorf("the Secret %s/%s can't be read", c.Namespace, name) // the error might quote what is in it
+		// the error might quote what is in it
+		return nil, fmt.Errorf("the Secret %s/%s can't be read", c.Namespace, name)
 	}
 	config, err := pki.Client(secret.Data)
 	if err != nil {
-		return nil, fmt.Errorf("the Secret %s/%s holds no certificate that etcd could be shown: %w", c.Namespace, name, err)
+		return nil, fmt.Errorf("the Secret %s/%s holds no certificate that etcd could be shown: %w", c.Namespace, name,
+			err)
 	}
 	return config, nil
 }

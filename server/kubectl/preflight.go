@@ -18,14 +18,16 @@ const ofInstallation = "quorate.dev/installation"
 // Alone refuses to install where another would be disturbed, before anything is changed: another Quorate that has these
 // CompositeControllers, or another Metacontroller that would serve them beside the own one.
 func (i *Installer) Alone(ctx context.Context, controllers []string) error {
-	out, err := i.kube.run(ctx, append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found",
-		"-o", "json"}, controllers...)...)
+	out, err := i.kube.run(ctx,
+		append([]string{"get", "compositecontrollers.metacontroller.k8s.io", "--ignore-not-found",
+			"-o", "json"}, controllers...)...)
 	if err != nil && !noKind(err) {
 		return err
 	}
 	for _, m := range metadataIn(out) {
 		if at := m.Labels[ofInstallation]; at != "" && at != i.Namespace {
-			return fmt.Errorf("CompositeController %s is that of the Quorate in namespace %s: say --namespace=%s to change "+
+			return fmt.Errorf("CompositeController %s is that of the Quorate in namespace %s: say --namespace=%s to "+
+				"change "+
 				"that one; "+
 				"or give this one a --name and a --selector, and it runs beside it", m.Name, at, at)
 		}
@@ -40,7 +42,8 @@ func (i *Installer) Alone(ctx context.Context, controllers []string) error {
 	if others := check.Unrestricted(out, i.Namespace); len(others) > 0 {
 		return fmt.Errorf("%s is a Metacontroller without --target-label-selector, and would serve Quorate beside its "+
 			"own: leave out --with-metacontroller to use it "+
-			"(--metacontroller-namespace says where it is); or scale it to 0; or start it with --target-label-selector=!%s "+
+			"(--metacontroller-namespace says where it is); or scale it to 0; or start it with "+
+			"--target-label-selector=!%s "+
 			"(Metacontroller 4)", strings.Join(others, " and "), ofInstallation)
 	}
 	return nil

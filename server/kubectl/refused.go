@@ -76,7 +76,8 @@ func (s screen) refusals() []string {
 		return a.Since.Compare(b.Since.Time)
 	})
 	for _, a := range awaited {
-		list = append(list, fmt.Sprintf("%s %s is not there, asked for %s", a.Kind, a.Name, moment(a.Since.Time, s.now)))
+		list = append(list, fmt.Sprintf("%s %s is not there, asked for %s", a.Kind, a.Name,
+			moment(a.Since.Time, s.now)))
 	}
 	r := s.failure
 	switch {

@@ -225,8 +225,9 @@ func (b *bundle) write(w io.Writer, now time.Time) error {
 	zipped := gzip.NewWriter(w)
 	archive := tar.NewWriter(zipped)
 	for _, name := range slices.Sorted(maps.Keys(b.files)) {
-		header := &tar.Header{Name: "quorate-report/" + name, Mode: 0o600, Size: int64(len(b.files[name])), ModTime: now,
-			Format: tar.FormatPAX}
+		header := &tar.Header{Name: "quorate-report/" + name, Mode: 0o600, Size: int64(len(b.files[name])),
+			ModTime: now,
+			Format:  tar.FormatPAX}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}

@@ -68,7 +68,8 @@ func secretive(t *testing.T) *kube {
 	k := steady(t)
 	within(k.cluster, "metadata", "annotations")["example.com/db-password"] = loose
 	within(k.cluster, "metadata", "annotations")["example.com/note"] = "we call it " + kept
-	within(k.cluster, "metadata", "annotations")["kubectl.kubernetes.io/last-applied-configuration"] = `{"password":"` + loose + `"}`
+	within(k.cluster, "metadata", "annotations")["kubectl.kubernetes.io/last-applied-configuration"] = `{"password":"` +
+		loose + `"}`
 	within(k.cluster, "metadata")["labels"] = map[string]any{"api-key": loose}
 	conditions, _ := within(k.cluster, "status")["conditions"].([]any)
 	within(map[string]any{"c": conditions[1]}, "c")["message"] = "etcd says: password=" + loose + " is wrong"
@@ -79,33 +80,50 @@ func secretive(t *testing.T) *kube {
 	container["env"] = []any{
 		map[string]any{"name": "DB_PASSWORD", "value": loose},
 		map[string]any{"name": "HARMLESS", "value": "it is " + kept},
-		map[string]any{"name": "FROM", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "reference-stays", "key": "password"}}},
+		map[string]any{"name": "FROM",
+			"valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "reference-stays", "key": "password"}}},
 	}
-	container["command"] = []any{"etcd", "--password", loose, "--token=" + loose, "--initial-cluster-token=stays", "--url=https://user:" + loose + "@host/path", pem}
+	container["command"] = []any{"etcd", "--password", loose, "--token=" + loose, "--initial-cluster-token=stays",
+		"--url=https://user:" + loose + "@host/path", pem}
 	within(pod, "status")["message"] = "Authorization: Bearer " + loose
-	within(pod, "metadata", "annotations")["metacontroller.k8s.io/last-applied-configuration"] = `{"env":"` + loose + `"}`
+	within(pod, "metadata", "annotations")["metacontroller.k8s.io/last-applied-configuration"] = `{"env":"` + loose +
+		`"}`
 
-	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": map[string]any{"more": loose},
-		"data":     map[string]any{"password": base64.StdEncoding.EncodeToString([]byte(kept)), "tls.key": base64.StdEncoding.EncodeToString([]byte(pem))},
-		"metadata": map[string]any{"name": "orders-user.app", "namespace": "shop", "uid": "u", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData":{"x":"` + loose + `"}}`, "note": loose}}}
+	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+		"stringData": map[string]any{"more": loose},
+		"data": map[string]any{"password": base64.StdEncoding.EncodeToString([]byte(kept)),
+			"tls.key": base64.StdEncoding.EncodeToString([]byte(pem))},
+		"metadata": map[string]any{"name": "orders-user.app", "namespace": "shop", "uid": "u",
+			"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": `{"stringData":{"x":"` +
+				loose + `"}}`, "note": loose}}}
 	list := string(listOf(secret))
-	k.says["get secrets -l"], k.says["get secrets -n shop -o"], k.says["get secrets -n shop -l "+controllerUID] = list, list, list
+	k.says["get secrets -l"], k.says["get secrets -n shop -o"], k.says["get secrets -n shop -l "+controllerUID] = list,
+		list, list
 	k.says["get secrets -l etcd.quorate.dev/cluster=orders"] = list
-	config := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "data": map[string]any{"api_key": loose, "conf": "password: " + loose + "\nuser: x\n" + pem}, "binaryData": map[string]any{"x": base64.StdEncoding.EncodeToString([]byte(loose))}}
+	config := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"},
+		"data":       map[string]any{"api_key": loose, "conf": "password: " + loose + "\nuser: x\n" + pem},
+		"binaryData": map[string]any{"x": base64.StdEncoding.EncodeToString([]byte(loose))}}
 	k.says["get configmaps"] = string(listOf(config))
 	k.says["get pods -l"] = string(listOf(k.ofKind("Pod")...))
 	k.says["get pods -n"] = string(listOf(k.ofKind("Pod")...))
-	k.says["get events"] = "5m Warning Failed pod/orders-0 can't pull: https://robot:" + loose + "@registry/v2, said " + kept + "\n"
+	k.says["get events"] = "5m Warning Failed pod/orders-0 can't pull: https://robot:" + loose + "@registry/v2, said " +
+		kept + "\n"
 	k.says["get nodes"] = "node1 token=" + loose + "\n"
 	k.says["version"] = "v1.36 " + kept
 	k.says["logs "] = strings.Join([]string{
 		`{"level":"info","password":"` + loose + `","initial-cluster-token":"stays"}`,
 		`{"msg":"request {\"token\": \"` + loose + `\"}"}`,
-		"Authorization: Bearer " + loose, "header [authorization: Basic " + loose + "=]", "bearer " + loose, "api-key=" + loose + "&x=1",
-		"PGPASSWORD='" + loose + "'", "eyJhbGciOiJFUzI1NiJ9.eyJ" + loose + "." + loose, "GET https://quorate:" + loose + "@quorate.svc/sync",
-		"said " + kept, "as JSON " + fmt.Sprintf("%q", kept), "as base64 " + base64.StdEncoding.EncodeToString([]byte(kept)), "in a URL " + url.QueryEscape(kept), pem, fmt.Sprintf("%q", pem), "the end\n",
+		"Authorization: Bearer " + loose, "header [authorization: Basic " + loose + "=]", "bearer " + loose,
+		"api-key=" + loose + "&x=1",
+		"PGPASSWORD='" + loose + "'", "eyJhbGciOiJFUzI1NiJ9.eyJ" + loose + "." + loose, "GET https://quorate:" + loose +
+			"@quorate.svc/sync",
+		"said " + kept, "as JSON " + fmt.Sprintf("%q", kept),
+		"as base64 " + base64.StdEncoding.EncodeToString([]byte(kept)), "in a URL " + url.QueryEscape(kept), pem,
+		fmt.Sprintf("%q", pem), "the end\n",
 	}, "\n")
-	webhook := map[string]any{"webhook": map[string]any{"url": "https://quorate:" + loose + "@quorate.quorate-system.svc/sync", "authorization": map[string]any{"secretRef": map[string]any{"name": "quorate-caller", "key": "token"}}}}
+	webhook := map[string]any{"webhook": map[string]any{"url": "https://quorate:" + loose +
+		"@quorate.quorate-system.svc/sync",
+		"authorization": map[string]any{"secretRef": map[string]any{"name": "quorate-caller", "key": "token"}}}}
 	var controllers map[string]any
 	require.NoError(t, json.Unmarshal([]byte(k.says["get compositecontrollers"]), &controllers))
 	items, _ := controllers["items"].([]any)
@@ -134,8 +152,10 @@ func TestReportHoldsNoSecret(t *testing.T) {
 		assert.NotContains(t, out+errs, trace)
 	}
 
-	for _, name := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml", "children/secrets.yaml", "children/configmaps.yaml", "events.txt", "nodes.txt",
-		"versions.txt", "versions-kubernetes.txt", "logs/orders-0.etcd.log", "quorate/deployment.yaml", "quorate/compositecontroller.yaml", "metacontroller/workloads.yaml", "problems.txt"} {
+	for _, name := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml",
+		"children/secrets.yaml", "children/configmaps.yaml", "events.txt", "nodes.txt",
+		"versions.txt", "versions-kubernetes.txt", "logs/orders-0.etcd.log", "quorate/deployment.yaml",
+		"quorate/compositecontroller.yaml", "metacontroller/workloads.yaml", "problems.txt"} {
 		assert.Contains(t, files, name)
 	}
 	info, err := os.Stat(file)
@@ -150,15 +170,19 @@ func TestReportKeepsWhatHelps(t *testing.T) {
 	require.Zero(t, code, errs)
 	files := unpacked(t, file)
 	for name, words := range map[string][]string{
-		"children/pods.yaml":               {"reference-stays", "--initial-cluster-token=stays", "name: DB_PASSWORD", "https://[removed]@host/path", "HARMLESS", "gcr.io/etcd-development/etcd:v3.6.16"},
-		"children/secrets.yaml":            {"name: orders-user.app", "namespace: shop", "type: Opaque", "password: 24 bytes", "tls.key: 120 bytes", "more: 17 bytes"},
-		"quorate/compositecontroller.yaml": {"https://[removed]@quorate.quorate-system.svc/sync", "name: quorate-caller", "networkpolicies"},
-		"logs/orders-0.etcd.log":           {`"level":"info"`, `"initial-cluster-token":"stays"`, "the end"},
-		"events.txt":                       {"Warning Failed pod/orders-0 can't pull: https://[removed]@registry/v2, said [removed]"},
-		"problems.txt":                     {"crd.yaml: `kubectl get customresourcedefinition", "said [removed]"},
-		"status.txt":                       {"orders in namespace shop: 3/3 ready"},
-		"explain.txt":                      {"RULES, IN ORDER"},
-		"versions.txt":                     {"v1.2.3"},
+		"children/pods.yaml": {"reference-stays", "--initial-cluster-token=stays", "name: DB_PASSWORD",
+			"https://[removed]@host/path", "HARMLESS", "gcr.io/etcd-development/etcd:v3.6.16"},
+		"children/secrets.yaml": {"name: orders-user.app", "namespace: shop", "type: Opaque",
+			"password: 24 bytes", "tls.key: 120 bytes", "more: 17 bytes"},
+		"quorate/compositecontroller.yaml": {"https://[removed]@quorate.quorate-system.svc/sync",
+			"name: quorate-caller", "networkpolicies"},
+		"logs/orders-0.etcd.log": {`"level":"info"`, `"initial-cluster-token":"stays"`, "the end"},
+		"events.txt": {"Warning Failed pod/orders-0 can't pull: https://[removed]@registry/v2, " +
+			"said [removed]"},
+		"problems.txt": {"crd.yaml: `kubectl get customresourcedefinition", "said [removed]"},
+		"status.txt":   {"orders in namespace shop: 3/3 ready"},
+		"explain.txt":  {"RULES, IN ORDER"},
+		"versions.txt": {"v1.2.3"},
 	} {
 		for _, word := range words {
 			assert.Contains(t, files[name], word, name)
@@ -174,14 +198,16 @@ func TestReportWithoutSecrets(t *testing.T) {
 			delete(k.says, call)
 		}
 	}
-	k.fails["get secrets"], k.fails["get pods,"] = "Error from server (Forbidden): secrets is forbidden", "Error from server (Forbidden): secrets is forbidden"
+	k.fails["get secrets"], k.fails["get pods,"] = "Error from server (Forbidden): secrets is forbidden",
+		"Error from server (Forbidden): secrets is forbidden"
 	file := filepath.Join(t.TempDir(), "r.tar.gz")
 	code, out, errs := k.runs(healthy(), "report", "-o", file)
 	require.Zero(t, code, errs)
 	assert.Contains(t, out, "could not be had: see problems.txt")
 	files := unpacked(t, file)
 	assert.Contains(t, files["problems.txt"], "secrets could only be told by their looks")
-	assert.Contains(t, files["problems.txt"], "explain.txt: the objects that belong to EtcdCluster shop/orders can't be read")
+	assert.Contains(t, files["problems.txt"], "explain.txt: the objects that belong to EtcdCluster shop/orders can't "+
+		"be read")
 	for name, content := range files {
 		assert.NotContains(t, content, loose, name)
 		assert.NotContains(t, content, key, name)
@@ -198,7 +224,8 @@ func TestLogsOfEveryRun(t *testing.T) {
 	pod := corev1.Pod{}
 	pod.Name = "orders-0"
 	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "prepare"}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "etcd", RestartCount: 2}, {Name: "waits", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "etcd", RestartCount: 2},
+		{Name: "waits", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
 	raw, err := json.Marshal(corev1.PodList{Items: []corev1.Pod{pod}})
 	require.NoError(t, err)
 	k.says["get pods -n shop -o json -l"] = string(raw)
@@ -210,14 +237,18 @@ func TestLogsOfEveryRun(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	assert.Equal(t, []string{"logs/orders-0.etcd.log", "logs/orders-0.etcd.previous.log", "logs/orders-0.prepare.log"}, names)
+	assert.Equal(t, []string{"logs/orders-0.etcd.log", "logs/orders-0.etcd.previous.log", "logs/orders-0.prepare.log"},
+		names)
 }
 
 func TestHarmlessTextStays(t *testing.T) {
-	r := newRedactor([]corev1.Secret{{Data: map[string][]byte{"username": []byte("orders-app"), "namespace": []byte("shop-of-all"), "short": []byte("root")}}})
+	r := newRedactor([]corev1.Secret{{Data: map[string][]byte{"username": []byte("orders-app"),
+		"namespace": []byte("shop-of-all"), "short": []byte("root")}}})
 	for _, text := range []string{
-		"orders-app of shop-of-all is root", "the Secret orders-ca holds tls.key", "--auth-token=jwt,pub-key=/etc/etcd/pki/token/token.pub", `"initial-cluster-token":"orders-1"`,
-		"secretName: orders-ca", "https://orders.shop.svc:2379/path?at=a@b", "automountServiceAccountToken: false", "bearer of news", "the password of user x was changed",
+		"orders-app of shop-of-all is root", "the Secret orders-ca holds tls.key",
+		"--auth-token=jwt,pub-key=/etc/etcd/pki/token/token.pub", `"initial-cluster-token":"orders-1"`,
+		"secretName: orders-ca", "https://orders.shop.svc:2379/path?at=a@b", "automountServiceAccountToken: false",
+		"bearer of news", "the password of user x was changed",
 	} {
 		assert.Equal(t, text, r.text(text))
 	}

@@ -66,15 +66,19 @@ func takes(call string) (r rights, inside bool) {
 	return r, inside
 }
 
-// everything is shop/orders with whatever else a command may look at: pods of Quorate and Metacontroller, and certificates.
+// everything is shop/orders with whatever else a command may look at: pods of Quorate and Metacontroller, and
+// certificates.
 func everything(t *testing.T) []*kube {
 	plain, certified := steady(t), steady(t)
 	pod := string(listOf(plain.child("Pod orders-0")))
 	plain.says["get pods -n quorate-system"], plain.says["get pods -n metacontroller"] = pod, pod
-	within(certified.cluster, "spec")["tls"] = map[string]any{"mode": "CertManager", "certManager": map[string]any{"issuerRef": map[string]any{"name": "theirs"}}}
+	within(certified.cluster, "spec")["tls"] = map[string]any{"mode": "CertManager",
+		"certManager": map[string]any{"issuerRef": map[string]any{"name": "theirs"}}}
 	certified.says["get compositecontrollers"] = strings.Replace(plain.says["get compositecontrollers"],
-		`{"apiVersion":"v1","resource":"pods"}`, `{"apiVersion":"v1","resource":"pods"},{"apiVersion":"cert-manager.io/v1","resource":"certificates"}`, 1)
-	within(certified.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2", "since": "2026-03-01T11:59:00Z"}}
+		`{"apiVersion":"v1","resource":"pods"}`,
+		`{"apiVersion":"v1","resource":"pods"},{"apiVersion":"cert-manager.io/v1","resource":"certificates"}`, 1)
+	within(certified.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
+		"since": "2026-03-01T11:59:00Z"}}
 	return []*kube{plain, certified}
 }
 
@@ -119,7 +123,8 @@ func TestTheRightsInTheDocument(t *testing.T) {
 		}
 	}
 	for command, args := range map[string][]string{
-		"status": nil, "explain": nil, "move-leader": {"orders-1"}, "defrag": nil, "version": nil, "report": {"-o", filepath.Join(t.TempDir(), "r.tar.gz")},
+		"status": nil, "explain": nil, "move-leader": {"orders-1"}, "defrag": nil, "version": nil,
+		"report": {"-o", filepath.Join(t.TempDir(), "r.tar.gz")},
 	} {
 		t.Run(command, func(t *testing.T) {
 			taken := []rights{{}, {}}
@@ -128,7 +133,8 @@ func TestTheRightsInTheDocument(t *testing.T) {
 					name = ""
 				}
 				for _, k := range everything(t) {
-					k.runs(healthy(), slices.Concat([]string{command, "-n", "shop"}, slices.DeleteFunc([]string{name}, func(n string) bool { return n == "" }), args)...)
+					k.runs(healthy(), slices.Concat([]string{command, "-n", "shop"},
+						slices.DeleteFunc([]string{name}, func(n string) bool { return n == "" }), args)...)
 					for _, call := range slices.Concat(k.calls, k.forwards) {
 						r, inside := takes(call)
 						column := 1
@@ -140,7 +146,8 @@ func TestTheRightsInTheDocument(t *testing.T) {
 				}
 			}
 			for column := range taken {
-				assert.Equal(t, slices.Sorted(maps.Keys(documented(table, command, column))), slices.Sorted(maps.Keys(taken[column])), "docs/kubectl.md, column %d", column+1)
+				assert.Equal(t, slices.Sorted(maps.Keys(documented(table, command, column))),
+					slices.Sorted(maps.Keys(taken[column])), "docs/kubectl.md, column %d", column+1)
 			}
 		})
 	}

@@ -65,7 +65,8 @@ func (s screen) head() {
 			leader = r.name
 		}
 	}
-	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace, ready,
+	fmt.Fprintf(s.w, "%s in namespace %s: %d/%d ready, etcd %s, %s leads, made %s ago\n", s.c.Name, s.c.Namespace,
+		ready,
 		replicas(s.c),
 		cmp.Or(s.c.Status.Running, s.c.Status.Version, s.c.Spec.Version), leader,
 		lasting(s.now.Sub(s.c.CreationTimestamp.Time)))
@@ -110,7 +111,8 @@ func (s screen) doing() {
 	if ready != nil {
 		s.say(ready.Reason + ": " + ready.Message)
 	} else {
-		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods -n " +
+		s.say("Quorate has not looked at this cluster yet. See that Quorate and Metacontroller run: kubectl get pods " +
+			"-n " +
 			"quorate-system, -n metacontroller")
 	}
 	if obstacles := s.obstacles(); len(obstacles) > 0 {
@@ -145,7 +147,8 @@ func (s screen) obstacles() []string {
 	}
 	list = append(list, s.refusals()...)
 	if r := s.c.Status.Replacement; r != nil && r.NotBefore.After(s.now) {
-		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s", count(int(r.Failures), "learner"),
+		list = append(list, fmt.Sprintf("%s did not catch up; the next one is tried %s",
+			count(int(r.Failures), "learner"),
 			moment(r.NotBefore.Time, s.now)))
 	}
 	return list

@@ -29,7 +29,8 @@ func orders(t *testing.T) *v1alpha1.EtcdCluster {
 	require.NoError(t, err)
 	c.Spec.TLS.Mode = v1alpha1.TLSAuto
 	for _, name := range []string{"authority", "server", "peer", "operator", "client"} {
-		c.Status.TLS.Certificates = append(c.Status.TLS.Certificates, v1alpha1.CertificateStatus{Name: name, Secret: "orders-" + name, NotAfter: ago(-90 * 24 * time.Hour)})
+		c.Status.TLS.Certificates = append(c.Status.TLS.Certificates,
+			v1alpha1.CertificateStatus{Name: name, Secret: "orders-" + name, NotAfter: ago(-90 * 24 * time.Hour)})
 	}
 	return c.EtcdCluster
 }
@@ -49,7 +50,8 @@ func TestStatusScreens(t *testing.T) {
 	}{
 		{"status-healthy", func(*v1alpha1.EtcdCluster, *live) {}},
 		{"status-unreachable", func(_ *v1alpha1.EtcdCluster, l *live) {
-			*l = live{trouble: "etcd wants a certificate, and the Secret shop/orders-operator-tls with it can't be read: forbidden"}
+			*l = live{trouble: "etcd wants a certificate, and the Secret shop/orders-operator-tls with it can't be " +
+				"read: forbidden"}
 		}},
 		{"status-no-quorum", noQuorum},
 		{"status-growing", growing},
@@ -61,7 +63,9 @@ func TestStatusScreens(t *testing.T) {
 		{"status-refused", refusedPod},
 		{"status-plain", func(c *v1alpha1.EtcdCluster, _ *live) {
 			c.Spec.TLS.Mode, c.Status.TLS = v1alpha1.TLSDisabled, v1alpha1.TLSStatus{}
-			meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled", Message: "everybody who can reach the members may read and write everything, in plain text"})
+			meta.SetStatusCondition(&c.Status.Conditions,
+				metav1.Condition{Type: v1alpha1.Secured, Status: metav1.ConditionFalse, Reason: "Disabled",
+					Message: "everybody who can reach the members may read and write everything, in plain text"})
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,10 +92,12 @@ func noQuorum(c *v1alpha1.EtcdCluster, l *live) {
 	l.health["orders-1"] = h
 	c.Status.Phase = "Blind"
 	for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready} {
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse,
+			Reason: "Blind", Message: "no quorum answers: waiting for orders-0, orders-2"})
 	}
 	for i := range c.Status.Members {
-		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false, ago(90*time.Second)
+		c.Status.Members[i].Leader, c.Status.Members[i].Ready, c.Status.Members[i].Since = false, false,
+			ago(90*time.Second)
 	}
 }
 
@@ -100,19 +106,23 @@ func refusedPod(c *v1alpha1.EtcdCluster, l *live) {
 	l.health["orders-2"] = hooks.Health{Err: "it has no pod with an address"}
 	c.Status.Phase, c.Status.Running = "WaitForMembers", "3.6.16 -> 3.6.17"
 	c.Status.Awaited = []v1alpha1.AwaitedStatus{{Kind: "Pod", Name: "orders-2", Since: ago(40 * time.Second)}}
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "WaitForMembers", Message: message})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
+		Reason: "WaitForMembers", Message: message})
 }
 
-// TestTheEventThatSaysWhy: the newest of Metacontroller's about this very cluster, without what the screen says already.
+// TestTheEventThatSaysWhy: the newest of Metacontroller's about this very cluster, without what the screen says
+// already.
 func TestTheEventThatSaysWhy(t *testing.T) {
 	const get = "get events -n shop --field-selector=involvedObject.uid="
 	k := steady(t)
 	code, out, errs := k.runs(healthy(), "status", "-n", "shop")
 	require.Zero(t, code, errs)
 	assert.NotContains(t, out, "Metacontroller")
-	assert.False(t, slices.ContainsFunc(k.calls, func(call string) bool { return strings.HasPrefix(call, get) }), "nothing is awaited, so events tell of what is over")
+	assert.False(t, slices.ContainsFunc(k.calls, func(call string) bool { return strings.HasPrefix(call, get) }),
+		"nothing is awaited, so events tell of what is over")
 
-	within(k.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2", "since": "2026-03-01T11:59:00Z"}}
+	within(k.cluster, "status")["awaited"] = []any{map[string]any{"kind": "Pod", "name": "orders-2",
+		"since": "2026-03-01T11:59:00Z"}}
 	_, out, _ = k.runs(healthy(), "status", "-n", "shop")
 	assert.Contains(t, out, "Pod orders-2 is not there, asked for 60s ago")
 	assert.Contains(t, out, "Metacontroller has no event that says why.")
@@ -131,15 +141,19 @@ func TestTheEventThatSaysWhy(t *testing.T) {
 func growing(c *v1alpha1.EtcdCluster, l *live) {
 	five := int32(5)
 	c.Spec.Replicas, c.Generation = &five, 4
-	l.etcd.Members = append(l.etcd.Members, hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
+	l.etcd.Members = append(l.etcd.Members,
+		hooks.Member{ID: 0xabc, PeerURLs: []string{"http://orders-3.orders-peers.shop.svc:2380"}, Learner: true})
 	c.Status.Phase = "Learner"
-	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse, Reason: "Learner", Message: "orders-3 has not started yet"})
+	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: v1alpha1.Ready, Status: metav1.ConditionFalse,
+		Reason: "Learner", Message: "orders-3 has not started yet"})
 	c.Status.Replacement = &v1alpha1.ReplacementStatus{Failures: 2, NotBefore: ago(-4 * time.Minute)}
 	c.Status.History = []v1alpha1.HistoryEntry{
 		{Time: ago(26 * time.Hour), Rule: "Left out", Message: "only the last five are shown"},
 		{Time: ago(25 * time.Hour), Rule: "Start", Message: "starting orders-0, orders-1, orders-2"},
 		{Time: ago(24 * time.Hour), Rule: "Converged", Message: "serving as the spec wants, with 3 voters"},
-		{Time: ago(2 * time.Minute), Rule: "Grow", Step: "add learner orders-3", Message: "growing from 3 to 5 voters: adding orders-3, which is a long story and goes on in the next line, where it ends"},
+		{Time: ago(2 * time.Minute), Rule: "Grow", Step: "add learner orders-3",
+			Message: "growing from 3 to 5 voters: adding orders-3, which is a long story and goes on in the next " +
+				"line, where it ends"},
 		{Time: ago(time.Minute), Rule: "Learner", Message: "orders-3 has not started yet"},
 		{Time: ago(time.Second), Rule: "Learner"},
 	}
@@ -153,20 +167,26 @@ func troubled(c *v1alpha1.EtcdCluster, l *live) {
 	h.Alarms = []string{hooks.AlarmCorrupt, hooks.AlarmNoSpace}
 	l.health["orders-1"] = h
 	delete(l.health, "orders-2")
-	l.etcd.Alarms = []hooks.Alarm{{MemberID: first + 1, Kind: hooks.AlarmCorrupt}, {MemberID: 0xdead, Kind: hooks.AlarmNoSpace}}
+	l.etcd.Alarms = []hooks.Alarm{{MemberID: first + 1, Kind: hooks.AlarmCorrupt},
+		{MemberID: 0xdead, Kind: hooks.AlarmNoSpace}}
 	c.Status.TLS.Certificates[1].NotAfter = ago(time.Hour)
 	c.Status.TLS.Certificates[2].NotAfter = ago(-5 * time.Hour)
 	wanted, has := resource.MustParse("4Gi"), resource.MustParse("1Gi")
-	c.Status.Members[0].Volume = &v1alpha1.VolumeStatus{Wanted: &wanted, Capacity: &has, Message: "the file system is being resized"}
+	c.Status.Members[0].Volume = &v1alpha1.VolumeStatus{Wanted: &wanted, Capacity: &has,
+		Message: "the file system is being resized"}
 	reclaimed := resource.MustParse("1300Mi")
-	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: ago(10 * time.Minute), Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, Next: ago(-36 * time.Hour)}
+	c.Status.Defragmentation = &v1alpha1.DefragmentationStatus{Started: ago(10 * time.Minute),
+		Done: []string{"orders-1", "orders-2"}, Reclaimed: &reclaimed, Next: ago(-36 * time.Hour)}
 	c.Spec.Auth = &v1alpha1.AuthSpec{Enabled: true}
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			Message: message})
 	}
 	set(v1alpha1.Ready, metav1.ConditionTrue, "Suspended", "SUSPENDED: Quorate changes nothing")
 	set(v1alpha1.Suspended, metav1.ConditionTrue, "SpecSuspend", "SUSPENDED: Quorate changes nothing")
-	set(v1alpha1.Degraded, metav1.ConditionTrue, "MembersInTrouble", "orders-2 does not serve; orders-1 has the alarm CORRUPT and NOSPACE, and a sentence this long does not fit into one line")
+	set(v1alpha1.Degraded, metav1.ConditionTrue, "MembersInTrouble",
+		"orders-2 does not serve; orders-1 has the alarm CORRUPT and NOSPACE, and a sentence this long does not fit "+
+			"into one line")
 	set(v1alpha1.Authorized, metav1.ConditionFalse, "Waiting", "spec.auth.users[0]: its Secret is missing")
 	set(v1alpha1.Advised, metav1.ConditionTrue, "SpecAdvice", "2 voters tolerate no more failures than 1")
 }
@@ -194,10 +214,12 @@ func TestLag(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 179 * time.Minute: "179m", 3 * time.Hour: "3h", 48 * time.Hour: "2d"} {
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m",
+		179 * time.Minute: "179m", 3 * time.Hour: "3h", 48 * time.Hour: "2d"} {
 		assert.Equal(t, want, lasting(d))
 	}
-	for n, want := range map[int64]string{0: "0 KiB", 20480: "20 KiB", 1 << 20: "1.0 MiB", 27000000: "25.7 MiB", 3 << 30: "3.00 GiB"} {
+	for n, want := range map[int64]string{0: "0 KiB", 20480: "20 KiB", 1 << 20: "1.0 MiB", 27000000: "25.7 MiB",
+		3 << 30: "3.00 GiB"} {
 		assert.Equal(t, want, size(n))
 	}
 	assert.Equal(t, []string{""}, wrapped("", 5))

@@ -17,7 +17,8 @@ func (a *ask) versions(ctx context.Context) error {
 	}
 	c, err := a.server(ctx)
 	if err != nil {
-		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, and "+
+		return fmt.Errorf("which Quorate runs can't be told: %w; another namespace is named by --quorate-namespace, "+
+			"and "+
 			"--client asks for the plugin alone", err)
 	}
 	fmt.Fprintf(a.Out, "Quorate's image %s, in namespace %s\n", c.Image, a.quorate)

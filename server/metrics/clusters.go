@@ -73,9 +73,11 @@ var clusterNumbers = []struct {
 	{clusterMetric("quorate_cluster_changed_timestamp_seconds",
 		"When the rule that decides about a cluster last was another one, or etcd was changed, in seconds since 1970."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return seconds(c.changed) }},
-	{clusterMetric("quorate_cluster_members_wanted", "Voters that the spec of a cluster asks for; 0 while it is paused."),
+	{clusterMetric("quorate_cluster_members_wanted", "Voters that the spec of a cluster asks for; 0 while it is "+
+		"paused."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.wanted) }},
-	{clusterMetric("quorate_cluster_members_made_total", "Members that a cluster has had, those that it has among them."),
+	{clusterMetric("quorate_cluster_members_made_total", "Members that a cluster has had, those that it has among "+
+		"them."),
 		prometheus.CounterValue, func(c *clusterTold) float64 { return float64(c.made) }},
 	{clusterMetric("quorate_cluster_voters", "Voters that etcd lists, as far as known."),
 		prometheus.GaugeValue, func(c *clusterTold) float64 { return float64(c.voters) }},
@@ -96,7 +98,8 @@ var (
 		"Those of them that have no gauges, because there are more than --cluster-metrics.", nil, nil)
 
 	infoMetric = clusterMetric("quorate_cluster_info",
-		"Always 1, with the version of etcd that the members run and the medium that holds their data.", "version", "medium")
+		"Always 1, with the version of etcd that the members run and the medium that holds their data.", "version",
+		"medium")
 	ruleMetric = clusterMetric("quorate_cluster_rule",
 		"Always 1, with the rule that decided last: what the column STATUS shows.", "rule")
 	conditionMetric = clusterMetric("quorate_cluster_condition",

@@ -37,7 +37,8 @@ func New(version, commit string) *Metrics {
 			Name: "quorate_decisions_total", Help: "Decisions that were answered, by the rule that fired.",
 		}, []string{"rule"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_steps_total", Help: "Membership steps that were tried, by kind and outcome (done or failed).",
+			Name: "quorate_steps_total", Help: "Membership steps that were tried, by kind and outcome (done or " +
+				"failed).",
 		}, []string{"step", "outcome"}),
 		hookDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "quorate_hook_duration_seconds",
@@ -55,7 +56,8 @@ func New(version, commit string) *Metrics {
 		snapshots: &snapshotTimes{now: time.Now},
 		schedules: &scheduleTimes{now: time.Now},
 		snapshotsEnded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or Failed.",
+			Name: "quorate_snapshots_total", Help: "Snapshots that came to an end, by how: Succeeded, Skipped or " +
+				"Failed.",
 		}, []string{"phase"}),
 		violations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "quorate_violations_total",
@@ -64,7 +66,8 @@ func New(version, commit string) *Metrics {
 		}),
 		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quorate_calls_put_off_total",
-			Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), or " +
+			Help: "Calls that were answered with \"ask again\" because their namespace has its part already (slow), " +
+				"or " +
 				"because there was no memory for them (memory).",
 		}, []string{"namespace", "reason"}),
 	}
@@ -72,7 +75,8 @@ func New(version, commit string) *Metrics {
 		Name: "quorate_build_info", Help: "Always 1; the labels say what runs.",
 	}, []string{"version", "commit"})
 	build.WithLabelValues(version, commit).Set(1)
-	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters, m.violations,
+	m.registry.MustRegister(m.decisions, m.steps, m.hookDuration, m.etcdDuration, m.etcdErrors, m.clusters,
+		m.violations,
 		m.putOff, m.snapshots, m.snapshotsEnded, m.schedules, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

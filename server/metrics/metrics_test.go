@@ -25,7 +25,8 @@ import (
 
 // aCluster is an EtcdCluster, what was decided about it, and the children of that.
 func aCluster(name string) (*v1alpha1.EtcdCluster, *v1alpha1.EtcdClusterStatus, hooks.Desired) {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+		UID: types.UID("uid-" + name)}}
 	status := &v1alpha1.EtcdClusterStatus{
 		Version: "3.6.17", Running: "3.6.16 -> 3.6.17", Epoch: 2,
 		Conditions: []metav1.Condition{
@@ -189,8 +190,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.schedules.note(&v1alpha1.EtcdSnapshotSchedule{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}},
 		&schedule.Decision{
 			Due: time.Now(),
-			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference, LastFailure: reference,
-				Next: metav1.Now()},
+			Status: v1alpha1.EtcdSnapshotScheduleStatus{LastVerified: reference, LastSuccess: reference,
+				LastFailure: reference,
+				Next:        metav1.Now()},
 		})
 
 	var want, got []string
@@ -210,14 +212,16 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `quorate_") {
 			require.Greater(t, len(cells), 4, line)
-			name, labels := strings.Trim(cells[0], "| `"), strings.Split(strings.ReplaceAll(strings.ReplaceAll(cells[2], "`", ""), "none", ""), ", ")
+			name, labels := strings.Trim(cells[0], "| `"),
+				strings.Split(strings.ReplaceAll(strings.ReplaceAll(cells[2], "`", ""), "none", ""), ", ")
 			slices.Sort(labels)
 			got = append(got, name+" "+cells[1]+" "+strings.Join(labels, ", "))
 		}
 	}
 	slices.Sort(want)
 	slices.Sort(got)
-	require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "docs/metrics.md: name, type and labels, as the registry has them")
+	require.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"),
+		"docs/metrics.md: name, type and labels, as the registry has them")
 }
 
 // BenchmarkScrape is what a scrape of a thousand clusters costs.
@@ -226,10 +230,13 @@ func BenchmarkScrape(b *testing.B) {
 	for i := range defaultClusterMetrics {
 		c, status, children := aCluster("orders-" + strconv.Itoa(i))
 		status.Conditions = nil
-		for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready, v1alpha1.Degraded, v1alpha1.Suspended, v1alpha1.Secured, v1alpha1.Authorized, v1alpha1.Advised} {
-			status.Conditions = append(status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Reason"})
+		for _, kind := range []string{v1alpha1.Available, v1alpha1.Ready, v1alpha1.Degraded, v1alpha1.Suspended,
+			v1alpha1.Secured, v1alpha1.Authorized, v1alpha1.Advised} {
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue,
+				Reason: "Reason"})
 		}
-		status.TLS.Certificates = append(status.TLS.Certificates, v1alpha1.CertificateStatus{Name: "peer"}, v1alpha1.CertificateStatus{Name: "authority"},
+		status.TLS.Certificates = append(status.TLS.Certificates, v1alpha1.CertificateStatus{Name: "peer"},
+			v1alpha1.CertificateStatus{Name: "authority"},
 			v1alpha1.CertificateStatus{Name: "operator"}, v1alpha1.CertificateStatus{Name: "client"})
 		m.clusters.note(c, "Converged", status, children)
 	}

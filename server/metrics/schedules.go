@@ -51,7 +51,8 @@ var scheduleMetrics = []struct {
 	{scheduleMetric("quorate_schedule_next_timestamp_seconds",
 		"When a schedule next takes a snapshot, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.status.Next }},
-	{scheduleMetric("quorate_schedule_created_timestamp_seconds", "When a schedule was created, in seconds since 1970."),
+	{scheduleMetric("quorate_schedule_created_timestamp_seconds",
+		"When a schedule was created, in seconds since 1970."),
 		func(s *scheduleTime) metav1.Time { return s.made }},
 }
 

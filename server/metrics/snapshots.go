@@ -28,7 +28,8 @@ type snapshotTime struct {
 
 var (
 	storedMetric = prometheus.NewDesc("quorate_snapshot_stored_timestamp_seconds",
-		"When the newest snapshot of a cluster was stored, in seconds since 1970.", []string{"namespace", "cluster"}, nil)
+		"When the newest snapshot of a cluster was stored, in seconds since 1970.", []string{"namespace", "cluster"},
+		nil)
 	verifiedMetric = prometheus.NewDesc("quorate_snapshot_verified_timestamp_seconds",
 		"When the newest snapshot of a cluster that was restored on trial was stored, in seconds since 1970.",
 		[]string{"namespace", "cluster"}, nil)
@@ -86,7 +87,8 @@ func (t *snapshotTimes) Collect(to chan<- prometheus.Metric) {
 			verified[s.cluster] = s.verified
 		}
 	}
-	for desc, times := range map[*prometheus.Desc]map[[2]string]time.Time{storedMetric: stored, verifiedMetric: verified} {
+	for desc, times := range map[*prometheus.Desc]map[[2]string]time.Time{storedMetric: stored,
+		verifiedMetric: verified} {
 		for cluster, at := range times {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), cluster[:]...)
 		}

@@ -51,11 +51,13 @@ type (
 )
 
 func clusterOf(w *incomingCluster) *v1alpha1.EtcdCluster {
-	return &v1alpha1.EtcdCluster{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+	return &v1alpha1.EtcdCluster{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec,
+		Status: w.Status}
 }
 
 func snapshotOf(w *incomingSnapshot) *v1alpha1.EtcdSnapshot {
-	return &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec, Status: w.Status}
+	return &v1alpha1.EtcdSnapshot{TypeMeta: w.TypeMeta, ObjectMeta: w.Metadata.ObjectMeta, Spec: w.Spec,
+		Status: w.Status}
 }
 
 func scheduleOf(w *incomingSchedule) *v1alpha1.EtcdSnapshotSchedule {

@@ -114,7 +114,8 @@ func (in *source) charge(field string, text []byte) error {
 	n := weigh(text)
 	in.made += n
 	if in.made > in.room {
-		return Refuse(http.StatusRequestEntityTooLarge, "%s holds more values than a call of %d bytes may: make it smaller, "+
+		return Refuse(http.StatusRequestEntityTooLarge, "%s holds more values than a call of %d bytes may: make it "+
+			"smaller, "+
 			"or take it away from the cluster", field, len(in.all))
 	}
 	return nil

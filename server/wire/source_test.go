@@ -30,15 +30,18 @@ func shapes() map[string]struct {
 		"containers":  {`{"spec":{"containers":[`, `{"name":"a","resources":{}}`, `]}}`, "Pod.v1", pod},
 		"environment": {`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`, "Pod.v1", pod},
 		"statuses": {`{"status":{"containerStatuses":[`,
-			`{"name":"","state":{},"lastState":{},"ready":false,"restartCount":0,"image":"","imageID":""}`, `]}}`, "Pod.v1",
+			`{"name":"","state":{},"lastState":{},"ready":false,"restartCount":0,"image":"","imageID":""}`, `]}}`,
+			"Pod.v1",
 			pod},
 		"tolerations":      {`{"spec":{"tolerations":[`, `{"operator":"Exists"}`, `]}}`, "Pod.v1", pod},
 		"lists of strings": {`{"spec":{"containers":[{"args":[`, `""`, `]}]}}`, "Pod.v1", pod},
 		"finalizers": {`{"metadata":{"finalizers":[`, `"a"`, `]}}`, "Job.batch/v1",
 			func() any { return &incoming[batchv1.JobSpec, batchv1.JobStatus]{} }},
-		"owners":              {`{"metadata":{"ownerReferences":[`, `{"name":"","uid":""}`, `]}}`, "Pod.v1", pod},
-		"history of a status": {`{"status":{"history":[`, `{}`, `]}}`, "parent", func() any { return &incomingCluster{} }},
-		"members of a status": {`{"status":{"members":[`, `{}`, `]}}`, "parent", func() any { return &incomingCluster{} }},
+		"owners": {`{"metadata":{"ownerReferences":[`, `{"name":"","uid":""}`, `]}}`, "Pod.v1", pod},
+		"history of a status": {`{"status":{"history":[`, `{}`, `]}}`, "parent",
+			func() any { return &incomingCluster{} }},
+		"members of a status": {`{"status":{"members":[`, `{}`, `]}}`, "parent",
+			func() any { return &incomingCluster{} }},
 	}
 }
 

@@ -4,8 +4,9 @@ package v1alpha1
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.users) || self.users.all(u, !has(u.roles) || u.roles.all(r, has(self.roles) && self.roles.exists(x, x.name == r)))",message="auth.users[].roles names a role that auth.roles does not declare; declare it there, or correct the name"
 type AuthSpec struct {
-	// Enabled makes etcd ask everybody who they are. false turns that off again, and then everybody who reaches etcd may
-	// do everything; users and roles are kept as declared all the same, so that they can be made ready beforehand.
+	// Enabled makes etcd ask everybody who they are. false turns that off again, and then everybody who reaches etcd
+	// may do everything; users and roles are kept as declared all the same, so that they can be made ready
+	// beforehand.
 	// +required
 	Enabled bool `json:"enabled"`
 
@@ -19,8 +20,8 @@ type AuthSpec struct {
 	// +default="JWT"
 	Token TokenType `json:"token,omitempty"`
 
-	// Prune deletes users and roles that are not declared here and that Quorate did not make. The user and the role root
-	// always stay.
+	// Prune deletes users and roles that are not declared here and that Quorate did not make. The user and the role
+	// root always stay.
 	// +optional
 	Prune bool `json:"prune,omitempty"`
 
@@ -158,7 +159,8 @@ type UserSpec struct {
 	// +kubebuilder:validation:items:MaxLength=40
 	Roles []string `json:"roles,omitempty"`
 
-	// PasswordSecret holds the user's password: 1 to 72 bytes, without a line break. Changing it there changes it in etcd.
+	// PasswordSecret holds the user's password: 1 to 72 bytes, without a line break. Changing it there changes it in
+	// etcd.
 	// +optional
 	PasswordSecret *SecretKey `json:"passwordSecret,omitempty"`
 
@@ -194,8 +196,8 @@ type UserStatus struct {
 	// Name of the user.
 	Name string `json:"name"`
 
-	// PasswordVersion is the version of the Secret whose password the user has, or `certificate` for a user that has none.
-	// It is empty until the user was made.
+	// PasswordVersion is the version of the Secret whose password the user has, or `certificate` for a user that has
+	// none. It is empty until the user was made.
 	// +optional
 	PasswordVersion string `json:"passwordVersion,omitempty"`
 }

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bootstrap says where a new cluster's data comes from. It is read once, before the cluster first begins; existing is, until the members
-// that are not ours are gone.
+// Bootstrap says where a new cluster's data comes from. It is read once, before the cluster first begins; existing
+// is, until the members that are not ours are gone.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.snapshot) && has(self.existing))",message="bootstrap has either snapshot or existing: the data comes from one place"
 type Bootstrap struct {
@@ -30,7 +30,8 @@ type SnapshotSource struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	Name string `json:"name,omitempty"`
 
-	// URL of an artifact, as status.uri of its EtcdSnapshot had it. What etcdctl snapshot save wrote is taken as well, when its name ends in .db.
+	// URL of an artifact, as status.uri of its EtcdSnapshot had it. What etcdctl snapshot save wrote is taken as
+	// well, when its name ends in .db.
 	// +optional
 	URL URL `json:"url,omitempty"`
 
@@ -38,33 +39,38 @@ type SnapshotSource struct {
 	// +optional
 	Store *Store `json:"store,omitempty"`
 
-	// IdentitySecret names a Secret of the namespace whose key identity holds age identities (AGE-SECRET-KEY-1...), for an encrypted one.
+	// IdentitySecret names a Secret of the namespace whose key identity holds age identities (AGE-SECRET-KEY-1...),
+	// for an encrypted one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	IdentitySecret string `json:"identitySecret,omitempty"`
 
-	// ServiceAccountName that gives the members' pods the platform's identity, while they restore. Unset, as the EtcdSnapshot says.
+	// ServiceAccountName that gives the members' pods the platform's identity, while they restore. Unset, as the
+	// EtcdSnapshot says.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// BumpRevision raises the revision by so much, and marks everything before as compacted. Unset, it is raised to 1,000,000,000 above all that
-	// the cluster had before, so that clients which have seen later revisions than the snapshot's notice. 0 leaves the revision: for a cluster of which
-	// no client has seen anything. Otherwise a watch may miss events without an error, and a compare-and-swap may hit what another client wrote.
+	// BumpRevision raises the revision by so much, and marks everything before as compacted. Unset, it is raised to
+	// 1,000,000,000 above all that the cluster had before, so that clients which have seen later revisions than the
+	// snapshot's notice. 0 leaves the revision: for a cluster of which no client has seen anything. Otherwise a watch
+	// may miss events without an error, and a compare-and-swap may hit what another client wrote.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 }
 
-// ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take their place.
+// ExistingCluster is a running etcd that the members join, one by one, to stay beside its own members or to take
+// their place.
 //
 // +kubebuilder:validation:XValidation:rule="self.endpoints.all(e, e.startsWith('https://')) == has(self.tls)",message="existing.tls is for endpoints that begin with https://, and these need it; use one of the two for all of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || has(self.tls)",message="existing.auth needs existing.tls: passwords would cross the network in plain text"
 type ExistingCluster struct {
-	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Its other members are asked at the client URLs that they
-	// advertise; name them here where Quorate can't reach those. It asks nowhere but where its installation allows it (--existing-endpoints).
+	// Endpoints are client URLs of its members, such as https://10.1.2.3:2379. Its other members are asked at the
+	// client URLs that they advertise; name them here where Quorate can't reach those. It asks nowhere but where its
+	// installation allows it (--existing-endpoints).
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -77,28 +83,31 @@ type ExistingCluster struct {
 	// +optional
 	TLS *ExistingTLS `json:"tls,omitempty"`
 
-	// Auth is the user that Quorate comes as, where its auth is on and the certificate of existing.tls names no user with the role root.
+	// Auth is the user that Quorate comes as, where its auth is on and the certificate of existing.tls names no user
+	// with the role root.
 	// +optional
 	Auth *ExistingAuth `json:"auth,omitempty"`
 
-	// RetireForeign removes the members that are not ours, one at a time and the leader last, once ours are all voters. Until then nobody
-	// touches them, and setting it back stops that.
+	// RetireForeign removes the members that are not ours, one at a time and the leader last, once ours are all
+	// voters. Until then nobody touches them, and setting it back stops that.
 	// +optional
 	RetireForeign bool `json:"retireForeign,omitempty"`
 }
 
 // ExistingTLS is how Quorate comes to the members of a foreign etcd, and whose certificates are trusted.
 type ExistingTLS struct {
-	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>. Its ca.crt are the
-	// authorities of the foreign members, its tls.crt and tls.key what Quorate shows to them; without these two it shows nothing.
+	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this
+	// EtcdCluster>. Its ca.crt are the authorities of the foreign members, its tls.crt and tls.key what Quorate shows
+	// to them; without these two it shows nothing.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	SecretName string `json:"secretName"`
 
-	// TrustSecretName names a Secret like that, whose ca.crt the members trust too, beside their own authority, in the mode Auto: that of the
-	// foreign members' peer certificates. It is trusted until spec.bootstrap.existing is taken out. Unset, it is that of secretName.
+	// TrustSecretName names a Secret like that, whose ca.crt the members trust too, beside their own authority, in
+	// the mode Auto: that of the foreign members' peer certificates. It is trusted until spec.bootstrap.existing is
+	// taken out. Unset, it is that of secretName.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -113,8 +122,8 @@ type ExistingTLS struct {
 
 // ExistingAuth is a user of a foreign etcd, with the role root.
 type ExistingAuth struct {
-	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster> and the keys username
-	// and password.
+	// SecretName names a Secret of the namespace, with the label etcd.quorate.dev/cluster: <name of this EtcdCluster>
+	// and the keys username and password.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -126,8 +135,8 @@ type ExistingAuth struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.epoch)",message="restore has either snapshot or epoch: the data comes from one place"
 type Restore struct {
-	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here does not. None of the
-	// last 32 that were answered is answered again.
+	// ID of this restore, by any word that was not used before. A changed ID starts it; what else is changed here
+	// does not. None of the last 32 that were answered is answered again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -143,8 +152,8 @@ type Restore struct {
 	// +kubebuilder:validation:Minimum=1
 	Epoch *int64 `json:"epoch,omitempty"`
 
-	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If the data then turns out
-	// to be unusable the cluster stands still until that is corrected.
+	// StopFirst stops the members that run before the new ones are made ready, where there is no room for both. If
+	// the data then turns out to be unusable the cluster stands still until that is corrected.
 	// +optional
 	StopFirst bool `json:"stopFirst,omitempty"`
 }
@@ -158,8 +167,8 @@ const (
 	RecoverManual QuorumLoss = "Manual"
 	// RecoverFromSurvivor seeds a new epoch from the volume of the member that has the most.
 	RecoverFromSurvivor QuorumLoss = "FromSurvivor"
-	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot that was taken of the epoch that is lost, or else from the snapshot that
-	// this one began with.
+	// RecoverFromSnapshot seeds a new epoch from the newest verified EtcdSnapshot that was taken of the epoch that is
+	// lost, or else from the snapshot that this one began with.
 	RecoverFromSnapshot QuorumLoss = "FromSnapshot"
 	// RecoverRecreate begins a new epoch without data.
 	RecoverRecreate QuorumLoss = "Recreate"
@@ -167,33 +176,38 @@ const (
 
 // Recovery says what happens when so much data is lost that no quorum can come back.
 type Recovery struct {
-	// QuorumLoss is Manual, FromSurvivor, FromSnapshot or Recreate. FromSurvivor turns to nothing else when nobody has survived.
+	// QuorumLoss is Manual, FromSurvivor, FromSnapshot or Recreate. FromSurvivor turns to nothing else when nobody
+	// has survived.
 	// +optional
 	// +default="Manual"
 	QuorumLoss QuorumLoss `json:"quorumLoss,omitempty"`
 
-	// After is how long the quorum must have been lost, with every other member accounted for, before anything is done by itself. A new
-	// cluster that has not come to its first quorum in as much time is Degraded.
+	// After is how long the quorum must have been lost, with every other member accounted for, before anything is
+	// done by itself. A new cluster that has not come to its first quorum in as much time is Degraded.
 	// +optional
 	// +default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="recovery.after must be at least 30s: nodes and caches take that long to say what is gone"
 	After metav1.Duration `json:"after,omitzero"`
 
-	// IdentitySecret names a Secret of the namespace whose key identity holds age identities, for FromSnapshot with encrypted snapshots.
+	// IdentitySecret names a Secret of the namespace whose key identity holds age identities, for FromSnapshot with
+	// encrypted snapshots.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	IdentitySecret string `json:"identitySecret,omitempty"`
 
-	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks everything before as compacted. Unset, it is
-	// raised to 1,000,000,000 above all that the cluster had before: watches end, and clients look again. 0 leaves the revision of the survivor or the
-	// snapshot, and begins anew with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what another client wrote.
+	// BumpRevision raises the revision of an epoch that takes over from a lost quorum by so much, and marks
+	// everything before as compacted. Unset, it is raised to 1,000,000,000 above all that the cluster had before:
+	// watches end, and clients look again. 0 leaves the revision of the survivor or the snapshot, and begins anew
+	// with 1 without data: a watch may then miss events without an error, and a compare-and-swap may hit what another
+	// client wrote.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	BumpRevision *int64 `json:"bumpRevision,omitempty"`
 
-	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation etcd.quorate.dev/quarantined. Until
-	// then going back to it is possible. 0s deletes them once the next epoch serves.
+	// KeepVolumesFor is how long the volumes of an epoch that is over are kept, with the annotation
+	// etcd.quorate.dev/quarantined. Until then going back to it is possible. 0s deletes them once the next epoch
+	// serves.
 	// +optional
 	// +default="168h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="recovery.keepVolumesFor can't be negative"
@@ -221,7 +235,8 @@ type OriginStatus struct {
 	// +optional
 	Survivor string `json:"survivor,omitempty"`
 
-	// Evidence is what the volumes of all survivors held: the one whose log is ahead, in term and then in index, is first and was chosen.
+	// Evidence is what the volumes of all survivors held: the one whose log is ahead, in term and then in index, is
+	// first and was chosen.
 	// +optional
 	Evidence string `json:"evidence,omitempty"`
 }

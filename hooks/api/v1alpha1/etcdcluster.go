@@ -73,8 +73,8 @@ type EtcdClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^3[.]6[.][0-9]{1,4}$') || int(self.split('.')[2]) >= 4",message="etcd 3.6.0 to 3.6.3 has membership bugs that lose members; use 3.6.4 or later"
 	Version string `json:"version"`
 
-	// UpgradePolicy says how spec.version may be reached when it is more than one safe step away. OneMinor (the default) refuses and
-	// names the path; Step walks it, by the newest known patch release of each minor on the way.
+	// UpgradePolicy says how spec.version may be reached when it is more than one safe step away. OneMinor (the
+	// default) refuses and names the path; Step walks it, by the newest known patch release of each minor on the way.
 	// +optional
 	UpgradePolicy UpgradePolicy `json:"upgradePolicy,omitempty"`
 
@@ -127,8 +127,8 @@ type EtcdClusterSpec struct {
 	// +optional
 	Options Options `json:"options,omitzero"`
 
-	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the cluster,
-	// requires certificates of everybody, and renews them.
+	// TLS says how clients and members prove who they are. Unset, Quorate makes a certificate authority for the
+	// cluster, requires certificates of everybody, and renews them.
 	// +optional
 	// +default={"mode": "Auto"}
 	TLS TLSSpec `json:"tls,omitzero"`
@@ -141,8 +141,8 @@ type EtcdClusterSpec struct {
 	// +optional
 	NetworkPolicy NetworkPolicySpec `json:"networkPolicy,omitzero"`
 
-	// MemberReplacement says when a member that does not serve is given up and replaced by one under a new name. Unset, after
-	// 5 minutes.
+	// MemberReplacement says when a member that does not serve is given up and replaced by one under a new name.
+	// Unset, after 5 minutes.
 	// +optional
 	MemberReplacement MemberReplacement `json:"memberReplacement,omitzero"`
 
@@ -150,11 +150,13 @@ type EtcdClusterSpec struct {
 	// +optional
 	Maintenance Maintenance `json:"maintenance,omitzero"`
 
-	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. It is read once, before the cluster first begins.
+	// Bootstrap says where a new cluster's data comes from. Unset, it begins empty. It is read once, before the
+	// cluster first begins.
 	// +optional
 	Bootstrap *Bootstrap `json:"bootstrap,omitempty"`
 
-	// Restore moves the running cluster to the data of a snapshot, or back to what it had before. A new cluster begins from it.
+	// Restore moves the running cluster to the data of a snapshot, or back to what it had before. A new cluster
+	// begins from it.
 	// +optional
 	Restore *Restore `json:"restore,omitempty"`
 
@@ -162,13 +164,15 @@ type EtcdClusterSpec struct {
 	// +optional
 	Recovery Recovery `json:"recovery,omitzero"`
 
-	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Delete (the default) deletes them, and their
-	// data; Retain leaves them, without an owner, with the annotation etcd.quorate.dev/retained-of.
+	// DeletionPolicy says what becomes of the members' claims when the EtcdCluster is deleted. Delete (the default)
+	// deletes them, and their data; Retain leaves them, without an owner, with the annotation
+	// etcd.quorate.dev/retained-of.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// DeletionProtection keeps the cluster running when somebody deletes its EtcdCluster: the deletion waits until this is set to
-	// false. Where the admission policy of `quorate install` is in place, the deletion is refused right away.
+	// DeletionProtection keeps the cluster running when somebody deletes its EtcdCluster: the deletion waits until
+	// this is set to false. Where the admission policy of `quorate install` is in place, the deletion is refused
+	// right away.
 	// +optional
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
 
@@ -202,8 +206,8 @@ const (
 
 // ImageSpec says where the etcd image comes from. Its tag is `v` and the version.
 type ImageSpec struct {
-	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository` of Quorate's), which is
-	// gcr.io/etcd-development/etcd unless somebody has set another.
+	// Repository of the image, without a tag. Unset, it is that of the installation (`--etcd-repository` of
+	// Quorate's), which is gcr.io/etcd-development/etcd unless somebody has set another.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -232,8 +236,8 @@ const (
 	// Memory keeps each member's data on a tmpfs that lives as long as its pod. A pod that is gone is a lost member,
 	// which is replaced while the rest has quorum; when a majority is lost, the data is lost.
 	Memory Medium = "Memory"
-	// HostPath keeps each member's data in a directory on a node of its own, for clusters without volumes. The directory stays when the
-	// member or the EtcdCluster goes; a person removes it.
+	// HostPath keeps each member's data in a directory on a node of its own, for clusters without volumes. The
+	// directory stays when the member or the EtcdCluster goes; a person removes it.
 	HostPath Medium = "HostPath"
 )
 
@@ -252,28 +256,29 @@ type StorageSpec struct {
 	// +default="Persistent"
 	Medium Medium `json:"medium,omitempty"`
 
-	// Size of each member's volume or tmpfs; on HostPath only etcd's quota follows from it. Volumes grow while the members run, where their class lets them. It shrinks only with
-	// migration Replace.
+	// Size of each member's volume or tmpfs; on HostPath only etcd's quota follows from it. Volumes grow while the
+	// members run, where their class lets them. It shrinks only with migration Replace.
 	// +optional
 	// +default="1Gi"
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('128Mi')) >= 0",message="storage.size must be at least 128Mi: etcd makes two files of 64 MB for its write-ahead log before it writes the first key"
 	Size resource.Quantity `json:"size,omitzero"`
 
-	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep theirs, unless
-	// migration is Replace.
+	// StorageClassName of the claims; unset, the default class of the Kubernetes cluster. Claims that exist keep
+	// theirs, unless migration is Replace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// WAL gives each member a second volume, for its write-ahead log alone: the one that every write waits for. Adding it, taking it away
-	// or changing its class takes migration Replace.
+	// WAL gives each member a second volume, for its write-ahead log alone: the one that every write waits for.
+	// Adding it, taking it away or changing its class takes migration Replace.
 	// +optional
 	WAL *WALSpec `json:"wal,omitempty"`
 
-	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another class, a smaller
-	// size, a larger one where the class can't expand, or a volume for the write-ahead log more or less. Never, the default, leaves them and says so; Replace has each succeeded by
-	// a new member on a new volume, one at a time.
+	// Migration says what becomes of members whose volumes can't be changed into what the spec asks for: another
+	// class, a smaller size, a larger one where the class can't expand, or a volume for the write-ahead log more or
+	// less. Never, the default, leaves them and says so; Replace has each succeeded by a new member on a new volume,
+	// one at a time.
 	// +optional
 	Migration StorageMigration `json:"migration,omitempty"`
 
@@ -292,9 +297,9 @@ type HostPathSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storage.hostPath.path can't be changed: the members' data is there"
 	Path string `json:"path"`
 
-	// Nodes that members may be on, by name: one member on each, so as many as replicas at least. One more is needed for whatever gives a
-	// member a successor: that of a node that is lost, or each change where there are one or two voters. A node that is taken out keeps
-	// the member that it has.
+	// Nodes that members may be on, by name: one member on each, so as many as replicas at least. One more is needed
+	// for whatever gives a member a successor: that of a node that is lost, or each change where there are one or two
+	// voters. A node that is taken out keeps the member that it has.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -344,7 +349,8 @@ type Metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// LabelValue is the value of a label: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit.
+// LabelValue is the value of a label: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a
+// letter or a digit.
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 type LabelValue string
@@ -353,8 +359,8 @@ type LabelValue string
 //
 // +kubebuilder:validation:XValidation:rule="self.electionTimeout >= 5 * self.heartbeatInterval",message="options.electionTimeout must be at least 5 times options.heartbeatInterval, or members call elections on every hiccup; raise it"
 type Options struct {
-	// QuotaBackendBytes is the size of the database at which etcd stops taking writes (alarm NOSPACE), in bytes. Unset, three quarters
-	// of the volume, at most 8 GiB. It can't be more than 95 % of the volume.
+	// QuotaBackendBytes is the size of the database at which etcd stops taking writes (alarm NOSPACE), in bytes.
+	// Unset, three quarters of the volume, at most 8 GiB. It can't be more than 95 % of the volume.
 	// +optional
 	// +kubebuilder:validation:Minimum=16777216
 	QuotaBackendBytes *int64 `json:"quotaBackendBytes,omitempty"`
@@ -363,7 +369,8 @@ type Options struct {
 	// +optional
 	AutoCompaction AutoCompaction `json:"autoCompaction,omitzero"`
 
-	// SnapshotCount is the number of applied entries after which etcd writes a raft snapshot. Unset, etcd's own default.
+	// SnapshotCount is the number of applied entries after which etcd writes a raft snapshot. Unset, etcd's own
+	// default.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
@@ -433,7 +440,8 @@ const (
 // The condition types by which tools wait for an object of ours: exactly one of the three is True. (An
 // EtcdSnapshotSchedule has nothing to bring about, and so never the second.)
 const (
-	// Ready is True while what runs is what the spec asks for, but for what waits for a window of maintenance.windows. Its message says what is done, or waited for, when it is False.
+	// Ready is True while what runs is what the spec asks for, but for what waits for a window of
+	// maintenance.windows. Its message says what is done, or waited for, when it is False.
 	Ready = "Ready"
 	// Reconciling is True while Quorate changes something, or waits for a change to finish or for others to come back.
 	Reconciling = "Reconciling"
@@ -441,8 +449,8 @@ const (
 	Stalled = "Stalled"
 )
 
-// The other condition types of an EtcdCluster. Those above, and Available while it is False, have the name of the rule that fired as
-// reason and its words as message.
+// The other condition types of an EtcdCluster. Those above, and Available while it is False, have the name of the
+// rule that fired as reason and its words as message.
 const (
 	// Available is True while etcd answered a linearizable read in the last call: the cluster serves.
 	Available = "Available"
@@ -450,24 +458,26 @@ const (
 	Degraded = "Degraded"
 	// Suspended is True while spec.suspend holds every change back.
 	Suspended = "Suspended"
-	// ForeignMembers is True while members of the etcd that was joined (spec.bootstrap.existing) are there, or not found yet; its reason is
-	// the stage: Asking, Unfit, Joining, Beside, Retiring, Leaving or Left. False with the reason Retired, the cluster is ours like any other.
+	// ForeignMembers is True while members of the etcd that was joined (spec.bootstrap.existing) are there, or not
+	// found yet; its reason is the stage: Asking, Unfit, Joining, Beside, Retiring, Leaving or Left. False with the
+	// reason Retired, the cluster is ours like any other.
 	ForeignMembers = "ForeignMembers"
 	// Advised is True while the spec works but is not what we would run, such as an even number of members.
 	Advised = "Advised"
-	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with the reason Disabled
-	// when that is switched off on purpose, and with another when a certificate is missing, unusable or about to expire.
+	// Secured is True while clients and members prove themselves by certificates that are in order. It is False with
+	// the reason Disabled when that is switched off on purpose, and with another when a certificate is missing,
+	// unusable or about to expire.
 	Secured = "Secured"
-	// Authorized is True while etcd asks everybody who they are, and its users and roles are those of the spec. Its message names the field
-	// that stands in the way.
+	// Authorized is True while etcd asks everybody who they are, and its users and roles are those of the spec. Its
+	// message names the field that stands in the way.
 	Authorized = "Authorized"
-	// Restored is True when the epoch that runs began with what spec.restore asks for, and False while one is being made ready, or can't be:
-	// the message says why. Without spec.restore it is there only while an epoch takes over.
+	// Restored is True when the epoch that runs began with what spec.restore asks for, and False while one is being
+	// made ready, or can't be: the message says why. Without spec.restore it is there only while an epoch takes over.
 	Restored = "Restored"
 )
 
-// AnsweredBefore is the reason of [Restored] when an epoch has answered the ID that spec.restore has, and another one has come
-// after it.
+// AnsweredBefore is the reason of [Restored] when an epoch has answered the ID that spec.restore has, and another one
+// has come after it.
 const AnsweredBefore = "Answered"
 
 // EtcdClusterStatus is what Quorate last observed, and what it is doing about it.
@@ -476,7 +486,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized; and ForeignMembers after spec.bootstrap.existing.
+	// Conditions: Ready, Reconciling, Stalled, Available, Degraded, Suspended, Advised, Secured, Authorized; and
+	// ForeignMembers after spec.bootstrap.existing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -498,7 +509,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	Origin *OriginStatus `json:"origin,omitempty"`
 
-	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had a quorum.
+	// Restoring are the URLs of artifacts that the members of an epoch are being filled with; none once they have had
+	// a quorum.
 	// +optional
 	// +listType=set
 	Restoring []string `json:"restoring,omitempty"`
@@ -507,8 +519,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Running is the version of etcd that the members run, as they have answered last. While one of them runs another version than
-	// spec.version, it is that member's and spec.version, such as `3.6.16 -> 3.6.17`.
+	// Running is the version of etcd that the members run, as they have answered last. While one of them runs another
+	// version than spec.version, it is that member's and spec.version, such as `3.6.16 -> 3.6.17`.
 	// +optional
 	Running string `json:"running,omitempty"`
 
@@ -542,8 +554,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	Defragmentation *DefragmentationStatus `json:"defragmentation,omitempty"`
 
-	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some seconds was refused,
-	// by a quota or an admission policy, say.
+	// Awaited are objects that Quorate has asked Kubernetes for and does not see. What is there for longer than some
+	// seconds was refused, by a quota or an admission policy, say.
 	// +optional
 	// +listType=atomic
 	Awaited []AwaitedStatus `json:"awaited,omitempty"`
@@ -552,8 +564,8 @@ type EtcdClusterStatus struct {
 	// +optional
 	Replacement *ReplacementStatus `json:"replacement,omitempty"`
 
-	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as it has looked. Only
-	// there while something of the kind is counted.
+	// Watched is the time that Quorate counts: how long a member has not served, or the quorum been lost, as far as
+	// it has looked. Only there while something of the kind is counted.
 	// +optional
 	Watched *WatchedStatus `json:"watched,omitempty"`
 
@@ -590,18 +602,21 @@ type AwaitedStatus struct {
 	Since metav1.Time `json:"since"`
 }
 
-// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster. One is named once it is there.
+// ConnectionStatus is what an application needs to reach etcd. The Secrets are in the namespace of the EtcdCluster.
+// One is named once it is there.
 type ConnectionStatus struct {
 	// Endpoints are the URLs of the client Service, such as https://demo.shop.svc:2379.
 	// +optional
 	// +listType=atomic
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// ClientSecret has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of its own instead.
+	// ClientSecret has in tls.crt and tls.key what an application shows. With spec.auth, each user has a Secret of
+	// its own instead.
 	// +optional
 	ClientSecret string `json:"clientSecret,omitempty"`
 
-	// AuthoritySecret has in ca.crt whom an application may trust. It is not the Secret with the authority's key, which no application needs.
+	// AuthoritySecret has in ca.crt whom an application may trust. It is not the Secret with the authority's key,
+	// which no application needs.
 	// +optional
 	AuthoritySecret string `json:"authoritySecret,omitempty"`
 }

@@ -12,8 +12,8 @@ type ReplacementPolicy string
 const (
 	// ReplaceAutomatic lets Quorate replace it.
 	ReplaceAutomatic ReplacementPolicy = "Automatic"
-	// ReplaceManual has Quorate say so and wait for a person. Members whose data is lost are replaced all the same: there is nothing
-	// left to wait for.
+	// ReplaceManual has Quorate say so and wait for a person. Members whose data is lost are replaced all the same:
+	// there is nothing left to wait for.
 	ReplaceManual ReplacementPolicy = "Manual"
 )
 
@@ -24,15 +24,15 @@ type MemberReplacement struct {
 	// +default="Automatic"
 	Policy ReplacementPolicy `json:"policy,omitempty"`
 
-	// After is how long a member may fail to serve before it is replaced, while the others have quorum. A learner has as long to catch
-	// up, and one minute more for each GiB of data.
+	// After is how long a member may fail to serve before it is replaced, while the others have quorum. A learner has
+	// as long to catch up, and one minute more for each GiB of data.
 	// +optional
 	// +default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s')",message="memberReplacement.after must be at least 30s: a restart of a node's kubelet takes that long"
 	After metav1.Duration `json:"after,omitzero"`
 
-	// KeepClaimFor is how long the claim of a replaced member is kept, with its data, before it is deleted. It carries the annotation
-	// etcd.quorate.dev/quarantined. 0s deletes it at once.
+	// KeepClaimFor is how long the claim of a replaced member is kept, with its data, before it is deleted. It
+	// carries the annotation etcd.quorate.dev/quarantined. 0s deletes it at once.
 	// +optional
 	// +default="24h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="memberReplacement.keepClaimFor can't be negative"
@@ -41,8 +41,8 @@ type MemberReplacement struct {
 
 // Maintenance is what Quorate does from time to time, and when it may disturb members.
 type Maintenance struct {
-	// Windows are the times in which restarts, upgrades and scheduled defragmentations begin that could also wait. None: they always do. What
-	// heals, scales, restores or renews certificates waits for no window.
+	// Windows are the times in which restarts, upgrades and scheduled defragmentations begin that could also wait.
+	// None: they always do. What heals, scales, restores or renews certificates waits for no window.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -55,8 +55,8 @@ type Maintenance struct {
 
 // MaintenanceWindow is a time that comes again and again. What has begun for a member in it is finished.
 type MaintenanceWindow struct {
-	// Schedule says when the window opens, in the five fields of cron, such as "0 2 * * 6". A time that clocks leave out, or show twice, is
-	// read as in the schedule of an EtcdSnapshotSchedule.
+	// Schedule says when the window opens, in the five fields of cron, such as "0 2 * * 6". A time that clocks leave
+	// out, or show twice, is read as in the schedule of an EtcdSnapshotSchedule.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="maintenance.windows.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 2 * * 6\""
@@ -74,8 +74,8 @@ type MaintenanceWindow struct {
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
-// Defragmentation gives the free space in the database files back, one member at a time, the leader last. A member does not answer while
-// it is at it: about a second per 100 MB.
+// Defragmentation gives the free space in the database files back, one member at a time, the leader last. A member
+// does not answer while it is at it: about a second per 100 MB.
 type Defragmentation struct {
 	// Schedule in the five fields of cron, in UTC, such as "0 3 * * 0". Empty: only when asked for by the annotation
 	// etcd.quorate.dev/defragment.
@@ -84,7 +84,8 @@ type Defragmentation struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+)?$')",message="maintenance.defragmentation.schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 3 * * 0\""
 	Schedule string `json:"schedule,omitempty"`
 
-	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between 0 and 1.
+	// FragmentationRatio is the part of a database file that must be free before the member is defragmented, between
+	// 0 and 1.
 	// +optional
 	// +default=0.5
 	// +kubebuilder:validation:Minimum=0
@@ -110,8 +111,8 @@ const (
 	TriggerNoSpace DefragmentationTrigger = "NoSpace"
 )
 
-// DefragmentationStatus is about a run of defragmentation: the one under way, or the last. Without it a run is only repeated, or begins
-// sooner.
+// DefragmentationStatus is about a run of defragmentation: the one under way, or the last. Without it a run is only
+// repeated, or begins sooner.
 type DefragmentationStatus struct {
 	// Trigger is what began the run.
 	// +optional
@@ -125,8 +126,8 @@ type DefragmentationStatus struct {
 	// +optional
 	Finished metav1.Time `json:"finished,omitzero"`
 
-	// Request is the value of the annotation etcd.quorate.dev/defragment that was last answered with a run. Another value asks for
-	// another run.
+	// Request is the value of the annotation etcd.quorate.dev/defragment that was last answered with a run. Another
+	// value asks for another run.
 	// +optional
 	Request string `json:"request,omitempty"`
 
@@ -156,8 +157,8 @@ type DefragmentationStatus struct {
 	Next metav1.Time `json:"next,omitzero"`
 }
 
-// ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given up. Without it the next one
-// is only tried, or given up, sooner.
+// ReplacementStatus is what Quorate remembers about learners that did not catch up, and about voters that were given
+// up. Without it the next one is only tried, or given up, sooner.
 type ReplacementStatus struct {
 	// Failures in a row.
 	// +optional
@@ -171,7 +172,8 @@ type ReplacementStatus struct {
 	// +optional
 	NotBefore metav1.Time `json:"notBefore,omitzero"`
 
-	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that followed the one before.
+	// GivenUp is the number of voters that were given up in a row: each less than an hour after the pause that
+	// followed the one before.
 	// +optional
 	GivenUp int32 `json:"givenUp,omitempty"`
 
@@ -184,8 +186,8 @@ type ReplacementStatus struct {
 	NextGivenUp metav1.Time `json:"nextGivenUp,omitzero"`
 }
 
-// WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of Metacontroller's, a new
-// one begins. Without it everything that takes a while takes it once more.
+// WatchedStatus is a time in which Quorate has looked at the cluster without a gap. After a gap, such as an outage of
+// Metacontroller's, a new one begins. Without it everything that takes a while takes it once more.
 type WatchedStatus struct {
 	// Since is the first look.
 	// +optional
@@ -206,8 +208,8 @@ type VolumeStatus struct {
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 
-	// Asked is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed soon after is one
-	// that it refused.
+	// Asked is when the API server was first asked to let the claim grow to Wanted. A claim that has not followed
+	// soon after is one that it refused.
 	// +optional
 	Asked metav1.Time `json:"asked,omitzero"`
 

@@ -21,7 +21,8 @@ var GroupVersion = schema.GroupVersion{Group: "etcd.quorate.dev", Version: "v1al
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{}, &EtcdSnapshot{}, &EtcdSnapshotList{}, &EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{})
+	s.AddKnownTypes(GroupVersion, &EtcdCluster{}, &EtcdClusterList{}, &EtcdSnapshot{}, &EtcdSnapshotList{},
+		&EtcdSnapshotSchedule{}, &EtcdSnapshotScheduleList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -44,9 +44,9 @@ type EtcdSnapshotScheduleList struct {
 
 // EtcdSnapshotScheduleSpec is when to take snapshots of what, and how many to keep.
 type EtcdSnapshotScheduleSpec struct {
-	// Schedule in the five fields of cron, such as "0 */6 * * *". Where clocks are put forward, a run in the time that they leave out is at
-	// the moment when they are; where they are put back, one in the time that comes twice is in the first. With every hour in the second
-	// field it is by the time that passes.
+	// Schedule in the five fields of cron, such as "0 */6 * * *". Where clocks are put forward, a run in the time
+	// that they leave out is at the moment when they are; where they are put back, one in the time that comes twice
+	// is in the first. With every hour in the second field it is by the time that passes.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9*/,-]+ +){3}[0-9A-Za-z*/,-]+ +[0-9A-Za-z*/,-]+$')",message="schedule has five fields, minute, hour, day of the month, month and day of the week, such as \"0 */6 * * *\""
@@ -62,19 +62,20 @@ type EtcdSnapshotScheduleSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// Concurrency says what to do when the snapshot before is not finished: Forbid (the default) waits for it and then catches up once,
-	// Replace deletes it, Allow takes both.
+	// Concurrency says what to do when the snapshot before is not finished: Forbid (the default) waits for it and
+	// then catches up once, Replace deletes it, Allow takes both.
 	// +optional
 	// +default="Forbid"
 	Concurrency Concurrency `json:"concurrency,omitempty"`
 
-	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded. Set it to false when something else than this
-	// schedule deletes what is stored, such as a rule of the bucket.
+	// SkipUnchanged takes no snapshot while cluster, keys, users and roles are those of the last one that succeeded.
+	// Set it to false when something else than this schedule deletes what is stored, such as a rule of the bucket.
 	// +optional
 	// +default=true
 	SkipUnchanged *bool `json:"skipUnchanged,omitempty"`
 
-	// StartingDeadline is how late a run that was missed may still begin, once, however many were missed. Unset, there is no limit.
+	// StartingDeadline is how late a run that was missed may still begin, once, however many were missed. Unset,
+	// there is no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="startingDeadline must be at least 10s"
 	StartingDeadline *metav1.Duration `json:"startingDeadline,omitempty"`
@@ -83,13 +84,14 @@ type EtcdSnapshotScheduleSpec struct {
 	// +optional
 	Retention Retention `json:"retention,omitzero"`
 
-	// DeletionPolicy says what becomes of the snapshots of this schedule when it is deleted: Retain (the default) leaves them, Delete
-	// deletes them, and what is stored by their own policy.
+	// DeletionPolicy says what becomes of the snapshots of this schedule when it is deleted: Retain (the default)
+	// leaves them, Delete deletes them, and what is stored by their own policy.
 	// +optional
 	// +default="Retain"
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Template of the snapshots. With deletionPolicy Delete in it, what is stored goes with a snapshot that retention lets go.
+	// Template of the snapshots. With deletionPolicy Delete in it, what is stored goes with a snapshot that retention
+	// lets go.
 	// +required
 	Template EtcdSnapshotSpec `json:"template"`
 }
@@ -107,16 +109,16 @@ const (
 	ConcurrencyAllow Concurrency = "Allow"
 )
 
-// Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and the newest that was verified
-// always are, and so is one that an EtcdCluster restores.
+// Retention says which snapshots of a schedule are kept. The newest that is stored, the newest that succeeded, and
+// the newest that was verified always are, and so is one that an EtcdCluster restores.
 type Retention struct {
 	// Last so many that are stored.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Last *int32 `json:"last,omitempty"`
 
-	// MaxAge keeps those that were taken less than so long before the newest that succeeded. It counts from that and not from now: while
-	// snapshots fail, the old ones stay.
+	// MaxAge keeps those that were taken less than so long before the newest that succeeded. It counts from that and
+	// not from now: while snapshots fail, the old ones stay.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="retention.maxAge must be more than 0s"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
@@ -146,8 +148,8 @@ type Retention struct {
 	// +kubebuilder:validation:Minimum=1
 	Yearly *int32 `json:"yearly,omitempty"`
 
-	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why. The newest snapshot stays, whatever came of it:
-	// it records which run was the last.
+	// Failed keeps the last so many that failed or were skipped, for whoever wants to know why. The newest snapshot
+	// stays, whatever came of it: it records which run was the last.
 	// +optional
 	// +default=3
 	// +kubebuilder:validation:Minimum=0
@@ -160,7 +162,8 @@ type EtcdSnapshotScheduleStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready and Stalled. A schedule is ready when it can be read, also while it is suspended or snapshots fail.
+	// Conditions: Ready and Stalled. A schedule is ready when it can be read, also while it is suspended or snapshots
+	// fail.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -183,15 +186,18 @@ type EtcdSnapshotScheduleStatus struct {
 	// +listType=atomic
 	Active []string `json:"active,omitempty"`
 
-	// LastSuccess is the newest snapshot that succeeded. Its time moves on while later ones are skipped because nothing has changed since.
+	// LastSuccess is the newest snapshot that succeeded. Its time moves on while later ones are skipped because
+	// nothing has changed since.
 	// +optional
 	LastSuccess *SnapshotReference `json:"lastSuccess,omitempty"`
 
-	// LastVerified is the newest snapshot that was restored on trial, with a time as that of LastSuccess: what was written before is in it.
+	// LastVerified is the newest snapshot that was restored on trial, with a time as that of LastSuccess: what was
+	// written before is in it.
 	// +optional
 	LastVerified *SnapshotReference `json:"lastVerified,omitempty"`
 
-	// LastFailure is the newest snapshot that failed, or is stored and could not be verified, while none has succeeded since.
+	// LastFailure is the newest snapshot that failed, or is stored and could not be verified, while none has
+	// succeeded since.
 	// +optional
 	LastFailure *SnapshotReference `json:"lastFailure,omitempty"`
 

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EtcdSnapshot is one snapshot of an EtcdCluster in a store outside of it. A Job takes it once; the object then says what it holds, and
-// that it was restored on trial.
+// EtcdSnapshot is one snapshot of an EtcdCluster in a store outside of it. A Job takes it once; the object then says
+// what it holds, and that it was restored on trial.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -68,8 +68,9 @@ type EtcdSnapshotSpec struct {
 	// +optional
 	Encryption *Encryption `json:"encryption,omitempty"`
 
-	// Verify has what was stored fetched again and restored on trial: etcd must serve it, and its hash, revision and number of keys must be those
-	// of the cluster. A snapshot that was never restored is a hope. Set it to false on one that is Stored, and it may be restored as it is.
+	// Verify has what was stored fetched again and restored on trial: etcd must serve it, and its hash, revision and
+	// number of keys must be those of the cluster. A snapshot that was never restored is a hope. Set it to false on
+	// one that is Stored, and it may be restored as it is.
 	// +optional
 	// +default=true
 	Verify *bool `json:"verify,omitempty"`
@@ -130,14 +131,15 @@ type Store struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	CredentialsSecret string `json:"credentialsSecret,omitempty"`
 
-	// CASecret names a Secret of the namespace whose ca.crt signs the store's certificate, where no public authority does.
+	// CASecret names a Secret of the namespace whose ca.crt signs the store's certificate, where no public authority
+	// does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
 	CASecret string `json:"caSecret,omitempty"`
 
-	// ClaimName names a claim of the namespace that holds the folder of a URL file:///folder. To be used by Jobs and members on several
-	// nodes it must be ReadWriteMany.
+	// ClaimName names a claim of the namespace that holds the folder of a URL file:///folder. To be used by Jobs and
+	// members on several nodes it must be ReadWriteMany.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -165,8 +167,8 @@ const (
 
 // Encryption with age (https://age-encryption.org).
 type Encryption struct {
-	// Recipients are public keys of age, such as age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p: whoever holds the
-	// identity of one of them can restore the snapshot. Verification needs none of them.
+	// Recipients are public keys of age, such as age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p:
+	// whoever holds the identity of one of them can restore the snapshot. Verification needs none of them.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -178,7 +180,8 @@ type Encryption struct {
 
 // SnapshotJob is about the pod that takes a snapshot.
 type SnapshotJob struct {
-	// ServiceAccountName that gives the pod the platform's identity. Its token is not mounted: Quorate has no use for the Kubernetes API.
+	// ServiceAccountName that gives the pod the platform's identity. Its token is not mounted: Quorate has no use for
+	// the Kubernetes API.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$`
@@ -197,12 +200,13 @@ type SnapshotJob struct {
 	// +kubebuilder:validation:Maximum=20
 	Retries *int32 `json:"retries,omitempty"`
 
-	// Resources of the pod. What is set here counts. Else its limit of memory is 256Mi and, to restore it on trial, a quarter of the database:
-	// the etcd on trial has an index of all keys in memory, as a member has.
+	// Resources of the pod. What is set here counts. Else its limit of memory is 256Mi and, to restore it on trial, a
+	// quarter of the database: the etcd on trial has an index of all keys in memory, as a member has.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 
-	// ScratchSize limits the disk that verification takes: about twice the database, and 128Mi. Unset, there is no limit but the node's.
+	// ScratchSize limits the disk that verification takes: about twice the database, and 128Mi. Unset, there is no
+	// limit but the node's.
 	// +optional
 	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
@@ -227,7 +231,8 @@ const (
 	SnapshotRunning SnapshotPhase = "Running"
 	// SnapshotSucceeded is stored, and verified if that was asked for.
 	SnapshotSucceeded SnapshotPhase = "Succeeded"
-	// SnapshotStored is stored whole, but could not be verified; the message says why. It is neither a success nor lost.
+	// SnapshotStored is stored whole, but could not be verified; the message says why. It is neither a success nor
+	// lost.
 	SnapshotStored SnapshotPhase = "Stored"
 	// SnapshotSkipped was not taken: nothing had changed.
 	SnapshotSkipped SnapshotPhase = "Skipped"
@@ -237,8 +242,8 @@ const (
 	SnapshotDeleting SnapshotPhase = "Deleting"
 )
 
-// Complete is the condition of an EtcdSnapshot that is True once it is stored and, if that was asked for, verified; Failed the one that is True
-// when it did not come to that. Of one that is skipped neither is True.
+// Complete is the condition of an EtcdSnapshot that is True once it is stored and, if that was asked for, verified;
+// Failed the one that is True when it did not come to that. Of one that is skipped neither is True.
 const (
 	Complete = "Complete"
 	Failed   = "Failed"
@@ -274,11 +279,13 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	Progress string `json:"progress,omitempty"`
 
-	// Failure is why the Job that was to take it has failed, while another one looks whether anything is stored. After that the message has it.
+	// Failure is why the Job that was to take it has failed, while another one looks whether anything is stored.
+	// After that the message has it.
 	// +optional
 	Failure string `json:"failure,omitempty"`
 
-	// URI of the artifact, without credentials, as spec.bootstrap.snapshot.url takes it. Beside it lies the same with .json: what it holds.
+	// URI of the artifact, without credentials, as spec.bootstrap.snapshot.url takes it. Beside it lies the same with
+	// .json: what it holds.
 	// +optional
 	URI string `json:"uri,omitempty"`
 
@@ -294,7 +301,8 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 
-	// Revision of the keys; of a snapshot that is not verified, one that it is not older than. Of one that is skipped, what still is so.
+	// Revision of the keys; of a snapshot that is not verified, one that it is not older than. Of one that is
+	// skipped, what still is so.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 
@@ -338,7 +346,8 @@ type EtcdSnapshotStatus struct {
 	// +optional
 	VerifiedAt metav1.Time `json:"verifiedAt,omitzero"`
 
-	// UsedBy are the EtcdClusters of the namespace that restore it or are about to. While there are any, what is stored is not deleted.
+	// UsedBy are the EtcdClusters of the namespace that restore it or are about to. While there are any, what is
+	// stored is not deleted.
 	// +optional
 	// +listType=set
 	UsedBy []string `json:"usedBy,omitempty"`

@@ -32,8 +32,8 @@ type TLSSpec struct {
 	// +default="Auto"
 	Mode TLSMode `json:"mode,omitempty"`
 
-	// AllowPlaintextClients lets clients speak plain text beside TLS, without any certificate: for as long as applications
-	// are being moved from one to the other.
+	// AllowPlaintextClients lets clients speak plain text beside TLS, without any certificate: for as long as
+	// applications are being moved from one to the other.
 	// +optional
 	AllowPlaintextClients bool `json:"allowPlaintextClients,omitempty"`
 
@@ -85,8 +85,8 @@ type AutoTLS struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.leafDuration must be more than 0s"
 	LeafDuration metav1.Duration `json:"leafDuration,omitzero"`
 
-	// CADuration is how long the certificate authority is valid. After two thirds of that a new one is brought in beside
-	// it, and the members are restarted one at a time to trust both.
+	// CADuration is how long the certificate authority is valid. After two thirds of that a new one is brought in
+	// beside it, and the members are restarted one at a time to trust both.
 	// +optional
 	// +default="87600h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="tls.auto.caDuration must be more than 0s"
@@ -118,8 +118,8 @@ type SecretsTLS struct {
 
 // CertManagerTLS is about the certificates that cert-manager makes.
 type CertManagerTLS struct {
-	// IssuerRef is the issuer that signs all of the cluster's certificates. It must sign with a private authority: whoever
-	// has a certificate of it is let in.
+	// IssuerRef is the issuer that signs all of the cluster's certificates. It must sign with a private authority:
+	// whoever has a certificate of it is let in.
 	IssuerRef IssuerRef `json:"issuerRef"`
 
 	// Duration of the certificates; unset, cert-manager's own default.
@@ -136,7 +136,8 @@ type IssuerRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
 
-	// Kind is Issuer (of the cluster's namespace); ClusterIssuer or a kind of another group where the installation allows it (--shared-issuers).
+	// Kind is Issuer (of the cluster's namespace); ClusterIssuer or a kind of another group where the installation
+	// allows it (--shared-issuers).
 	// +optional
 	// +default="Issuer"
 	// +kubebuilder:validation:MaxLength=63
@@ -151,19 +152,20 @@ type IssuerRef struct {
 	Group string `json:"group,omitempty"`
 }
 
-// NetworkPolicySpec says who may open connections to the members, where the Kubernetes cluster enforces NetworkPolicies.
+// NetworkPolicySpec says who may open connections to the members, where the Kubernetes cluster enforces
+// NetworkPolicies.
 type NetworkPolicySpec struct {
 	// Disabled makes no NetworkPolicy.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 
-	// Clients select the namespaces whose pods may reach the client port. Unset, every pod of the Kubernetes cluster may; what it
-	// can do there is up to its certificate. The cluster's own namespace and Quorate's always may.
+	// Clients select the namespaces whose pods may reach the client port. Unset, every pod of the Kubernetes cluster
+	// may; what it can do there is up to its certificate. The cluster's own namespace and Quorate's always may.
 	// +optional
 	Clients *metav1.LabelSelector `json:"clients,omitempty"`
 
-	// Metrics select the namespaces whose pods may reach the metrics port, which is plain HTTP. Unset, pods of the cluster's own
-	// namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label may.
+	// Metrics select the namespaces whose pods may reach the metrics port, which is plain HTTP. Unset, pods of the
+	// cluster's own namespace and pods labelled quorate.dev/scrape: "true" in namespaces with that label may.
 	// +optional
 	Metrics *metav1.LabelSelector `json:"metrics,omitempty"`
 }

@@ -57,14 +57,16 @@ var Checks = []Check{
 		"other's changes. Others may be there, for others.", []string{metacontroller, workloads}, oneMetacontroller},
 	{"MetacontrollerVersion", "Its version, by the tag of its image, is one that the tests run with, or one that has " +
 		"what is needed by its documentation.", []string{metacontroller}, metacontrollerVersion},
-	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and have " +
+	{"MetacontrollerFlags", "Its flags let many clusters be looked after at once, log no keys and passwords, and " +
+		"have " +
 		"it merge by itself.", []string{metacontroller}, metacontrollerFlags},
 	{"MetacontrollerRights", "Its service account may do what Metacontroller can't work without, and all that " +
 		"Quorate's answers ask for.", []string{metacontroller, rights}, metacontrollerRights},
 
 	{"Kinds", "Quorate's CustomResourceDefinitions are there, established, and those of this release.", []string{kinds},
 		ourKinds},
-	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for children " +
+	{"Controllers", "The CompositeControllers call Quorate in its namespace, with every hook, every rule for " +
+		"children " +
 		"and every setting of this release.", []string{controllers}, ourControllers},
 	{"OneQuorate", "No two CompositeControllers decide about the same objects.", []string{controllers}, oneQuorate},
 	{"Quorate", "Quorate's Deployment is there, and all its pods are available.", []string{quorate}, quorateRuns},
@@ -72,19 +74,22 @@ var Checks = []Check{
 		"image.", []string{quorate}, quorateVersion},
 	{"Service", "The addresses of the hooks lead to Quorate's Service, and that to pods that are ready.",
 		[]string{controllers, quorate}, service},
-	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller}, networkPolicy},
+	{"NetworkPolicy", "Quorate's NetworkPolicy lets Metacontroller in.", []string{quorate, metacontroller},
+		networkPolicy},
 
 	{"Certificate", "The hooks' certificate is valid for the names by which they are called, and will be for 30 days.",
 		[]string{controllers, quorate}, certificate},
 	{"Trust", "Metacontroller trusts the authority that signed it, and has read that since it last changed.",
 		[]string{controllers, metacontroller}, trust},
-	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate}, token},
+	{"Token", "Metacontroller sends a token that Quorate takes. It is not shown.", []string{controllers, quorate},
+		token},
 	{"Asked", "Every EtcdCluster that is older than a minute has a status, and Metacontroller's log of the last five " +
 		"minutes has no call that failed.", []string{controllers, clusters}, asked},
 
 	{"AdmissionPolicies", "The admission policies are there that refuse deletions of what is protected, and what an " +
 		"installation does not allow its tenants.", []string{policies}, admissionPolicies},
-	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes}, storageClass},
+	{"StorageClass", "There is a default StorageClass, for EtcdClusters that name none.", []string{classes},
+		storageClass},
 	{"CertManager", "cert-manager's kinds are there if the CompositeController names them, and are named if an " +
 		"EtcdCluster wants them.", []string{kinds, controllers}, certManager},
 	{"PodSecurity", "Namespaces of EtcdClusters on the medium HostPath allow directories of nodes.",

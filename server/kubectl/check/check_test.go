@@ -69,23 +69,30 @@ func TestKubernetes(t *testing.T) {
 		return func(w *installation) { set(w.answers[version], v, "serverVersion", "gitVersion") }
 	}
 	test(t, []broken{
-		{"an old Kubernetes", says("v1.28.15-gke.1"), "Kubernetes", Fail, "1.28.15; Quorate's kinds need 1.29", "upgrade Kubernetes", nil},
-		{"a Kubernetes without policies", says("v1.29.9"), "Kubernetes", Warn, "1.29.9 has no ValidatingAdmissionPolicies", "1.30", nil},
-		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `says that it is "unknown"`, "1.29 or later", nil},
-		{"no default class", func(w *installation) { w.answers[classes] = map[string]any{"items": []any{}} }, "StorageClass", Warn, "no default", "storageClassName", nil},
+		{"an old Kubernetes", says("v1.28.15-gke.1"), "Kubernetes", Fail, "1.28.15; Quorate's kinds need 1.29",
+			"upgrade Kubernetes", nil},
+		{"a Kubernetes without policies", says("v1.29.9"), "Kubernetes", Warn,
+			"1.29.9 has no ValidatingAdmissionPolicies", "1.30", nil},
+		{"a strange Kubernetes", says("unknown"), "Kubernetes", Warn, `says that it is "unknown"`, "1.29 or later",
+			nil},
+		{"no default class", func(w *installation) { w.answers[classes] = map[string]any{"items": []any{}} },
+			"StorageClass", Warn, "no default", "storageClassName", nil},
 		{"no policies", func(w *installation) {
 			w.lose(policies, "ValidatingAdmissionPolicyBinding", "quorate-schedule-retention")
 		}, "AdmissionPolicies", Warn,
 			"there is no ValidatingAdmissionPolicyBinding/quorate-schedule-retention", "apply them", nil},
-		{"cert-manager named and not there", func(w *installation) { w.ruleForCertificates() }, "CertManager", Fail, "it stands still", "install cert-manager", nil},
+		{"cert-manager named and not there", func(w *installation) { w.ruleForCertificates() }, "CertManager", Fail,
+			"it stands still", "install cert-manager", nil},
 		{"cert-manager wanted and not named", func(w *installation) {
 			set(w.object(clusters, "EtcdCluster", ""), "CertManager", "spec", "tls", "mode")
 		}, "CertManager", Fail, "no rule for them", "quorate install --cert-manager", nil},
 		{"HostPath where it is forbidden", func(w *installation) {
 			c := w.object(clusters, "EtcdCluster", "")
 			set(c, "HostPath", "spec", "storage", "medium")
-			set(w.object(namespaces, "Namespace", within(c, "metadata")["namespace"].(string)), "baseline", "metadata", "labels", "pod-security.kubernetes.io/enforce")
-		}, "PodSecurity", Fail, "its namespace enforces baseline", "pod-security.kubernetes.io/enforce=privileged", nil},
+			set(w.object(namespaces, "Namespace", within(c, "metadata")["namespace"].(string)), "baseline", "metadata",
+				"labels", "pod-security.kubernetes.io/enforce")
+		}, "PodSecurity", Fail, "its namespace enforces baseline", "pod-security.kubernetes.io/enforce=privileged",
+			nil},
 	})
 	newer := good(t)
 	says("v1.40.0")(newer)
@@ -118,7 +125,8 @@ func TestForbidden(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	all := Judge(See(good(t).options, map[string]Answer{version: {Err: "connection refused; see `kubectl config current-context`"}}))
 	require.Len(t, all, 1)
-	assert.Equal(t, Finding{Name: "Kubernetes", State: Fail, Found: "connection refused; see `kubectl config current-context`"}, all[0])
+	assert.Equal(t, Finding{Name: "Kubernetes", State: Fail, Found: "connection refused; see `kubectl config " +
+		"current-context`"}, all[0])
 	assert.False(t, Fine(all))
 }
 
@@ -153,13 +161,15 @@ func TestChecksAreDocumented(t *testing.T) {
 func TestAdviceKeepsTheSettings(t *testing.T) {
 	w := good(t)
 	c := container(w.deployment())
-	for name, value := range map[string]string{"QUORATE_ONLY_NAMESPACES": "shop,till", "QUORATE_SELECTOR": "shard=a", "QUORATE_ETCD_REPOSITORY": "mirror/etcd"} {
+	for name, value := range map[string]string{"QUORATE_ONLY_NAMESPACES": "shop,till", "QUORATE_SELECTOR": "shard=a",
+		"QUORATE_ETCD_REPOSITORY": "mirror/etcd"} {
 		c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool { return e.(map[string]any)["name"] == name })
 		c["env"] = append(c["env"].([]any), map[string]any{"name": name, "value": value})
 	}
 	set(w.controller(), "quorate-etcdcluster-a", "metadata", "name")
 	advice := See(w.options, w.said()).install()
-	for _, flag := range []string{" --only-namespaces=shop,till", " --selector='shard=a'", " --etcd-repository=mirror/etcd", " --name=a"} {
+	for _, flag := range []string{" --only-namespaces=shop,till", " --selector='shard=a'",
+		" --etcd-repository=mirror/etcd", " --name=a"} {
 		assert.Contains(t, advice, flag)
 	}
 	plain := See(good(t).options, good(t).said()).install()

@@ -204,7 +204,8 @@ func (s *Seen) differs(is, want controller) []Finding {
 		flaws = append(flaws, f(name+fmt.Sprintf(format, args...), s.install()))
 	}
 	for _, child := range want.Spec.ChildResources {
-		i := slices.IndexFunc(is.Spec.ChildResources, func(c childRule) bool { return c.resourceRule == child.resourceRule })
+		i := slices.IndexFunc(is.Spec.ChildResources,
+			func(c childRule) bool { return c.resourceRule == child.resourceRule })
 		if i < 0 {
 			note(fail, " has no rule for its children %s", child.full())
 		} else if got := is.Spec.ChildResources[i].UpdateStrategy.Method; got != child.UpdateStrategy.Method {
@@ -240,7 +241,8 @@ func (s *Seen) hookDiffers(is, want controller, name string) []Finding {
 	case service != "quorate" || namespace != s.Namespace:
 		return []Finding{fail(fmt.Sprintf("%s calls %s, not quorate.%s.svc", title, u.Host, s.Namespace), s.install())}
 	case u.Path != wanted.address().Path:
-		return []Finding{fail(fmt.Sprintf("%s calls the page %s, not %s", title, u.Path, wanted.address().Path), s.install())}
+		return []Finding{fail(fmt.Sprintf("%s calls the page %s, not %s", title, u.Path, wanted.address().Path),
+			s.install())}
 	}
 	var flaws []Finding
 	if v := is.Spec.Hooks[name].Version; v != "" && v != "v1" {
@@ -250,7 +252,8 @@ func (s *Seen) hookDiffers(is, want controller, name string) []Finding {
 	least, wrong := time.ParseDuration(wanted.Timeout)
 	must(wrong)
 	if err != nil || timeout < least {
-		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call", title,
+		flaws = append(flaws, warn(fmt.Sprintf("%s gives up after %q, not after %s: Quorate may take 8 s for a call",
+			title,
 			w.Timeout, least), s.install()))
 	}
 	return flaws
@@ -265,9 +268,12 @@ func oneQuorate(s *Seen) Finding {
 			for _, other := range all[i+1:] {
 				beside++
 				if !disjoint(one.Spec.ParentResource.LabelSelector, other.Spec.ParentResource.LabelSelector) {
-					flaws = append(flaws, fail(fmt.Sprintf("the CompositeControllers %s (calls %s) and %s (calls %s) both decide "+
-						"about %s", one.Metadata.Name, host(one), other.Metadata.Name, host(other), want.Spec.ParentResource.Resource),
-						"delete one with `kubectl delete compositecontroller NAME`, or give both a spec.parentResource.labelSelector "+
+					flaws = append(flaws, fail(fmt.Sprintf("the CompositeControllers %s (calls %s) and %s (calls %s) "+
+						"both decide "+
+						"about %s", one.Metadata.Name, host(one), other.Metadata.Name, host(other),
+						want.Spec.ParentResource.Resource),
+						"delete one with `kubectl delete compositecontroller NAME`, or give both a "+
+							"spec.parentResource.labelSelector "+
 							"(Metacontroller 4) that no object meets twice"))
 				}
 			}

@@ -30,8 +30,8 @@ type installation struct {
 	options Options
 }
 
-// good is an installation in which everything fits: what kubectl said in the lab (testdata, but for objects and fields that nobody looks at), with
-// certificates that are made here.
+// good is an installation in which everything fits: what kubectl said in the lab (testdata, but for objects and
+// fields that nobody looks at), with certificates that are made here.
 func good(t *testing.T) *installation {
 	t.Helper()
 	w := &installation{t: t, answers: map[string]map[string]any{}, refused: map[string]Answer{},
@@ -63,11 +63,13 @@ func (w *installation) established() map[string]any {
 	var items []any
 	require.NoError(w.t, json.Unmarshal(kindsAsJSON(), &items))
 	for _, name := range shipped().itsKinds {
-		items = append(items, map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{"versions": []any{}}})
+		items = append(items, map[string]any{"metadata": map[string]any{"name": name},
+			"spec": map[string]any{"versions": []any{}}})
 	}
 	for _, o := range items {
 		o.(map[string]any)["kind"] = "CustomResourceDefinition"
-		o.(map[string]any)["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+		o.(map[string]any)["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established",
+			"status": "True"}}}
 	}
 	return map[string]any{"kind": "List", "items": items}
 }
@@ -76,8 +78,10 @@ func (w *installation) established() map[string]any {
 func (w *installation) certify(name string, until time.Time) {
 	w.t.Helper()
 	from := noon.AddDate(-1, 0, 0)
-	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: from, NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, NotBefore: from,
+		NotAfter: until, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: from, NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	sign := func(of *x509.Certificate, key, by *ecdsa.PrivateKey) string {
 		der, err := x509.CreateCertificate(rand.Reader, of, authority, key.Public(), by)
 		require.NoError(w.t, err)
@@ -91,8 +95,12 @@ func (w *installation) certify(name string, until time.Time) {
 	root, own := newKey(), newKey()
 	der, err := x509.MarshalPKCS8PrivateKey(own)
 	require.NoError(w.t, err)
-	w.answers[secrets] = map[string]any{"kind": "List", "items": []any{map[string]any{"kind": "Secret", "metadata": map[string]any{"name": forHooks}, "data": encoded(map[string]string{
-		"tls.crt": sign(leaf, own, root), "tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "tokens": "older\nTOKEN\n"})}}}
+	w.answers[secrets] = map[string]any{"kind": "List",
+		"items": []any{map[string]any{"kind": "Secret", "metadata": map[string]any{"name": forHooks},
+			"data": encoded(map[string]string{
+				"tls.crt": sign(leaf, own, root),
+				"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+				"tokens":  "older\nTOKEN\n"})}}}
 	within(w.answers[trusted], "data")["ca.crt"] = sign(authority, root, root)
 }
 
@@ -134,7 +142,8 @@ func (w *installation) lose(reading, kind, name string) {
 	gone := w.object(reading, kind, name)
 	left := []any{}
 	for _, item := range w.answers[reading]["items"].([]any) {
-		if within(item.(map[string]any), "metadata")["name"] != within(gone, "metadata")["name"] || item.(map[string]any)["kind"] != kind {
+		if within(item.(map[string]any), "metadata")["name"] != within(gone, "metadata")["name"] ||
+			item.(map[string]any)["kind"] != kind {
 			left = append(left, item)
 		}
 	}

@@ -75,12 +75,14 @@ func compared(is, want kind, apply string) Finding {
 	lacks, more := apart(fields(wanted, ""), fields(schema, "")), apart(fields(schema, ""), fields(wanted, ""))
 	switch {
 	case len(lacks) > 0 && len(more) > 0:
-		return fail(fmt.Sprintf("%s is of another release: it lacks %s and has %s", name, some(lacks), some(more)), apply)
+		return fail(fmt.Sprintf("%s is of another release: it lacks %s and has %s", name, some(lacks), some(more)),
+			apply)
 	case len(lacks) > 0:
 		return fail(fmt.Sprintf("%s is older than this release: it lacks %s", name, some(lacks)), apply)
 	case len(more) > 0:
-		return warn(fmt.Sprintf("%s is newer than this quorate: it has %s", name, some(more)), "use the quorate of the "+
-			"release that is installed")
+		return warn(fmt.Sprintf("%s is newer than this quorate: it has %s", name, some(more)),
+			"use the quorate of the "+
+				"release that is installed")
 	case !reflect.DeepEqual(bare(schema), bare(wanted)):
 		return warn(name+" has the fields of this release and other rules for them", apply)
 	}

@@ -51,7 +51,8 @@ func kubernetes(s *Seen) Finding {
 	case r.before(1, 29):
 		return fail(fmt.Sprintf("%s; Quorate's kinds need 1.29 at least", r), "upgrade Kubernetes")
 	case r.before(1, 30):
-		return warn(fmt.Sprintf("%s has no ValidatingAdmissionPolicies, so deletions of what is protected are not refused",
+		return warn(fmt.Sprintf("%s has no ValidatingAdmissionPolicies, so deletions of what is protected are not "+
+			"refused",
 			r), "upgrade Kubernetes to 1.30 or later")
 	case !r.before(1, 37):
 		return ok("%s; newer than 1.36, which the tests run on", r)
@@ -150,13 +151,15 @@ func (s *Seen) podsOf(w *workload) []corev1.Pod {
 			all = append(all, p)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortStableFunc(all,
+		func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	return all
 }
 
 // noMetacontroller is what the checks about it say when there is none.
 func noMetacontroller() Finding {
-	return Finding{State: Unknown, Found: "not looked at: no Metacontroller was found", Do: "first do what is said above"}
+	return Finding{State: Unknown, Found: "not looked at: no Metacontroller was found",
+		Do: "first do what is said above"}
 }
 
 func metacontrollerKinds(s *Seen) Finding {
@@ -167,7 +170,8 @@ func metacontrollerKinds(s *Seen) Finding {
 		case !there:
 			flaws = append(flaws, fail("there is no "+name, s.itsKinds()))
 		case !k.established():
-			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+" says why"))
+			flaws = append(flaws, fail(name+" is not established", command("kubectl describe crd %s", name)+
+				" says why"))
 		}
 	}
 	return together(ok("there"), flaws)
@@ -210,7 +214,8 @@ func (s *Seen) elsewhere() (found, do string) {
 func oneMetacontroller(s *Seen) Finding {
 	all := slices.Clone(s.labelled)
 	for _, w := range s.inNamespace {
-		if w.runsMetacontroller() && !slices.ContainsFunc(all, func(o workload) bool { return o.title() == w.title() }) {
+		if w.runsMetacontroller() &&
+			!slices.ContainsFunc(all, func(o workload) bool { return o.title() == w.title() }) {
 			all = append(all, w)
 		}
 	}
@@ -225,7 +230,8 @@ func oneMetacontroller(s *Seen) Finding {
 			continue
 		}
 		if elects := flag(containerOf(&w), "leader-election"); w.wanted() > 1 && (elects == "" || elects == "false") {
-			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at once",
+			flaws = append(flaws, fail(fmt.Sprintf("%s has %d replicas and no --leader-election: all are at work at "+
+				"once",
 				w.title(), w.wanted()),
 				command("kubectl -n %s scale %s/%s --replicas=1", w.Metadata.Namespace, strings.ToLower(w.Kind),
 					w.Metadata.Name)+", or set --leader-election (Metacontroller 4)"))
@@ -239,7 +245,8 @@ func oneMetacontroller(s *Seen) Finding {
 			strings.Join(others, ", ")+" does not match their labels", s.install()))
 	case len(serve) > 1:
 		flaws = append(flaws, fail("several serve Quorate's CompositeControllers, and undo each other's work: "+
-			strings.Join(serve, ", "), "remove all but one; or if others need that too, give it --target-label-selector=!"+
+			strings.Join(serve, ", "), "remove all but one; or if others need that too, give it "+
+			"--target-label-selector=!"+
 			ofInstallation+" (Metacontroller 4)"))
 	case len(others) > 0:
 		return together(ok("%s; %s serves others", serve[0], strings.Join(others, ", ")), flaws)
@@ -323,8 +330,9 @@ func metacontrollerVersion(s *Seen) Finding {
 	case r == release{1, 5, 20}:
 		return ok("%s, which tests run with too", r)
 	case r.before(2, 0):
-		return warn(r.String()+" was never tried; 4.17.2 is what the tests run with", "upgrade Metacontroller to 4.16 or "+
-			"later")
+		return warn(r.String()+" was never tried; 4.17.2 is what the tests run with",
+			"upgrade Metacontroller to 4.16 or "+
+				"later")
 	case r.before(4, 16):
 		return warn(r.String()+" can't send a token without showing it in its metrics: only the NetworkPolicy keeps "+
 			"others away from the hooks", "upgrade Metacontroller to 4.16 or later (docs/security.md)")
@@ -381,9 +389,11 @@ func metacontrollerFlags(s *Seen) Finding {
 			"unknown for so long", d), "set --discovery-interval=20s in "+w.title()))
 	}
 	if by := logs(c); by != "" {
-		flaws = append(flaws, fail(by+" has it log what children hold: private keys and passwords of every cluster, and "+
+		flaws = append(flaws, fail(by+" has it log what children hold: private keys and passwords of every cluster, "+
+			"and "+
 			"tokens",
-			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+"; then whatever its logs have reached has "+
+			"take it out, with --zap-log-level=info (1.5: -v=4), in "+w.title()+
+				"; then whatever its logs have reached has "+
 				"the keys: change them and the token (docs/security.md#when-something-was-stolen)"))
 	}
 	return together(ok("%s", strings.Join(has, " ")), flaws)

@@ -108,8 +108,10 @@ func admissionPolicies(s *Seen) Finding {
 		}
 	}
 	if len(lacks) > 0 {
-		return warn("there is no "+strings.Join(lacks, ", no ")+": what is protected, or not allowed, is held back late, "+
-			"not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind all "+
+		return warn("there is no "+strings.Join(lacks, ", no ")+
+			": what is protected, or not allowed, is held back late, "+
+			"not refused at once; a schedule that is deleted in the foreground takes its snapshots along, and a kind "+
+			"all "+
 			"clusters", "apply them, which takes Kubernetes 1.30: "+s.install())
 	}
 	return ok("there")
@@ -142,7 +144,8 @@ func certManager(s *Seen) Finding {
 		return fail("the CompositeController names "+certificates+", which is not there: it stands still, and no "+
 			"EtcdCluster is looked after", "install cert-manager; or install Quorate without --cert-manager")
 	case !named && len(want) > 0:
-		return fail("certificates of cert-manager's are wanted by "+some(want)+", and the CompositeController has no rule "+
+		return fail("certificates of cert-manager's are wanted by "+some(want)+
+			", and the CompositeController has no rule "+
 			"for them", strings.Replace(s.install(), "quorate install", "quorate install --cert-manager", 1))
 	case named:
 		return ok("there, and named")

@@ -36,8 +36,9 @@ func noQuorate() Finding {
 func quorateRuns(s *Seen) Finding {
 	w := s.deployment()
 	if w == nil {
-		return fail("there is no Deployment of Quorate in namespace "+s.Namespace, "say with --namespace where Quorate "+
-			"is; or install it: "+s.install())
+		return fail("there is no Deployment of Quorate in namespace "+s.Namespace,
+			"say with --namespace where Quorate "+
+				"is; or install it: "+s.install())
 	}
 	found := fmt.Sprintf("%s: %d of %d available", w.title(), w.Status.AvailableReplicas, w.wanted())
 	why := command("kubectl -n %s describe pods -l %s=quorate", s.Namespace, nameLabel) + " says why"
@@ -74,14 +75,16 @@ func quorateVersion(s *Seen) Finding {
 		flaws = append(flaws, fail("the server is not told its own image, and does not start without",
 			"set QUORATE_IMAGE in "+w.title()+" to "+c.Image))
 	} else if set && members != c.Image {
-		flaws = append(flaws, warn(fmt.Sprintf("members' pods are made with the image %s, and the server runs %s", members,
+		flaws = append(flaws, warn(fmt.Sprintf("members' pods are made with the image %s, and the server runs %s",
+			members,
 			c.Image), "set QUORATE_IMAGE in "+w.title()+" to "+c.Image+", unless both are the same under two names"))
 	}
 	is, tagged := exact(tag(c.Image))
 	own, released := exact(s.Version)
 	switch {
 	case !released:
-		return together(ok("image %s; this program (%s) is no release, so versions were not compared", c.Image, s.Version),
+		return together(ok("image %s; this program (%s) is no release, so versions were not compared", c.Image,
+			s.Version),
 			flaws)
 	case !tagged:
 		return together(ok("image %s, which does not tell its version; this program is %s", c.Image, s.Version), flaws)
@@ -113,7 +116,8 @@ func service(s *Seen) Finding {
 	for _, w := range called {
 		if n := port(w); !slices.ContainsFunc(serves.Spec.Ports,
 			func(p corev1.ServicePort) bool { return fmt.Sprint(p.Port) == n }) {
-			flaws = append(flaws, fail(fmt.Sprintf("hooks are called at port %s, which the Service %s/quorate does not have", n,
+			flaws = append(flaws, fail(fmt.Sprintf("hooks are called at port %s, which the Service %s/quorate does "+
+				"not have", n,
 				s.Namespace), s.install()))
 			break
 		}
@@ -180,12 +184,15 @@ func networkPolicy(s *Seen) Finding {
 	}
 	switch {
 	case !held:
-		return warn("there is none: everybody in the cluster reaches the hooks", "apply that of this release: "+s.install())
+		return warn("there is none: everybody in the cluster reaches the hooks", "apply that of this release: "+
+			s.install())
 	case !let:
-		return fail("it does not let namespace "+s.Metacontroller+" reach the hooks: where NetworkPolicies are enforced, "+
+		return fail("it does not let namespace "+s.Metacontroller+
+			" reach the hooks: where NetworkPolicies are enforced, "+
 			"no call arrives", "install for that namespace: "+s.install())
 	}
-	return ok("it lets namespace %s in; whether your network plugin enforces it can't be seen from here", s.Metacontroller)
+	return ok("it lets namespace %s in; whether your network plugin enforces it can't be seen from here",
+		s.Metacontroller)
 }
 
 // toHooks reports whether a rule is about the hooks' port, 8080.

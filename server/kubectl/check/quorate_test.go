@@ -12,22 +12,31 @@ import (
 func TestKinds(t *testing.T) {
 	const clustersKind = "etcdclusters.etcd.quorate.dev"
 	schema := func(w *installation, path ...string) map[string]any {
-		version := within(w.object(kinds, "CustomResourceDefinition", clustersKind), "spec")["versions"].([]any)[0].(map[string]any)
+		version := within(w.object(kinds, "CustomResourceDefinition", clustersKind),
+			"spec")["versions"].([]any)[0].(map[string]any)
 		return within(version, append([]string{"schema", "openAPIV3Schema"}, path...)...)
 	}
 	spec := func(w *installation) map[string]any { return schema(w, "properties", "spec", "properties") }
 	test(t, []broken{
-		{"no kinds", func(w *installation) { w.lose(kinds, "CustomResourceDefinition", "etcdsnapshots.etcd.quorate.dev") }, "Kinds", Fail, "there is no etcdsnapshots", "install Quorate", nil},
+		{"no kinds", func(w *installation) {
+			w.lose(kinds, "CustomResourceDefinition",
+				"etcdsnapshots.etcd.quorate.dev")
+		}, "Kinds", Fail, "there is no etcdsnapshots", "install Quorate", nil},
 		{"not established", func(w *installation) {
 			delete(w.object(kinds, "CustomResourceDefinition", clustersKind), "status")
 		}, "Kinds", Fail, "not established", "kubectl describe crd " + clustersKind, nil},
 		{"older kinds", func(w *installation) {
 			delete(spec(w), "restore")
 			delete(schema(w, "properties", "status", "properties"), "origin")
-		}, "Kinds", Fail, "is older than this release: it lacks spec.restore and status.origin", "quorate install --kinds", nil},
-		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn, "is newer than this quorate: it has spec.shiny", "use the quorate", nil},
-		{"kinds of another line", func(w *installation) { delete(spec(w), "restore"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail, "is of another release", "quorate install --kinds", nil},
-		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules", "quorate install --kinds", nil},
+		}, "Kinds", Fail, "is older than this release: it lacks spec.restore and status.origin",
+			"quorate install --kinds", nil},
+		{"newer kinds", func(w *installation) { spec(w)["shiny"] = map[string]any{"type": "string"} }, "Kinds", Warn,
+			"is newer than this quorate: it has spec.shiny", "use the quorate", nil},
+		{"kinds of another line",
+			func(w *installation) { delete(spec(w), "restore"); spec(w)["shiny"] = map[string]any{} }, "Kinds", Fail,
+			"is of another release", "quorate install --kinds", nil},
+		{"other rules", func(w *installation) { set(spec(w), 5, "replicas", "maximum") }, "Kinds", Warn, "other rules",
+			"quorate install --kinds", nil},
 	})
 	words := good(t)
 	schema(words)["description"] = "Other words."
@@ -44,29 +53,42 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	test(t, []broken{
-		{"one is missing", func(w *installation) { w.lose(controllers, "CompositeController", "quorate-etcdsnapshot") }, "Controllers", Fail, "there is no CompositeController for etcdsnapshots", "quorate install", nil},
+		{"one is missing", func(w *installation) { w.lose(controllers, "CompositeController", "quorate-etcdsnapshot") },
+			"Controllers", Fail, "there is no CompositeController for etcdsnapshots", "quorate install", nil},
 		{"all call another", func(w *installation) {
 			w.hooked(func(h map[string]any) {
 				h["url"] = strings.Replace(h["url"].(string), "quorate-system", "elsewhere", 1)
 			})
-		}, "Controllers", Fail, "quorate-etcdcluster for etcdclusters calls quorate.elsewhere.svc, not quorate.quorate-system.svc", "--namespace", []string{"Service", "Certificate", "Trust", "Token"}},
-		{"one hook calls another", url("quorate-system", "elsewhere"), "Controllers", Fail, "hook finalize calls quorate.elsewhere.svc", "quorate install", []string{"Certificate"}},
-		{"another page", url("/finalize", "/sync"), "Controllers", Fail, "hook finalize calls the page /sync, not /finalize", "quorate install", nil},
-		{"no customize", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "customize") }, "Controllers", Fail, "quorate-etcdcluster has no hook customize", "quorate install", nil},
-		{"a short timeout", func(w *installation) { hookOf(w, "sync")["timeout"] = "2s" }, "Controllers", Warn, `gives up after "2s", not after 10s`, "quorate install", nil},
-		{"another version of the hook", func(w *installation) { set(w.controller(), "v2", "spec", "hooks", "sync", "version") }, "Controllers", Fail, "of version v2", "quorate install", nil},
-		{"no generateSelector", func(w *installation) { set(w.controller(), false, "spec", "generateSelector") }, "Controllers", Fail, "no generateSelector", "quorate install", nil},
-		{"a long resync", func(w *installation) { set(w.controller(), 600, "spec", "resyncPeriodSeconds") }, "Controllers", Warn, "asks every 600 s", "quorate install", nil},
+		}, "Controllers", Fail, "quorate-etcdcluster for etcdclusters calls quorate.elsewhere.svc, not " +
+			"quorate.quorate-system.svc", "--namespace", []string{"Service", "Certificate", "Trust", "Token"}},
+		{"one hook calls another", url("quorate-system", "elsewhere"), "Controllers", Fail,
+			"hook finalize calls quorate.elsewhere.svc", "quorate install", []string{"Certificate"}},
+		{"another page", url("/finalize", "/sync"), "Controllers", Fail,
+			"hook finalize calls the page /sync, not /finalize", "quorate install", nil},
+		{"no customize", func(w *installation) { delete(within(w.controller(), "spec", "hooks"), "customize") },
+			"Controllers", Fail, "quorate-etcdcluster has no hook customize", "quorate install", nil},
+		{"a short timeout", func(w *installation) { hookOf(w, "sync")["timeout"] = "2s" }, "Controllers", Warn,
+			`gives up after "2s", not after 10s`, "quorate install", nil},
+		{"another version of the hook",
+			func(w *installation) { set(w.controller(), "v2", "spec", "hooks", "sync", "version") }, "Controllers",
+			Fail, "of version v2", "quorate install", nil},
+		{"no generateSelector", func(w *installation) { set(w.controller(), false, "spec", "generateSelector") },
+			"Controllers", Fail, "no generateSelector", "quorate install", nil},
+		{"a long resync", func(w *installation) { set(w.controller(), 600, "spec", "resyncPeriodSeconds") },
+			"Controllers", Warn, "asks every 600 s", "quorate install", nil},
 		{"a rule for children less", func(w *installation) {
 			spec := within(w.controller(), "spec")
 			spec["childResources"] = spec["childResources"].([]any)[1:]
 		}, "Controllers", Fail, "no rule for its children pods", "quorate install", nil},
 		{"a rule for children more", func(w *installation) {
 			spec := within(w.controller(), "spec")
-			spec["childResources"] = append(spec["childResources"].([]any), map[string]any{"apiVersion": "apps/v1", "resource": "deployments"})
-		}, "Controllers", Fail, "a rule for deployments.apps, which this release does not know", "quorate install", nil},
+			spec["childResources"] = append(spec["childResources"].([]any),
+				map[string]any{"apiVersion": "apps/v1", "resource": "deployments"})
+		}, "Controllers", Fail, "a rule for deployments.apps, which this release does not know", "quorate install",
+			nil},
 		{"another strategy", func(w *installation) {
-			set(within(w.controller(), "spec")["childResources"].([]any)[0].(map[string]any), "Recreate", "updateStrategy", "method")
+			set(within(w.controller(), "spec")["childResources"].([]any)[0].(map[string]any), "Recreate",
+				"updateStrategy", "method")
 		}, "Controllers", Fail, `updates pods by "Recreate", not "InPlace"`, "quorate install", nil},
 		{"a second Quorate", func(w *installation) {
 			second := w.add(controllers, w.controller())
@@ -74,21 +96,24 @@ func TestControllers(t *testing.T) {
 			for _, h := range within(second, "spec", "hooks") {
 				within(h.(map[string]any), "webhook")["url"] = "http://quorate.other.svc/sync"
 			}
-		}, "OneQuorate", Fail, "the CompositeControllers quorate-etcdcluster (calls quorate.quorate-system.svc) and second (calls quorate.other.svc) both decide about etcdclusters", "delete one", nil},
+		}, "OneQuorate", Fail, "the CompositeControllers quorate-etcdcluster (calls quorate.quorate-system.svc) and " +
+			"second (calls quorate.other.svc) both decide about etcdclusters", "delete one", nil},
 	})
 }
 
 // TestSecondQuorate: one for other labels is in nobody's way, and clusters that are its own wait for it.
 func TestSecondQuorate(t *testing.T) {
 	w := good(t)
-	set(w.controller(), map[string]any{"matchLabels": map[string]any{"team": "a"}}, "spec", "parentResource", "labelSelector")
+	set(w.controller(), map[string]any{"matchLabels": map[string]any{"team": "a"}}, "spec", "parentResource",
+		"labelSelector")
 	set(w.object(clusters, "EtcdCluster", ""), "a", "metadata", "labels", "team")
 	second := w.add(controllers, w.controller())
 	set(second, "second", "metadata", "name")
 	for _, h := range within(second, "spec", "hooks") {
 		within(h.(map[string]any), "webhook")["url"] = "http://quorate.other.svc/sync"
 	}
-	set(second, map[string]any{"matchExpressions": []any{map[string]any{"key": "team", "operator": "NotIn", "values": []any{"a"}}}}, "spec", "parentResource", "labelSelector")
+	set(second, map[string]any{"matchExpressions": []any{map[string]any{"key": "team", "operator": "NotIn",
+		"values": []any{"a"}}}}, "spec", "parentResource", "labelSelector")
 	waiting := w.add(clusters, w.object(clusters, "EtcdCluster", ""))
 	set(waiting, "b", "metadata", "labels", "team")
 	delete(waiting, "status")
@@ -102,16 +127,20 @@ func TestDisjoint(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": value}}
 	}
 	demand := func(operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: operator, Values: values}}}
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team",
+			Operator: operator, Values: values}}}
 	}
 	for _, c := range []struct {
 		a, b *metav1.LabelSelector
 		want bool
 	}{
-		{nil, nil, false}, {labelled("a"), nil, false}, {labelled("a"), labelled("a"), false}, {labelled("a"), labelled("b"), true},
+		{nil, nil, false}, {labelled("a"), nil, false}, {labelled("a"), labelled("a"), false},
+		{labelled("a"), labelled("b"), true},
 		{labelled("a"), demand("In", "b", "c"), true}, {labelled("a"), demand("In", "a", "c"), false},
-		{labelled("a"), demand("NotIn", "a"), true}, {labelled("a"), demand("NotIn", "b"), false}, {demand("In", "a", "b"), demand("NotIn", "a"), false},
-		{labelled("a"), demand("DoesNotExist"), true}, {demand("Exists"), demand("DoesNotExist"), true}, {labelled("a"), demand("Exists"), false},
+		{labelled("a"), demand("NotIn", "a"), true}, {labelled("a"), demand("NotIn", "b"), false},
+		{demand("In", "a", "b"), demand("NotIn", "a"), false},
+		{labelled("a"), demand("DoesNotExist"), true}, {demand("Exists"), demand("DoesNotExist"), true},
+		{labelled("a"), demand("Exists"), false},
 		{demand("NotIn", "a"), demand("DoesNotExist"), false}, {demand("NotIn", "a"), demand("NotIn", "b"), false},
 		{labelled("a"), &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "b"}}, false},
 	} {
@@ -122,28 +151,39 @@ func TestDisjoint(t *testing.T) {
 
 func TestQuorate(t *testing.T) {
 	test(t, []broken{
-		{"no Quorate", func(w *installation) { w.answers[quorate] = map[string]any{"items": []any{}} }, "Quorate", Fail, "no Deployment of Quorate in namespace quorate-system", "--namespace",
+		{"no Quorate", func(w *installation) { w.answers[quorate] = map[string]any{"items": []any{}} }, "Quorate", Fail,
+			"no Deployment of Quorate in namespace quorate-system", "--namespace",
 			[]string{"QuorateVersion", "Service", "NetworkPolicy", "Token"}},
-		{"none available", func(w *installation) { set(w.deployment(), 0, "status", "availableReplicas") }, "Quorate", Fail, "0 of 2 available", "describe pods", nil},
-		{"one of two", func(w *installation) { set(w.deployment(), 1, "status", "availableReplicas") }, "Quorate", Warn, "1 of 2 available", "describe pods", nil},
-		{"rolling", func(w *installation) { set(w.deployment(), 1, "status", "updatedReplicas") }, "Quorate", Warn, "not all of them are of the newest template", "rollout status", nil},
-		{"another release", func(w *installation) { w.options.Version = "v0.2.0" }, "QuorateVersion", Warn, "is of 0.1.0 and this program of 0.2.0", "use the quorate", nil},
+		{"none available", func(w *installation) { set(w.deployment(), 0, "status", "availableReplicas") }, "Quorate",
+			Fail, "0 of 2 available", "describe pods", nil},
+		{"one of two", func(w *installation) { set(w.deployment(), 1, "status", "availableReplicas") }, "Quorate", Warn,
+			"1 of 2 available", "describe pods", nil},
+		{"rolling", func(w *installation) { set(w.deployment(), 1, "status", "updatedReplicas") }, "Quorate", Warn,
+			"not all of them are of the newest template", "rollout status", nil},
+		{"another release", func(w *installation) { w.options.Version = "v0.2.0" }, "QuorateVersion", Warn,
+			"is of 0.1.0 and this program of 0.2.0", "use the quorate", nil},
 		{"members with another image", func(w *installation) {
 			for _, e := range container(w.deployment())["env"].([]any) {
 				if e := e.(map[string]any); e["name"] == "QUORATE_IMAGE" {
 					e["value"] = "example.com/quorate:v9"
 				}
 			}
-		}, "QuorateVersion", Warn, "members' pods are made with the image example.com/quorate:v9", "set QUORATE_IMAGE", nil},
-		{"no Service", func(w *installation) { w.lose(quorate, "Service", "quorate") }, "Service", Fail, "no Service quorate-system/quorate", "quorate install", nil},
+		}, "QuorateVersion", Warn, "members' pods are made with the image example.com/quorate:v9", "set QUORATE_IMAGE",
+			nil},
+		{"no Service", func(w *installation) { w.lose(quorate, "Service", "quorate") }, "Service", Fail,
+			"no Service quorate-system/quorate", "quorate install", nil},
 		{"another port", func(w *installation) {
-			w.object(quorate, "Service", "quorate")["spec"].(map[string]any)["ports"].([]any)[0].(map[string]any)["port"] = 80
+			w.object(quorate, "Service",
+				"quorate")["spec"].(map[string]any)["ports"].([]any)[0].(map[string]any)["port"] = 80
 		}, "Service", Fail, "port 443, which the Service", "quorate install", nil},
-		{"no pod ready", func(w *installation) { w.lose(quorate, "Pod", ""); w.lose(quorate, "Pod", "") }, "Service", Fail, "no pod behind", "describe pods", nil},
-		{"no NetworkPolicy", func(w *installation) { w.lose(quorate, "NetworkPolicy", "quorate") }, "NetworkPolicy", Warn, "everybody in the cluster reaches the hooks", "quorate install", nil},
+		{"no pod ready", func(w *installation) { w.lose(quorate, "Pod", ""); w.lose(quorate, "Pod", "") }, "Service",
+			Fail, "no pod behind", "describe pods", nil},
+		{"no NetworkPolicy", func(w *installation) { w.lose(quorate, "NetworkPolicy", "quorate") }, "NetworkPolicy",
+			Warn, "everybody in the cluster reaches the hooks", "quorate install", nil},
 		{"a NetworkPolicy for another", func(w *installation) {
 			rule := within(w.object(quorate, "NetworkPolicy", "quorate"), "spec")["ingress"].([]any)[0].(map[string]any)
-			set(rule["from"].([]any)[0].(map[string]any), "mc", "namespaceSelector", "matchLabels", "kubernetes.io/metadata.name")
+			set(rule["from"].([]any)[0].(map[string]any), "mc", "namespaceSelector", "matchLabels",
+				"kubernetes.io/metadata.name")
 		}, "NetworkPolicy", Fail, "does not let namespace metacontroller", "quorate install", nil},
 	})
 	for _, own := range []string{"devel", "v0.1.0-12-gabc"} {
@@ -159,11 +199,13 @@ func (w *installation) bearer() {
 	ca := within(w.answers[trusted], "data")["ca.crt"]
 	w.answers[trusted] = map[string]any{}
 	image("metacontrollerio/metacontroller:v4.17.2")(w)
-	w.add(secrets, map[string]any{"kind": "Secret", "metadata": map[string]any{"name": forCaller}, "data": encoded(map[string]string{"token": "TOKEN"})})
+	w.add(secrets, map[string]any{"kind": "Secret", "metadata": map[string]any{"name": forCaller},
+		"data": encoded(map[string]string{"token": "TOKEN"})})
 	w.hooked(func(h map[string]any) {
 		h["url"] = strings.Replace(h["url"].(string), "quorate:TOKEN@", "", 1)
 		h["caBundle"] = map[string]any{"inline": ca}
-		h["authorization"] = map[string]any{"secretRef": map[string]any{"name": forCaller, "namespace": "quorate-system", "key": "token"}}
+		h["authorization"] = map[string]any{"secretRef": map[string]any{"name": forCaller,
+			"namespace": "quorate-system", "key": "token"}}
 	})
 }
 
@@ -172,29 +214,42 @@ func TestTrust(t *testing.T) {
 	test(t, []broken{
 		{"plain HTTP", func(w *installation) {
 			w.hooked(func(h map[string]any) { h["url"] = strings.Replace(h["url"].(string), "https://", "http://", 1) })
-			w.object(quorate, "Service", "quorate")["spec"].(map[string]any)["ports"].([]any)[0].(map[string]any)["port"] = 80
+			w.object(quorate, "Service",
+				"quorate")["spec"].(map[string]any)["ports"].([]any)[0].(map[string]any)["port"] = 80
 		}, "Certificate", Warn, "hooks are plain HTTP", "quorate install", []string{"Trust"}},
 		{"half of them plain", func(w *installation) {
 			h := within(w.controller(), "spec", "hooks", "sync", "webhook")
-			h["url"] = strings.Replace(h["url"].(string), "https://quorate:TOKEN@quorate.quorate-system.svc", "http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
+			h["url"] = strings.Replace(h["url"].(string), "https://quorate:TOKEN@quorate.quorate-system.svc",
+				"http://quorate:TOKEN@quorate.quorate-system.svc:443", 1)
 		}, "Certificate", Fail, "1 of 8 hooks are called by plain HTTP", "quorate install", []string{"Trust"}},
-		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate", Fail, "there is no Secret quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
-		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) }, "Certificate", Fail, "for quorate.elsewhere.svc, and the hooks are called as quorate.quorate-system.svc", "make another", nil},
-		{"expired", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, -1)) }, "Certificate", Fail, "it has expired on 2026-11-21", "make another", nil},
-		{"expires soon", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, 20)) }, "Certificate", Warn, "it expires on 2026-12-12", "make another", nil},
+		{"no Secret", func(w *installation) { w.answers[secrets] = map[string]any{"items": []any{}} }, "Certificate",
+			Fail, "there is no Secret quorate-system/quorate-hooks", "quorate install", []string{"Trust", "Token"}},
+		{"another name", func(w *installation) { w.certify("quorate.elsewhere.svc", noon.AddDate(10, 0, 0)) },
+			"Certificate", Fail, "for quorate.elsewhere.svc, and the hooks are called as quorate.quorate-system.svc",
+			"make another", nil},
+		{"expired", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, -1)) },
+			"Certificate", Fail, "it has expired on 2026-11-21", "make another", nil},
+		{"expires soon", func(w *installation) { w.certify("quorate.quorate-system.svc", noon.AddDate(0, 0, 20)) },
+			"Certificate", Warn, "it expires on 2026-12-12", "make another", nil},
 		{"another key", func(w *installation) {
 			set(w.object(secrets, "Secret", forHooks), "", "data", "tls.key")
 		}, "Certificate", Fail, "no certificate and its private key", "make another", nil},
 		{"another authority", func(w *installation) {
 			other := good(w.t)
 			within(w.answers[trusted], "data")["ca.crt"] = within(other.answers[trusted], "data")["ca.crt"]
-		}, "Trust", Fail, "the authority in the ConfigMap metacontroller/quorate-hook-ca has not signed the hooks' certificate", "rollout restart statefulset/metacontroller", nil},
-		{"no ConfigMap", func(w *installation) { w.answers[trusted] = map[string]any{} }, "Trust", Fail, "nor is there a ConfigMap metacontroller/quorate-hook-ca", "quorate install", nil},
-		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail, "mounted where SSL_CERT_DIR says", "docs/security.md", nil},
-		{"not named", func(w *installation) { delete(mount(w), "env") }, "Trust", Fail, "SSL_CERT_DIR", "upgrade Metacontroller", nil},
+		}, "Trust", Fail, "the authority in the ConfigMap metacontroller/quorate-hook-ca has not signed the hooks' " +
+			"certificate", "rollout restart statefulset/metacontroller", nil},
+		{"no ConfigMap", func(w *installation) { w.answers[trusted] = map[string]any{} }, "Trust", Fail,
+			"nor is there a ConfigMap metacontroller/quorate-hook-ca", "quorate install", nil},
+		{"not mounted", func(w *installation) { delete(mount(w), "volumeMounts") }, "Trust", Fail,
+			"mounted where SSL_CERT_DIR says", "docs/security.md", nil},
+		{"not named", func(w *installation) { delete(mount(w), "env") }, "Trust", Fail, "SSL_CERT_DIR",
+			"upgrade Metacontroller", nil},
 		{"not read since it changed", func(w *installation) {
-			set(w.answers[trusted], []any{map[string]any{"manager": "kubectl", "time": noon.Format("2006-01-02T15:04:05Z07:00")}}, "metadata", "managedFields")
-		}, "Trust", Fail, "reads the ConfigMap quorate-hook-ca once, which has changed at 2026-11-22T12:00:00Z", "rollout restart statefulset/metacontroller", nil},
+			set(w.answers[trusted], []any{map[string]any{"manager": "kubectl",
+				"time": noon.Format("2006-01-02T15:04:05Z07:00")}}, "metadata", "managedFields")
+		}, "Trust", Fail, "reads the ConfigMap quorate-hook-ca once, which has changed at 2026-11-22T12:00:00Z",
+			"rollout restart statefulset/metacontroller", nil},
 		{"what an older one does not read", func(w *installation) {
 			w.bearer()
 			image("metacontrollerio/metacontroller:v1.5.20")(w)
@@ -205,7 +260,8 @@ func TestTrust(t *testing.T) {
 			w.hooked(func(h map[string]any) {
 				within(h, "caBundle")["inline"] = within(other.answers[trusted], "data")["ca.crt"]
 			})
-		}, "Trust", Fail, "the authority in the caBundle of the CompositeControllers has not signed", "quorate install", nil},
+		}, "Trust", Fail, "the authority in the caBundle of the CompositeControllers has not signed", "quorate install",
+			nil},
 		{"another token", func(w *installation) {
 			set(w.object(secrets, "Secret", forHooks), base64Of("other\n"), "data", "tokens")
 		}, "Token", Fail, "(the URL) is not among the tokens", "quorate install", nil},
@@ -218,7 +274,8 @@ func TestTrust(t *testing.T) {
 		}, "Token", Fail, "is called without: every call is refused with 401", "quorate install", nil},
 		{"no token asked", func(w *installation) {
 			c := container(w.deployment())
-			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool { return e.(map[string]any)["name"] == "QUORATE_TOKEN_FILE" })
+			c["env"] = slices.DeleteFunc(c["env"].([]any),
+				func(e any) bool { return e.(map[string]any)["name"] == "QUORATE_TOKEN_FILE" })
 		}, "Token", Warn, "Quorate asks for none", "docs/security.md", nil},
 	})
 	newer := good(t)
@@ -240,17 +297,27 @@ func TestAsked(t *testing.T) {
 		w.object(clusters, "EtcdCluster", "")["status"] = map[string]any{"observedGeneration": -1}
 	}
 	test(t, []broken{
-		{"no status", unlooked, "Asked", Fail, "Metacontroller does not call, or its calls fail: no status has ", "kubectl -n metacontroller logs statefulset/metacontroller", nil},
-		{"no status and a log", func(w *installation) { unlooked(w); w.log = "I1122 hello\n" + oldLog + "\nI1122 bye\n" }, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},
-		{"calls that fail", func(w *installation) { w.log = newLog }, "Asked", Warn, "calls have failed in the last five minutes; the last error in its log: failed to sync EtcdCluster 'shop/orders': sync hook failed: remote error: no token", "if it goes on", nil},
-		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} }, "Asked", Unknown, "you may not list pods, and get pods/log, in namespace metacontroller", "ask whoever administers Kubernetes", nil},
+		{"no status", unlooked, "Asked", Fail, "Metacontroller does not call, or its calls fail: no status has ",
+			"kubectl -n metacontroller logs statefulset/metacontroller", nil},
+		{"no status and a log", func(w *installation) {
+			unlooked(w)
+			w.log = "I1122 hello\n" + oldLog +
+				"\nI1122 bye\n"
+		}, "Asked", Fail, "x509: certificate signed by unknown authority", "logs", nil},
+		{"calls that fail", func(w *installation) { w.log = newLog }, "Asked", Warn,
+			"calls have failed in the last five minutes; the last error in its log: failed to sync EtcdCluster " +
+				"'shop/orders': sync hook failed: remote error: no token", "if it goes on", nil},
+		{"a log that may not be read", func(w *installation) { w.refused[log] = Answer{Err: "no", Forbidden: true} },
+			"Asked", Unknown, "you may not list pods, and get pods/log, in namespace metacontroller",
+			"ask whoever administers Kubernetes", nil},
 	})
 	routine := good(t)
 	routine.log = `E1122 1 controller.go:270] failed to sync EtcdCluster "shop/orders": can't update status: the object has been modified; please apply your changes`
 	assert.Equal(t, OK, routine.judged()["Asked"].State)
 	young := good(t)
 	unlooked(young)
-	set(young.object(clusters, "EtcdCluster", ""), noon.Format("2006-01-02T15:04:05Z07:00"), "metadata", "creationTimestamp")
+	set(young.object(clusters, "EtcdCluster", ""), noon.Format("2006-01-02T15:04:05Z07:00"), "metadata",
+		"creationTimestamp")
 	assert.Equal(t, OK, young.judged()["Asked"].State)
 	long := good(t)
 	long.log = oldLog + strings.Repeat(" and so on", 100)

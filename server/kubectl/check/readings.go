@@ -72,7 +72,8 @@ func (o Options) First() Reading {
 // Own is the reading that tells whether Quorate has a Metacontroller of its own.
 func (o Options) Own() Reading {
 	return Reading{own, "list deployments in Quorate's namespace",
-		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate", "-o",
+		[]string{"get", "deployments", "-n", o.Namespace, "-l", nameLabel + "=metacontroller," + partOf + "=quorate",
+			"-o",
 			"json"}}
 }
 
@@ -99,14 +100,16 @@ func (o Options) Readings() []Reading {
 	}
 	return []Reading{
 		get(kinds, "get customresourcedefinitions", crds...),
-		get(controllers, "list compositecontrollers.metacontroller.k8s.io", "compositecontrollers.metacontroller.k8s.io"),
+		get(controllers, "list compositecontrollers.metacontroller.k8s.io",
+			"compositecontrollers.metacontroller.k8s.io"),
 		get(metacontroller, "list statefulsets, deployments and pods in Metacontroller's namespace",
 			"statefulsets,deployments,pods", "-n", o.Metacontroller),
 		get(workloads, "list statefulsets and deployments in all namespaces", "statefulsets,deployments", "-A", "-l",
 			MetacontrollersLabels),
 		get(trusted, "get the ConfigMap "+callerCA+" in Metacontroller's namespace", "configmap", callerCA, "-n",
 			o.Metacontroller, "--ignore-not-found", "--show-managed-fields"),
-		get(rights, "list clusterroles and clusterrolebindings, and roles and rolebindings in Metacontroller's namespace",
+		get(rights, "list clusterroles and clusterrolebindings, and roles and rolebindings in Metacontroller's "+
+			"namespace",
 			"clusterroles,clusterrolebindings,roles,rolebindings", "-n", o.Metacontroller),
 		get(quorate, "list deployments, services, networkpolicies and pods in Quorate's namespace",
 			"deployments,services,networkpolicies,pods", "-n", o.Namespace, "-l", nameLabel+"=quorate"),
@@ -123,7 +126,8 @@ func (o Options) Readings() []Reading {
 func (s *Seen) Later() []Reading {
 	names := s.secretNames()
 	all := []Reading{{secrets, "get the Secrets " + strings.Join(names, " and ") + " in Quorate's namespace",
-		slices.Concat([]string{"get", "secrets"}, names, []string{"-n", s.Namespace, "--ignore-not-found", "-o", "json"})}}
+		slices.Concat([]string{"get", "secrets"}, names, []string{"-n", s.Namespace, "--ignore-not-found", "-o",
+			"json"})}}
 	w := s.metacontroller()
 	if len(s.podsOf(w)) > 0 { // all of them: any may be the one that works
 		all = append(all, Reading{log, "list pods, and get pods/log, in Metacontroller's namespace",

@@ -91,7 +91,8 @@ func metacontrollerRights(s *Seen) Finding {
 			flaws = append(flaws, fail(who+" may not, in its namespace: "+few(all)+": no replica ever works",
 				command("kubectl -n %s create role %s --verb=get,create,update --resource=leases.coordination.k8s.io",
 					s.Metacontroller, forElection)+" and "+
-					command("kubectl -n %s create rolebinding %s --role=%s --serviceaccount=%s:%s", s.Metacontroller, forElection,
+					command("kubectl -n %s create rolebinding %s --role=%s --serviceaccount=%s:%s", s.Metacontroller,
+						forElection,
 						forElection, s.Metacontroller, account)))
 		}
 	}

@@ -45,7 +45,8 @@ var shipped = sync.OnceValue(func() *wanted {
 			}
 		}
 	}
-	slices.SortFunc(w.controllers, func(a, b controller) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortFunc(w.controllers,
+		func(a, b controller) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
 	text, err := fs.ReadFile(manifests.Files, manifests.CertManager+"/rbac-metacontroller.yaml")
 	must(err)
 	var additions []struct{ Value policyRule }

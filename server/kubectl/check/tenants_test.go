@@ -19,7 +19,8 @@ func TestWhatIsAllowedNeedsNoPolicy(t *testing.T) {
 	assert.NotContains(t, f.Do, "--shared-issuers")
 
 	c := container(w.deployment())
-	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_SHARED_ISSUERS", "value": "true"}, map[string]any{"name": "QUORATE_EXISTING_ENDPOINTS", "value": "10.1.0.0/16"})
+	c["env"] = append(c["env"].([]any), map[string]any{"name": "QUORATE_SHARED_ISSUERS", "value": "true"},
+		map[string]any{"name": "QUORATE_EXISTING_ENDPOINTS", "value": "10.1.0.0/16"})
 	assert.Equal(t, OK, w.judged()["AdmissionPolicies"].State)
 	w.lose(policies, "ValidatingAdmissionPolicy", "quorate-deletion-protection")
 	assert.Contains(t, w.judged()["AdmissionPolicies"].Do, " --existing-endpoints=10.1.0.0/16 --shared-issuers --apply")

@@ -33,10 +33,12 @@ func (s *Seen) plain() (Finding, bool) {
 	case 0:
 		return Finding{}, false
 	case len(called):
-		return warn("hooks are plain HTTP, for everybody who reaches them", "use what quorate install prints: "+s.install()),
+		return warn("hooks are plain HTTP, for everybody who reaches them", "use what quorate install prints: "+
+				s.install()),
 			true
 	}
-	return fail(fmt.Sprintf("%d of %d hooks are called by plain HTTP, the others by HTTPS", n, len(called)), s.install()),
+	return fail(fmt.Sprintf("%d of %d hooks are called by plain HTTP, the others by HTTPS", n, len(called)),
+			s.install()),
 		true
 }
 
@@ -59,7 +61,8 @@ func certificate(s *Seen) Finding {
 	}
 	for _, w := range s.called() {
 		if pair.Leaf.VerifyHostname(w.address().Hostname()) != nil {
-			return fail(fmt.Sprintf("it is for %s, and the hooks are called as %s", strings.Join(pair.Leaf.DNSNames, ", "),
+			return fail(fmt.Sprintf("it is for %s, and the hooks are called as %s",
+				strings.Join(pair.Leaf.DNSNames, ", "),
 				w.address().Hostname()), again)
 		}
 	}
@@ -68,8 +71,9 @@ func certificate(s *Seen) Finding {
 	case left <= 0:
 		return fail("it has expired on "+until, again)
 	case s.Now.Before(pair.Leaf.NotBefore):
-		return fail("it is not valid before "+pair.Leaf.NotBefore.UTC().Format(time.RFC3339), "see that clocks are right; "+
-			"or else "+again)
+		return fail("it is not valid before "+pair.Leaf.NotBefore.UTC().Format(time.RFC3339),
+			"see that clocks are right; "+
+				"or else "+again)
 	case left < expiresSoon:
 		return warn("it expires on "+until, again)
 	}
@@ -104,7 +108,8 @@ func trust(s *Seen) Finding {
 			" does not read", s.install())
 	}
 	for _, w := range inline {
-		if f := s.signed([]byte(w.CABundle.Inline), "the caBundle of the CompositeControllers", s.install()); f.State != OK {
+		if f := s.signed([]byte(w.CABundle.Inline), "the caBundle of the CompositeControllers",
+			s.install()); f.State != OK {
 			return f
 		}
 	}
@@ -121,8 +126,10 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 			s.Metacontroller+"/"+callerCA, s.install())
 	}
 	if !mountsTrust(w) {
-		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(), callerCA),
-			"mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate install")
+		return fail(fmt.Sprintf("%s does not have the ConfigMap %s mounted where SSL_CERT_DIR says", w.title(),
+			callerCA),
+			"mount it there (docs/security.md); or upgrade Metacontroller to 4.16 or later, and say so to quorate "+
+				"install")
 	}
 	if f := s.signed([]byte(s.trusted.Data["ca.crt"]), "the ConfigMap "+s.Metacontroller+"/"+callerCA,
 		s.install()+", then "+s.restart()); f.State != OK {
@@ -131,7 +138,8 @@ func (s *Seen) trustsFolder(w *workload) Finding {
 	changed, started := lastChange(s.trusted.ObjectMeta), s.started(w)
 	switch {
 	case started.IsZero():
-		return fail("Metacontroller is not running", command("kubectl -n %s describe pods", s.Metacontroller)+" says why")
+		return fail("Metacontroller is not running", command("kubectl -n %s describe pods", s.Metacontroller)+
+			" says why")
 	case started.Before(changed):
 		return fail(fmt.Sprintf("Metacontroller runs since %s and reads the ConfigMap %s once, which has changed at %s",
 			started.UTC().Format(time.RFC3339), callerCA, changed.UTC().Format(time.RFC3339)), s.restart())
@@ -147,12 +155,14 @@ func (s *Seen) signed(bundle []byte, where, do string) Finding {
 	}
 	block, _ := pem.Decode(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
 	if block == nil {
-		return Finding{State: Unknown, Found: "not looked at: there is no certificate", Do: "first do what is said above"}
+		return Finding{State: Unknown, Found: "not looked at: there is no certificate",
+			Do: "first do what is said above"}
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return Finding{State: Unknown, Found: "not looked at: the certificate can't be read", Do: "first do what is said " +
-			"above"}
+		return Finding{State: Unknown, Found: "not looked at: the certificate can't be read",
+			Do: "first do what is said " +
+				"above"}
 	}
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	between.AppendCertsFromPEM(s.secrets[s.hooksSecret()].Data[corev1.TLSCertKey])
@@ -214,8 +224,9 @@ func token(s *Seen) Finding {
 	}
 	if _, asked := env(containerOf(w), "QUORATE_TOKEN_FILE"); !asked &&
 		!slices.ContainsFunc(containerOf(w).Args, func(a string) bool { return strings.HasPrefix(a, "--token-file") }) {
-		return warn("Quorate asks for none: whoever reaches the hooks may call them", "use what quorate install prints, "+
-			"with Metacontroller 4.16 or later or 1.5 (docs/security.md): "+s.install())
+		return warn("Quorate asks for none: whoever reaches the hooks may call them",
+			"use what quorate install prints, "+
+				"with Metacontroller 4.16 or later or 1.5 (docs/security.md): "+s.install())
 	}
 	if f := s.without([]string{secrets}); f.State != OK {
 		return f
@@ -241,7 +252,8 @@ func (s *Seen) sent(w *webhook) (token, by string, f Finding) {
 	if w.Authorization != nil {
 		ref := w.Authorization.SecretRef
 		if ref.Namespace != s.Namespace {
-			return "", "", Finding{State: Unknown, Found: fmt.Sprintf("the token comes from the Secret %s/%s, which this "+
+			return "", "", Finding{State: Unknown, Found: fmt.Sprintf("the token comes from the Secret %s/%s, which "+
+				"this "+
 				"program does not read", ref.Namespace, ref.Name),
 				Do: "compare it with the last line of tokens in the Secret " + s.Namespace + "/" + s.hooksSecret()}
 		}

@@ -27,7 +27,8 @@ var (
 	snapshotRun = flag.Int("snapshot.runs", 3, "how often each is run; the median is told")
 )
 
-// TestSnapshots measures `quorate-snapshot snapshot` beside `etcdctl snapshot save` and `etcdutl snapshot restore`, on the same data and disk:
+// TestSnapshots measures `quorate-snapshot snapshot` beside `etcdctl snapshot save` and `etcdutl snapshot restore`,
+// on the same data and disk:
 //
 //	make bench-snapshots
 //
@@ -46,7 +47,9 @@ func TestSnapshots(t *testing.T) {
 	etcdctl, etcdutl := etcdproc.Program(t, version, "etcdctl"), etcdproc.Program(t, version, "etcdutl")
 	saved := filepath.Join(dir, "saved.db")
 	take := func(args ...string) []string {
-		return append([]string{*snapshotOf, "snapshot", "--endpoint=" + m.ClientURL, "--store-url=file:///store", "--store-dir=" + dir, "--key=one.db", "--etcd=" + etcdproc.Program(t, version, "etcd"), "--etcdutl=" + etcdutl, "--scratch=" + dir}, args...)
+		return append([]string{*snapshotOf, "snapshot", "--endpoint=" + m.ClientURL, "--store-url=file:///store",
+			"--store-dir=" + dir, "--key=one.db", "--etcd=" + etcdproc.Program(t, version, "etcd"),
+			"--etcdutl=" + etcdutl, "--scratch=" + dir}, args...)
 	}
 	for _, what := range []struct {
 		name string
@@ -55,15 +58,19 @@ func TestSnapshots(t *testing.T) {
 		{"etcdctl snapshot save", []string{etcdctl, "--endpoints=" + m.ClientURL, "snapshot", "save", saved}},
 		{"quorate-snapshot snapshot, as it is", take("--compression=none", "--verify=false")},
 		{"quorate-snapshot snapshot, zstd", take("--verify=false")},
-		{"quorate-snapshot snapshot, age", take("--compression=none", "--verify=false", "--recipient="+identity.Recipient().String())},
-		{"quorate-snapshot snapshot, zstd and age", take("--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, age",
+			take("--compression=none", "--verify=false", "--recipient="+identity.Recipient().String())},
+		{"quorate-snapshot snapshot, zstd and age",
+			take("--verify=false", "--recipient="+identity.Recipient().String())},
 		{"quorate-snapshot snapshot, zstd and age, verified", take("--recipient=" + identity.Recipient().String())},
-		{"etcdutl snapshot restore", []string{etcdutl, "snapshot", "restore", saved, "--data-dir=" + filepath.Join(dir, "restored")}},
+		{"etcdutl snapshot restore",
+			[]string{etcdutl, "snapshot", "restore", saved, "--data-dir=" + filepath.Join(dir, "restored")}},
 	} {
 		var took, worked []time.Duration
 		var resident int64
 		for range *snapshotRun {
-			for _, before := range []string{"restored", "store"} { // what is there would be reported, and not be taken again
+			// what is there would be reported, and not be taken again
+			for _, before := range []string{"restored", "store"} {
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, before)))
 			}
 			process := exec.Command(what.line[0], what.line[1:]...)
@@ -80,8 +87,10 @@ func TestSnapshots(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(dir, "store", "one.db")); err == nil {
 			size = info.Size()
 		}
-		fmt.Printf("| %s | %.1f s (%.1f to %.1f) | %.1f s of CPU | %d MiB resident at most | %d MiB stored |\n", what.name,
-			took[len(took)/2].Seconds(), took[0].Seconds(), took[len(took)-1].Seconds(), worked[len(worked)/2].Seconds(), resident>>10, size>>20)
+		fmt.Printf("| %s | %.1f s (%.1f to %.1f) | %.1f s of CPU | %d MiB resident at most | %d MiB stored |\n",
+			what.name,
+			took[len(took)/2].Seconds(), took[0].Seconds(), took[len(took)-1].Seconds(),
+			worked[len(worked)/2].Seconds(), resident>>10, size>>20)
 	}
 }
 

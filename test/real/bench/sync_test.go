@@ -31,9 +31,10 @@ import (
 
 const image = "ghcr.io/quorate-dev/quorate:v0.1.0"
 
-// BenchmarkSync is a call of the hook sync over HTTP on the loopback interface, for a cluster of three that is as it should
-// be, with objects of full size and an etcd that answers at once. Target: 1 ms. cpu-ms/op is the processor time of both
-// ends, and passes/op is that in units of one json.Valid of the request, which tells a slow or busy machine from slow code.
+// BenchmarkSync is a call of the hook sync over HTTP on the loopback interface, for a cluster of three that is as it
+// should be, with objects of full size and an etcd that answers at once. Target: 1 ms. cpu-ms/op is the processor
+// time of both ends, and passes/op is that in units of one json.Valid of the request, which tells a slow or busy
+// machine from slow code.
 func BenchmarkSync(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as quorate serve does under load
 	for _, verify := range []bool{false, true} {
@@ -80,12 +81,14 @@ func freeAddress(b *testing.B) string {
 	return l.Addr().String()
 }
 
-// BenchmarkResidentMemory is bin/quorate, as `make build` makes it, in three states: a minute after its start; after it has answered for a
-// hundred clusters many times over, whose members refuse connections; and a minute after that. Targets: 32, 64 and 32 MiB.
+// BenchmarkResidentMemory is bin/quorate, as `make build` makes it, in three states: a minute after its start; after
+// it has answered for a hundred clusters many times over, whose members refuse connections; and a minute after that.
+// Targets: 32, 64 and 32 MiB.
 func BenchmarkResidentMemory(b *testing.B) {
 	const clusters, rounds = 100, 20
 	address, pages := freeAddress(b), freeAddress(b)
-	quorate := exec.CommandContext(b.Context(), "../../../bin/quorate", "serve", "--listen", address, "--metrics-listen", pages,
+	quorate := exec.CommandContext(b.Context(), "../../../bin/quorate", "serve", "--listen", address,
+		"--metrics-listen", pages,
 		"--image", image, "--drain-delay=-1ns")
 	require.NoError(b, quorate.Start(), "make build")
 	b.Cleanup(func() {
@@ -198,7 +201,8 @@ func (healthy) Observe(_ context.Context, endpoints []hooks.Endpoint) (*hooks.Me
 	for i, e := range endpoints {
 		id := m.Leader + uint64(i)
 		m.Members = append(m.Members, hooks.Member{
-			ID: id, Name: e.Name, PeerURLs: []string{"http://" + e.Name + ".orders-peers.shop.svc:2380"}, ClientURLs: []string{e.ClientURL},
+			ID: id, Name: e.Name, PeerURLs: []string{"http://" + e.Name + ".orders-peers.shop.svc:2380"},
+			ClientURLs: []string{e.ClientURL},
 		})
 		health[e.Name] = hooks.Health{
 			ClusterID: m.ClusterID, MemberID: id, Leader: m.Leader, Version: "3.6.16",

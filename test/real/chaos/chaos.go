@@ -1,6 +1,7 @@
-// Package chaos disturbs a running Quorate: a proxy between Metacontroller and the hooks, a proxy between the hooks and etcd,
-// and the schedule of faults that both follow. It also keeps the history of the clients that write meanwhile, and judges it.
-// Nothing of Quorate knows about it: the story is TestChaos in test/real/e2e, the figures are in docs/reliability.md.
+// Package chaos disturbs a running Quorate: a proxy between Metacontroller and the hooks, a proxy between the hooks
+// and etcd, and the schedule of faults that both follow. It also keeps the history of the clients that write
+// meanwhile, and judges it. Nothing of Quorate knows about it: the story is TestChaos in test/real/e2e, the figures
+// are in docs/reliability.md.
 package chaos
 
 import (
@@ -22,8 +23,8 @@ type faultKind string
 // calm is no fault.
 const calm faultKind = ""
 
-// Schedule decides about faults: the n-th call of a stream meets the same fault in every run with the same seed. How calls
-// interleave, and therefore which call is the n-th, is up to the machine.
+// Schedule decides about faults: the n-th call of a stream meets the same fault in every run with the same seed. How
+// calls interleave, and therefore which call is the n-th, is up to the machine.
 type Schedule struct {
 	Seed uint64
 
@@ -66,8 +67,8 @@ func Dice(seed uint64, stream string, call uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// underway counts the calls that may meet a fault, and what of a fault goes on after them. (Not a sync.WaitGroup: it may not
-// begin anew while somebody waits.)
+// underway counts the calls that may meet a fault, and what of a fault goes on after them. (Not a sync.WaitGroup: it
+// may not begin anew while somebody waits.)
 type underway struct{ n atomic.Int64 }
 
 func (u *underway) begin() { u.n.Add(1) }

@@ -32,21 +32,24 @@ const (
 // What only asks is asked all the time, and a call of the hook asks several times.
 var (
 	askWeights = []weight{
-		{etcdRefused, 2}, {etcdDropped, 2}, {etcdBroken, 2}, {etcdUnanswered, 1}, {etcdOverdue, 1}, {etcdSlow, 4}, {etcdAtOnce, 1}, {etcdAgain, 1},
+		{etcdRefused, 2}, {etcdDropped, 2}, {etcdBroken, 2}, {etcdUnanswered, 1}, {etcdOverdue, 1}, {etcdSlow, 4},
+		{etcdAtOnce, 1}, {etcdAgain, 1},
 	}
 	changeWeights = []weight{
-		{etcdRefused, 4}, {etcdDropped, 4}, {etcdBroken, 10}, {etcdUnanswered, 6}, {etcdOverdue, 8}, {etcdSlow, 8}, {etcdAtOnce, 8}, {etcdAgain, 8},
+		{etcdRefused, 4}, {etcdDropped, 4}, {etcdBroken, 10}, {etcdUnanswered, 6}, {etcdOverdue, 8}, {etcdSlow, 8},
+		{etcdAtOnce, 8}, {etcdAgain, 8},
 	}
 )
 
-// Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant, and connects
-// to that: whoever routes the callers to it keeps the destination of their packets. TLS ends at it and begins anew.
+// Etcd is the proxy between Quorate and etcd. It takes each connection for one to the address that the caller meant,
+// and connects to that: whoever routes the callers to it keeps the destination of their packets. TLS ends at it and
+// begins anew.
 type Etcd struct {
 	Schedule *Schedule
 	// Dial connects to a member.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// TLS is asked at every connection of Quorate for what the member of this name shows, and for what Quorate shows to it. Nil: all
-	// speak plain text.
+	// TLS is asked at every connection of Quorate for what the member of this name shows, and for what Quorate shows
+	// to it. Nil: all speak plain text.
 	TLS func(member string) (server, operator Keys, err error)
 	// Saw hears of every call that a member has answered. It may be called from several goroutines at once.
 	Saw func(method string, request, answer []byte)
@@ -242,8 +245,8 @@ func outcome(err error) string {
 	return "\"" + status.Convert(err).Message() + "\""
 }
 
-// carryOut makes the call at the member, over a connection of its own: what is kept open would hide that the address has
-// another owner now.
+// carryOut makes the call at the member, over a connection of its own: what is kept open would hide that the address
+// has another owner now.
 func (c *rpc) carryOut(ctx context.Context) (*message, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(c.member),
 		grpc.WithContextDialer(c.e.Dial), grpc.WithDefaultCallOptions(grpc.ForceCodec(asBytes{})))

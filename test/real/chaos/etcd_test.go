@@ -84,8 +84,9 @@ func TestEtcdFaults(t *testing.T) {
 		code  codes.Code // of a caller that waits for 2 s
 	}{
 		calm: {1, codes.OK}, etcdRefused: {0, codes.Unavailable}, etcdDropped: {0, codes.DeadlineExceeded},
-		etcdBroken: {1, codes.Unavailable}, etcdUnanswered: {1, codes.DeadlineExceeded}, etcdOverdue: {1, codes.DeadlineExceeded},
-		etcdSlow: {1, codes.OK}, etcdAgain: {2, codes.NotFound},
+		etcdBroken: {1, codes.Unavailable}, etcdUnanswered: {1, codes.DeadlineExceeded},
+		etcdOverdue: {1, codes.DeadlineExceeded},
+		etcdSlow:    {1, codes.OK}, etcdAgain: {2, codes.NotFound},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +96,8 @@ func TestEtcdFaults(t *testing.T) {
 			e := &Etcd{Schedule: &Schedule{}, Dial: dialTCP}
 			request, err := proto.Marshal(&pb.MemberRemoveRequest{ID: 3})
 			require.NoError(t, err)
-			c := &rpc{e: e, address: serve(t, etcd), member: insecure.NewCredentials(), full: "/etcdserverpb.Cluster/MemberRemove", request: message{request}}
+			c := &rpc{e: e, address: serve(t, etcd), member: insecure.NewCredentials(),
+				full: "/etcdserverpb.Cluster/MemberRemove", request: message{request}}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			_, err = c.meet(ctx, fault, Dice(2, "test", 1))

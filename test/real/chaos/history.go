@@ -58,9 +58,9 @@ func (h *History) Ops() []Op {
 	return slices.Clone(h.ops)
 }
 
-// Check judges whether the history is linearizable: whether each key was, to all clients, one value that changed at one moment
-// within each write, and no acknowledged write was lost. It says which keys were not. Each key takes at most the time given; a
-// key that takes longer is an error as well.
+// Check judges whether the history is linearizable: whether each key was, to all clients, one value that changed at
+// one moment within each write, and no acknowledged write was lost. It says which keys were not. Each key takes at
+// most the time given; a key that takes longer is an error as well.
 func (h *History) Check(within time.Duration) error {
 	keys := map[string][]Op{}
 	for _, op := range h.Ops() {
@@ -99,9 +99,9 @@ var register = porcupine.Model{
 
 // operations are the operations on one key as porcupine takes them.
 //
-// One with an unknown outcome ought to be open-ended, and each of those doubles the work. Since every value is written once, it
-// need not be: if its value was never read, then taking effect after everything else explains the same as never, and it is left
-// out; if it was, then it took effect before the first reader heard of it.
+// One with an unknown outcome ought to be open-ended, and each of those doubles the work. Since every value is
+// written once, it need not be: if its value was never read, then taking effect after everything else explains the
+// same as never, and it is left out; if it was, then it took effect before the first reader heard of it.
 func operations(ops []Op) []porcupine.Operation {
 	heard := map[string]time.Duration{} // when a value was first known to be there
 	note := func(value string, at time.Duration) {
@@ -127,7 +127,8 @@ func operations(ops []Op) []porcupine.Operation {
 			}
 			op.Return, op.Swapped = at, op.Verb == Swap
 		}
-		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Call: op.Call.Nanoseconds(), Return: op.Return.Nanoseconds()})
+		all = append(all, porcupine.Operation{ClientId: op.Client, Input: op, Call: op.Call.Nanoseconds(),
+			Return: op.Return.Nanoseconds()})
 	}
 	return all
 }

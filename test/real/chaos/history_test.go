@@ -23,7 +23,8 @@ func get(read string, call, back int) Op {
 
 func swap(expected, value string, call, back int) Op {
 	c, r := at(call, back)
-	return Op{Client: 3, Key: "k", Verb: Swap, Expected: expected, Value: value, Swapped: true, Known: true, Call: c, Return: r}
+	return Op{Client: 3, Key: "k", Verb: Swap, Expected: expected, Value: value, Swapped: true, Known: true, Call: c,
+		Return: r}
 }
 
 func missed(expected, value, read string, call, back int) Op {
@@ -46,21 +47,30 @@ func TestHistory(t *testing.T) {
 		"a write is read":       {[]Op{put("a", 0, 1), get("a", 2, 3)}, true},
 		"a write is lost":       {[]Op{put("a", 0, 1), get("", 2, 3)}, false},
 		"a newer write is lost": {[]Op{put("a", 0, 1), put("b", 2, 3), get("a", 4, 5)}, false},
-		"a read during the write may see it or not":    {[]Op{put("a", 0, 4), get("", 1, 2), get("a", 2, 3)}, true},
-		"once read, it stays":                          {[]Op{put("a", 0, 5), get("a", 1, 2), get("", 3, 4)}, false},
-		"an unknown write never happened":              {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("a", 4, 5)}, true},
-		"an unknown write happens late":                {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("a", 4, 5), get("b", 6, 7)}, true},
-		"an unknown write happens and goes again":      {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("b", 4, 5), get("a", 6, 7)}, false},
-		"a value is read before it is written":         {[]Op{get("b", 0, 1), unknown(put("b", 2, 3))}, false},
-		"a value out of nowhere":                       {[]Op{get("x", 0, 1)}, false},
-		"a swap":                                       {[]Op{put("a", 0, 1), swap("a", "b", 2, 3), get("b", 4, 5)}, true},
-		"two swaps of one value":                       {[]Op{put("a", 0, 1), swap("a", "b", 2, 5), swap("a", "c", 2, 5)}, false},
-		"a swap of an absent key":                      {[]Op{swap("", "a", 0, 1), get("a", 2, 3)}, true},
-		"a swap that missed":                           {[]Op{put("b", 0, 1), missed("a", "c", "b", 2, 3), get("b", 4, 5)}, true},
-		"a swap that missed for no reason":             {[]Op{put("a", 0, 1), missed("a", "c", "a", 2, 3)}, false},
-		"a swap met a write of unknown outcome":        {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), missed("a", "c", "b", 4, 5)}, true},
-		"an unknown swap happened":                     {[]Op{put("a", 0, 1), unknown(swap("a", "b", 2, 3)), get("b", 4, 5)}, true},
-		"an unknown swap of what was not there":        {[]Op{put("a", 0, 1), put("c", 2, 3), unknown(swap("a", "b", 4, 5)), get("b", 6, 7)}, false},
+		"a read during the write may see it or not": {[]Op{put("a", 0, 4), get("", 1, 2), get("a", 2, 3)}, true},
+		"once read, it stays":                       {[]Op{put("a", 0, 5), get("a", 1, 2), get("", 3, 4)}, false},
+		"an unknown write never happened": {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("a", 4, 5)},
+			true},
+		"an unknown write happens late": {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("a", 4, 5),
+			get("b", 6, 7)}, true},
+		"an unknown write happens and goes again": {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)), get("b", 4, 5),
+			get("a", 6, 7)}, false},
+		"a value is read before it is written": {[]Op{get("b", 0, 1), unknown(put("b", 2, 3))}, false},
+		"a value out of nowhere":               {[]Op{get("x", 0, 1)}, false},
+		"a swap": {[]Op{put("a", 0, 1), swap("a", "b", 2, 3), get("b", 4, 5)},
+			true},
+		"two swaps of one value": {[]Op{put("a", 0, 1), swap("a", "b", 2, 5),
+			swap("a", "c", 2, 5)}, false},
+		"a swap of an absent key": {[]Op{swap("", "a", 0, 1), get("a", 2, 3)}, true},
+		"a swap that missed": {[]Op{put("b", 0, 1), missed("a", "c", "b", 2, 3),
+			get("b", 4, 5)}, true},
+		"a swap that missed for no reason": {[]Op{put("a", 0, 1), missed("a", "c", "a", 2, 3)}, false},
+		"a swap met a write of unknown outcome": {[]Op{put("a", 0, 1), unknown(put("b", 2, 3)),
+			missed("a", "c", "b", 4, 5)}, true},
+		"an unknown swap happened": {[]Op{put("a", 0, 1), unknown(swap("a", "b", 2, 3)),
+			get("b", 4, 5)}, true},
+		"an unknown swap of what was not there": {[]Op{put("a", 0, 1), put("c", 2, 3),
+			unknown(swap("a", "b", 4, 5)), get("b", 6, 7)}, false},
 		"a swap of what an unknown write left":         {[]Op{unknown(put("a", 0, 1)), swap("a", "b", 4, 5)}, true},
 		"an unknown write after the swap that read it": {[]Op{swap("a", "b", 0, 1), unknown(put("a", 2, 3))}, false},
 	} {

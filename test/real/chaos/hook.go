@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// call is one request of Metacontroller to the hook sync, taken apart as far as faults need it. Objects stay as they came.
+// call is one request of Metacontroller to the hook sync, taken apart as far as faults need it. Objects stay as they
+// came.
 type call struct {
 	whole    map[string]json.RawMessage
 	parent   object

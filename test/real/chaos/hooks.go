@@ -16,13 +16,14 @@ import (
 
 // Faults between Metacontroller and Quorate.
 const (
-	hookRefused    faultKind = "hook: request dropped"              // the connection closes
-	hookUnanswered faultKind = "hook: answer dropped"               // after Quorate has done its work
-	hookTooLate    faultKind = "hook: answer after the timeout"     // the same, but Metacontroller waits in vain
-	hookOverdue    faultKind = "hook: request after the timeout"    // Quorate gets it when nobody waits any more, next to newer ones
-	hookAtOnce     faultKind = "hook: twice at once"                // to two replicas; one of the answers counts
-	hookAgain      faultKind = "hook: twice in a row"               // the same, one after the other
-	hookKilled     faultKind = "hook: Quorate killed in the middle" // its process, with SIGKILL
+	hookRefused    faultKind = "hook: request dropped"          // the connection closes
+	hookUnanswered faultKind = "hook: answer dropped"           // after Quorate has done its work
+	hookTooLate    faultKind = "hook: answer after the timeout" // the same, but Metacontroller waits in vain
+	// Quorate gets it when nobody waits any more, next to newer ones
+	hookOverdue faultKind = "hook: request after the timeout"
+	hookAtOnce  faultKind = "hook: twice at once"                // to two replicas; one of the answers counts
+	hookAgain   faultKind = "hook: twice in a row"               // the same, one after the other
+	hookKilled  faultKind = "hook: Quorate killed in the middle" // its process, with SIGKILL
 
 	// These come on top of the others.
 	hookCut    = "hook: answer applied in part" // Metacontroller dies in the middle of it
@@ -50,7 +51,8 @@ type Replica struct {
 type Hooks struct {
 	Schedule *Schedule
 	Replicas []*Replica
-	// Disturbs reports whether the calls for clusters of this namespace are to be disturbed; all others pass as they are.
+	// Disturbs reports whether the calls for clusters of this namespace are to be disturbed; all others pass as they
+	// are.
 	Disturbs func(namespace string) bool
 	// Broken hears of answers that must never be, and of failures of the proxy itself. It may be called from several
 	// goroutines at once.
@@ -186,8 +188,8 @@ func (h *Hooks) send(ctx context.Context, to *Replica, path string, body []byte)
 	if a.body, err = io.ReadAll(response.Body); err != nil {
 		return &reply{}
 	}
-	// Quorate refuses with 429 while another call runs. Everything else would be a bug: of a decision that breaks a rule of
-	// safety (it answers 500 then), or in its reading of what we sent.
+	// Quorate refuses with 429 while another call runs. Everything else would be a bug: of a decision that breaks a
+	// rule of safety (it answers 500 then), or in its reading of what we sent.
 	if a.code != http.StatusOK && a.code != http.StatusTooManyRequests && ctx.Err() == nil {
 		h.Broken(fmt.Errorf("quorate answered %s with %d: %s", path, a.code, a.body))
 	}

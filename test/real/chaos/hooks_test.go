@@ -30,11 +30,13 @@ func (f *fakeQuorate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // through makes a call through the proxy that meets this fault, as Metacontroller would.
-func through(t *testing.T, fault faultKind, quorate *fakeQuorate) (calls int64, body string, broken []error, err error) {
+func through(t *testing.T, fault faultKind, quorate *fakeQuorate) (calls int64, body string, broken []error,
+	err error) {
 	t.Helper()
 	behind := httptest.NewServer(quorate)
 	defer behind.Close()
-	h := &Hooks{Schedule: &Schedule{}, Disturbs: func(string) bool { return true }, Broken: func(e error) { broken = append(broken, e) }}
+	h := &Hooks{Schedule: &Schedule{}, Disturbs: func(string) bool { return true },
+		Broken: func(e error) { broken = append(broken, e) }}
 	for range 2 {
 		h.Replicas = append(h.Replicas, &Replica{URL: behind.URL, Client: behind.Client(), Kill: func() {}})
 	}
@@ -65,8 +67,9 @@ func TestHookFaults(t *testing.T) {
 		calls    int64
 		answered bool
 	}{
-		calm: {1, true}, hookRefused: {0, false}, hookUnanswered: {1, false}, hookTooLate: {1, false}, hookOverdue: {1, false},
-		hookAtOnce: {2, true}, hookAgain: {2, true}, hookKilled: {1, true},
+		calm: {1, true}, hookRefused: {0, false}, hookUnanswered: {1, false}, hookTooLate: {1, false},
+		hookOverdue: {1, false},
+		hookAtOnce:  {2, true}, hookAgain: {2, true}, hookKilled: {1, true},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

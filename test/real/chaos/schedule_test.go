@@ -36,5 +36,6 @@ func TestTable(t *testing.T) {
 	s.Count("b", "done")
 	s.Count("a", "done")
 	assert.Equal(t, 3, s.Counted("b"))
-	assert.Equal(t, "| what | times | what came of it |\n| --- | --- | --- |\n| a | 1 | done 1 |\n| b | 3 | done 2, refused 1 |\n", s.Table())
+	assert.Equal(t, "| what | times | what came of it |\n| --- | --- | --- |\n| a | 1 | done 1 |\n| b | 3 | done 2, "+
+		"refused 1 |\n", s.Table())
 }

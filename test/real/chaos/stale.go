@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A view is what a lagging cache of Metacontroller shows of one kind (the parent, or one kind of children) of one cluster. It
-// may stand still for a while and then skip states; it never goes back.
+// A view is what a lagging cache of Metacontroller shows of one kind (the parent, or one kind of children) of one
+// cluster. It may stand still for a while and then skip states; it never goes back.
 type view[T any] struct {
 	same   func(a, b T) bool
 	states []T // that Metacontroller has sent, each once; the first is what was shown last
@@ -36,7 +36,8 @@ func (v *view[T]) show(newest T, dice *rand.Rand, now time.Time) glance[T] {
 		v.frozen = time.Time{}
 		return v.advance(len(v.states)-1, 0)
 	}
-	freezes, length, at := dice.IntN(100) < freezePercent, between(dice, 300*time.Millisecond, longestFreeze), dice.Uint64()
+	freezes, length, at := dice.IntN(100) < freezePercent, between(dice, 300*time.Millisecond, longestFreeze),
+		dice.Uint64()
 	switch {
 	case now.Before(v.frozen):
 		return v.advance(0, v.frozen.Sub(now))
@@ -125,10 +126,10 @@ func same(a, b map[string]object) bool {
 	return true
 }
 
-// asIfStale makes of the answer to a stale view what Metacontroller would have done with it had its own caches been so stale:
-// the API server refuses what is based on an old object. An update of one that has changed is a conflict, a creation of one
-// that exists is refused, an update of one that is gone fails, a deletion reaches only the very object that was seen (its UID
-// goes along).
+// asIfStale makes of the answer to a stale view what Metacontroller would have done with it had its own caches been
+// so stale: the API server refuses what is based on an old object. An update of one that has changed is a conflict, a
+// creation of one that exists is refused, an update of one that is gone fails, a deletion reaches only the very
+// object that was seen (its UID goes along).
 func (a *answer) asIfStale(shown, actual *call) error {
 	asked := a.asked()
 	a.Children = nil
@@ -164,9 +165,9 @@ func (a *answer) asIfStale(shown, actual *call) error {
 	return nil
 }
 
-// cut makes of an answer what is left of it when Metacontroller dies while it applies it: of its deletions, creations and
-// updates, in this order as Metacontroller makes them, only some first ones happen, and the status is not written. It reports
-// how many of how many; an answer that changes nothing can't be cut.
+// cut makes of an answer what is left of it when Metacontroller dies while it applies it: of its deletions, creations
+// and updates, in this order as Metacontroller makes them, only some first ones happen, and the status is not
+// written. It reports how many of how many; an answer that changes nothing can't be cut.
 func (a *answer) cut(actual *call, dice *rand.Rand) (done, of int, err error) {
 	type change struct {
 		do   func()

@@ -14,7 +14,8 @@ import (
 // thing is a pod at the API server; its spec as Metacontroller applied it last is v1.
 func thing(name, uid, version string) string {
 	applied, _ := json.Marshal(desired(name, "v1"))
-	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, name, uid, version, lastApplied, applied)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, name, uid,
+		version, lastApplied, applied)
 }
 
 func desired(name, spec string) json.RawMessage {
@@ -30,7 +31,8 @@ func request(t *testing.T, generation int, pods ...string) *call {
 		require.NoError(t, json.Unmarshal([]byte(pod), &o))
 		named = append(named, fmt.Sprintf("%q:%s", o.meta.Name, pod))
 	}
-	c, err := readCall(fmt.Appendf(nil, `{"controller":{},"finalizing":false,"parent":{"metadata":{"uid":"p","resourceVersion":"%d","generation":%d},"status":{"of":%d}},"children":{"Pod.v1":{%s}}}`,
+	c, err := readCall(fmt.Appendf(nil,
+		`{"controller":{},"finalizing":false,"parent":{"metadata":{"uid":"p","resourceVersion":"%d","generation":%d},"status":{"of":%d}},"children":{"Pod.v1":{%s}}}`,
 		generation, generation, generation, strings.Join(named, ",")))
 	require.NoError(t, err)
 	return c
@@ -56,27 +58,43 @@ func (a *answer) specs() map[string]string {
 	return all
 }
 
-// TestAsIfStale: what the API server would refuse has no effect. Spec v1 is what Metacontroller applied last, so that answering
-// it does nothing; v2 is a change.
+// TestAsIfStale: what the API server would refuse has no effect. Spec v1 is what Metacontroller applied last, so that
+// answering it does nothing; v2 is a change.
 func TestAsIfStale(t *testing.T) {
 	for name, story := range map[string]struct {
 		shown, real []string
 		asked       []json.RawMessage
 		want        map[string]string
 	}{
-		"an object that is as it was is updated":          {[]string{thing("a", "1", "1")}, []string{thing("a", "1", "1")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v2"}},
-		"an update of one that has changed is a conflict": {[]string{thing("a", "1", "1")}, []string{thing("a", "1", "2")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
-		"an update of another one is a conflict":          {[]string{thing("a", "1", "1")}, []string{thing("a", "2", "2")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
-		"an update of one that is gone fails":             {[]string{thing("a", "1", "1")}, nil, []json.RawMessage{desired("a", "v2")}, map[string]string{}},
-		"a creation":                                      {nil, nil, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v2"}},
-		"a creation of one that exists is refused":        {nil, []string{thing("a", "1", "1")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
-		"a deletion":                                        {[]string{thing("a", "1", "1")}, []string{thing("a", "1", "2")}, nil, map[string]string{}},
-		"a deletion of one that is gone":                    {[]string{thing("a", "1", "1")}, nil, nil, map[string]string{}},
-		"a deletion does not reach another of the name":     {[]string{thing("a", "1", "1")}, []string{thing("a", "2", "2")}, nil, map[string]string{"a": "v1"}},
-		"one that was not seen is not deleted":              {nil, []string{thing("a", "1", "1")}, nil, map[string]string{"a": "v1"}},
-		"one that was not seen stays beside one that was":   {[]string{thing("a", "1", "1")}, []string{thing("a", "1", "1"), thing("b", "2", "2")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v2", "b": "v1"}},
-		"a creation beside a deletion that comes too late":  {[]string{thing("a", "1", "1")}, nil, []json.RawMessage{desired("b", "v2")}, map[string]string{"b": "v2"}},
-		"several: each on its own, in any order, only once": {[]string{thing("a", "1", "1"), thing("b", "2", "2")}, []string{thing("b", "2", "3"), thing("c", "3", "4")}, []json.RawMessage{desired("a", "v2"), desired("b", "v2"), desired("c", "v2")}, map[string]string{"b": "v1", "c": "v1"}},
+		"an object that is as it was is updated": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "1", "1")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v2"}},
+		"an update of one that has changed is a conflict": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "1", "2")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
+		"an update of another one is a conflict": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "2", "2")}, []json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
+		"an update of one that is gone fails": {[]string{thing("a", "1", "1")}, nil,
+			[]json.RawMessage{desired("a", "v2")}, map[string]string{}},
+		"a creation": {nil, nil, []json.RawMessage{desired("a", "v2")},
+			map[string]string{"a": "v2"}},
+		"a creation of one that exists is refused": {nil, []string{thing("a", "1", "1")},
+			[]json.RawMessage{desired("a", "v2")}, map[string]string{"a": "v1"}},
+		"a deletion": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "1", "2")}, nil, map[string]string{}},
+		"a deletion of one that is gone": {[]string{thing("a", "1", "1")}, nil, nil,
+			map[string]string{}},
+		"a deletion does not reach another of the name": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "2", "2")}, nil, map[string]string{"a": "v1"}},
+		"one that was not seen is not deleted": {nil, []string{thing("a", "1", "1")}, nil,
+			map[string]string{"a": "v1"}},
+		"one that was not seen stays beside one that was": {[]string{thing("a", "1", "1")},
+			[]string{thing("a", "1", "1"), thing("b", "2", "2")}, []json.RawMessage{desired("a", "v2")},
+			map[string]string{"a": "v2", "b": "v1"}},
+		"a creation beside a deletion that comes too late": {[]string{thing("a", "1", "1")}, nil,
+			[]json.RawMessage{desired("b", "v2")}, map[string]string{"b": "v2"}},
+		"several: each on its own, in any order, only once": {[]string{thing("a", "1", "1"), thing("b", "2", "2")},
+			[]string{thing("b", "2", "3"), thing("c", "3", "4")},
+			[]json.RawMessage{desired("a", "v2"), desired("b", "v2"), desired("c", "v2")},
+			map[string]string{"b": "v1", "c": "v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := answered(t, story.asked...)
@@ -88,7 +106,8 @@ func TestAsIfStale(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnOlderSpec: a status that was made for an older spec would say so itself, if Metacontroller's cache were stale.
+// TestStatusOfAnOlderSpec: a status that was made for an older spec would say so itself, if Metacontroller's cache
+// were stale.
 func TestStatusOfAnOlderSpec(t *testing.T) {
 	a := answered(t, desired("a", "v2"))
 	require.NoError(t, a.asIfStale(request(t, 1), request(t, 2)))

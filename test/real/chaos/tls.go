@@ -14,12 +14,13 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Keys are a certificate, its private key, and the authorities that the other side must be signed by: under tls.crt, tls.key and
-// ca.crt, in PEM, as in a Secret.
+// Keys are a certificate, its private key, and the authorities that the other side must be signed by: under tls.crt,
+// tls.key and ca.crt, in PEM, as in a Secret.
 type Keys map[string][]byte
 
-// middle is the server's side of TLS towards Quorate. Before it shows itself as a member it talks to that very member: who can't be
-// reached, or is not who Quorate means, is not there for Quorate either, and what the member tells of whom it trusts is passed on.
+// middle is the server's side of TLS towards Quorate. Before it shows itself as a member it talks to that very
+// member: who can't be reached, or is not who Quorate means, is not there for Quorate either, and what the member
+// tells of whom it trusts is passed on.
 type middle struct {
 	credentials.TransportCredentials // whatever is of clients, unused
 	e                                *Etcd
@@ -34,13 +35,14 @@ type link struct {
 // ServerHandshake implements credentials.TransportCredentials.
 func (m middle) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	l := &link{}
-	conn, info, err := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		own, err := l.meet(m.e, hello)
-		if err != nil {
-			_ = raw.Close() // an alert would tell Quorate more than one that isn't there can
-		}
-		return own, err
-	}}).ServerHandshake(raw)
+	conn, info, err := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			own, err := l.meet(m.e, hello)
+			if err != nil {
+				_ = raw.Close() // an alert would tell Quorate more than one that isn't there can
+			}
+			return own, err
+		}}).ServerHandshake(raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +67,8 @@ func (l *link) meet(e *Etcd, hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.member = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ServerName: hello.ServerName, Certificates: []tls.Certificate{own}, RootCAs: pool(members)}
+	l.member = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ServerName: hello.ServerName,
+		Certificates: []tls.Certificate{own}, RootCAs: pool(members)}
 	subjects, err := l.trusts(e, hello.Conn.LocalAddr().String())
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ func newCluster(t *testing.T) cluster {
 	}
 	do("ca", hooks.Authority{CommonName: "one", NotBefore: begins, NotAfter: ends})
 	do("ca", hooks.Authority{CommonName: "two", Previous: true, NotBefore: begins, NotAfter: ends})
-	do("server", hooks.Leaf{Signer: "ca", Names: []string{"*.demo-peers.space.svc"}, Server: true, Client: true, NotBefore: begins, NotAfter: ends})
+	do("server", hooks.Leaf{Signer: "ca", Names: []string{"*.demo-peers.space.svc"}, Server: true, Client: true,
+		NotBefore: begins, NotAfter: ends})
 	do("operator", hooks.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: begins, NotAfter: ends})
 	return c
 }
@@ -63,14 +64,15 @@ func (g *guarded) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.
 	return &pb.MemberListResponse{}, nil
 }
 
-// member serves a member that has begun with this trust, and the proxy before it. It returns the address that Quorate dials, and the
-// common names of whom the member sees.
+// member serves a member that has begun with this trust, and the proxy before it. It returns the address that Quorate
+// dials, and the common names of whom the member sees.
 func (c cluster) member(t *testing.T, trust []*x509.Certificate) (proxied string, users <-chan string) {
 	t.Helper()
 	own, _, err := Keys(c["server"]).parse()
 	require.NoError(t, err)
 	g := &guarded{users: make(chan string, 1)}
-	etcd := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(trust)})))
+	etcd := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool(trust)})))
 	pb.RegisterClusterServer(etcd, g)
 	behind := serve(t, etcd)
 	return c.proxy(t, func(ctx context.Context, _ string) (net.Conn, error) { return dialTCP(ctx, behind) }), g.users
@@ -106,8 +108,8 @@ func (c cluster) ask(t *testing.T, address, member string) (subjects [][]byte, e
 	return subjects, err
 }
 
-// TestEncrypted: the proxy stands for the member before Quorate, and for Quorate before the member; what the member tells of whom
-// it trusts is what Quorate hears.
+// TestEncrypted: the proxy stands for the member before Quorate, and for Quorate before the member; what the member
+// tells of whom it trusts is what Quorate hears.
 func TestEncrypted(t *testing.T) {
 	c := newCluster(t)
 	both := c.authorities(t)
@@ -131,11 +133,15 @@ func TestEncrypted(t *testing.T) {
 // TestNobodyBehind: who is not there, or is not the member that Quorate means, does not let Quorate connect.
 func TestNobodyBehind(t *testing.T) {
 	c, others := newCluster(t), newCluster(t)
-	unreachable := c.proxy(t, func(context.Context, string) (net.Conn, error) { return nil, errors.New("connection refused") })
+	unreachable := c.proxy(t, func(context.Context, string) (net.Conn, error) {
+		return nil,
+			errors.New("connection refused")
+	})
 	unknown, _ := c.member(t, c.authorities(t))
 	stranger, _ := others.member(t, others.authorities(t))
 	strangerHere := c.proxy(t, func(ctx context.Context, _ string) (net.Conn, error) { return dialTCP(ctx, stranger) })
-	for address, member := range map[string]string{unreachable: memberName, unknown: "demo-0.demo-peers.elsewhere.svc", strangerHere: memberName} {
+	for address, member := range map[string]string{unreachable: memberName, unknown: "demo-0.demo-peers.elsewhere.svc",
+		strangerHere: memberName} {
 		told, err := c.ask(t, address, member)
 		assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 		assert.NotContains(t, err.Error(), "tls: ")

@@ -79,7 +79,8 @@ func tries(t *testing.T, m *etcdproc.Member, refusal error, refused map[string]b
 		"the member list": func(ctx context.Context) error { _, err := client.MemberList(ctx); return err },
 		"a hash":          func(ctx context.Context) error { _, err := client.HashKV(ctx, m.ClientURL, 0); return err },
 		"a user": func(ctx context.Context) error {
-			if _, err := client.UserAdd(ctx, "somebody", "x"); err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
+			if _, err := client.UserAdd(ctx, "somebody", "x"); err != nil &&
+				!errors.Is(err, rpctypes.ErrUserAlreadyExist) {
 				return err
 			}
 			_, err := client.UserDelete(ctx, "somebody")
@@ -173,7 +174,8 @@ func TestDefragmentation(t *testing.T) {
 // TestNoSpace fills the quota, and empties it again.
 func TestNoSpace(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
-		c := etcdproc.Start(t, version, "demo", 3, append(quiet(t, version), fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))...)
+		c := etcdproc.Start(t, version, "demo", 3,
+			append(quiet(t, version), fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))...)
 		leader, _ := leaderAndFollowers(t, c)
 		var revision int64
 
@@ -189,7 +191,8 @@ func TestNoSpace(t *testing.T) {
 				}
 				for _, a := range m.Alarms {
 					assert.Equal(t, hooks.AlarmNoSpace, a.Kind)
-					assert.GreaterOrEqual(t, slices.IndexFunc(m.Members, func(e hooks.Member) bool { return e.ID == a.MemberID }), 0)
+					assert.GreaterOrEqual(t, slices.IndexFunc(m.Members,
+						func(e hooks.Member) bool { return e.ID == a.MemberID }), 0)
 				}
 				return nil
 			})
@@ -209,30 +212,31 @@ func TestNoSpace(t *testing.T) {
 			require.ErrorIs(t, do(t, c, hooks.Compact{Revision: revision + 1000}), etcdops.ErrFutureRevision)
 		})
 
-		chapter(t, "after every member's defragmentation, writes go on with the end of the last alarm", func(t *testing.T) {
-			m, _ := look(t, c.Endpoints())
-			for _, member := range c.Members {
-				repeat(t, c, hooks.Defragment{ID: idOf(t, m, member), Name: member.Name})
-			}
-			require.ErrorIs(t, putMiB(t, leader, 1, same), rpctypes.ErrNoSpace)
-			m, _ = look(t, c.Endpoints()) // more members may have raised theirs meanwhile
-			for _, a := range m.Alarms {
-				repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind})
-				repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind}) // twice is once
-			}
-			require.NoError(t, putMiB(t, leader, 1, same))
-			m, health := look(t, c.Endpoints())
-			assert.Empty(t, m.Alarms)
-			assert.Less(t, health[leader.Name].DBSize, int64(8<<20))
-		})
+		chapter(t, "after every member's defragmentation, writes go on with the end of the last alarm",
+			func(t *testing.T) {
+				m, _ := look(t, c.Endpoints())
+				for _, member := range c.Members {
+					repeat(t, c, hooks.Defragment{ID: idOf(t, m, member), Name: member.Name})
+				}
+				require.ErrorIs(t, putMiB(t, leader, 1, same), rpctypes.ErrNoSpace)
+				m, _ = look(t, c.Endpoints()) // more members may have raised theirs meanwhile
+				for _, a := range m.Alarms {
+					repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind})
+					repeat(t, c, hooks.Disarm{ID: a.MemberID, Kind: a.Kind}) // twice is once
+				}
+				require.NoError(t, putMiB(t, leader, 1, same))
+				m, health := look(t, c.Endpoints())
+				assert.Empty(t, m.Alarms)
+				assert.Less(t, health[leader.Name].DBSize, int64(8<<20))
+			})
 	})
 }
 
 // precious is a value of which a byte will be another on one member's disk.
 const precious = "a-value-that-nobody-else-has-0123456789"
 
-// damage writes through a member and then flips a byte in its database, under its feet: data pages have no checksum in bbolt, and a
-// running etcd maps the file.
+// damage writes through a member and then flips a byte in its database, under its feet: data pages have no checksum
+// in bbolt, and a running etcd maps the file.
 func damage(t *testing.T, m *etcdproc.Member) {
 	t.Helper()
 	client := m.Client()
@@ -270,8 +274,8 @@ func impatient(t *testing.T, version string, extra ...string) []string {
 	return slices.Concat(quiet(t, version), []string{compare}, extra)
 }
 
-// TestDamageAtAStart: whoever starts compares itself with its peers, and ends when one of them differs. Etcd 3.5 does not know its
-// peers at that moment, unless there is a snapshot on its disk: the test has it made.
+// TestDamageAtAStart: whoever starts compares itself with its peers, and ends when one of them differs. Etcd 3.5 does
+// not know its peers at that moment, unless there is a snapshot on its disk: the test has it made.
 func TestDamageAtAStart(t *testing.T) {
 	const words = "found data inconsistency with peers"
 	eachVersion(t, func(t *testing.T, version string) {
@@ -302,7 +306,8 @@ func TestDamageAtAStart(t *testing.T) {
 	})
 }
 
-// TestDamageWhileItRuns: a compaction brings it to light, the cluster stops taking writes, and goes on once the member is replaced.
+// TestDamageWhileItRuns: a compaction brings it to light, the cluster stops taking writes, and goes on once the
+// member is replaced.
 func TestDamageWhileItRuns(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		for _, role := range []string{"a follower", "the leader"} {
@@ -376,10 +381,12 @@ func damaged(t *testing.T, version string, c *etcdproc.Cluster, sick *etcdproc.M
 	})
 
 	chapter(t, "disarmed, it is gone for good", func(t *testing.T) {
-		// There may be two: while a fourth member voted, no majority of the same hash was left, and etcd raised one of member 0 besides.
+		// There may be two: while a fourth member voted, no majority of the same hash was left, and etcd raised one
+		// of member 0 besides.
 		for _, a := range m.Alarms {
 			assert.Contains(t, []uint64{0, raised}, a.MemberID)
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.Disarm{ID: a.MemberID, Kind: a.Kind}, m, c.Endpoints(well...)))
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.Disarm{ID: a.MemberID, Kind: a.Kind}, m,
+				c.Endpoints(well...)))
 		}
 		require.NoError(t, putMiB(t, well[0], 1, same))
 		time.Sleep(3 * time.Second) // a leader compares every second

@@ -85,7 +85,8 @@ func (s *secured) applyAll(t *testing.T, want users.Want) int {
 		}
 		var unfinished *users.Unfinished
 		require.ErrorAs(t, err, &unfinished)
-		if !errors.Is(err, etcdops.ErrNoAnswer) { // a single call may be late on a busy machine; the next goes on from where this one came to
+		// a single call may be late on a busy machine; the next goes on from where this one came to
+		if !errors.Is(err, etcdops.ErrNoAnswer) {
 			require.ErrorIs(t, err, etcdops.ErrAuthUnfinished)
 		}
 		for i := range want.Users {
@@ -126,7 +127,8 @@ func shortly(t *testing.T) context.Context {
 	return ctx
 }
 
-// busy calls f again and again until it is told to stop, and then returns how often, and all its errors with how often each came.
+// busy calls f again and again until it is told to stop, and then returns how often, and all its errors with how
+// often each came.
 func busy(f func(ctx context.Context) error) (stop func() (int, map[string]int)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -179,21 +181,26 @@ func TestUsersAndRoles(t *testing.T) {
 
 		chapter(t, "a second time there is nothing to do, and it costs this", func(t *testing.T) {
 			before := revision(t, s)
-			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
+			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")},
+				users.UserWant{Name: "app", Roles: []string{"app"}}))
 			middle := revision(t, s)
-			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
+			s.apply(t, wantOf([]users.RoleWant{everythingOn("app")},
+				users.UserWant{Name: "app", Roles: []string{"app"}}))
 			t.Logf("log entries: %d with changes, %d without", middle-before, revision(t, s)-middle)
 		})
 
-		chapter(t, "whoever may before and after may at every moment between", func(t *testing.T) { neverDenied(t, s, app) })
+		chapter(t, "whoever may before and after may at every moment between",
+			func(t *testing.T) { neverDenied(t, s, app) })
 
-		chapter(t, "what plans take for granted about grants and passwords", func(t *testing.T) { grantsAndPasswords(t, s) })
+		chapter(t, "what plans take for granted about grants and passwords",
+			func(t *testing.T) { grantsAndPasswords(t, s) })
 
 		chapter(t, "strangers stay, but for prune", func(t *testing.T) { strangers(t, s) })
 
 		chapter(t, "a new password counts, the old one no more", func(t *testing.T) { rotation(t, s) })
 
-		chapter(t, "a user with a certificate only gets a password, and loses it again", func(t *testing.T) { certificateOnly(t, s) })
+		chapter(t, "a user with a certificate only gets a password, and loses it again",
+			func(t *testing.T) { certificateOnly(t, s) })
 
 		chapter(t, "two at the same time end alike", func(t *testing.T) { twins(t, s) })
 
@@ -206,7 +213,8 @@ func TestUsersAndRoles(t *testing.T) {
 			want.Users[1].Password.Field = "spec.auth.users[0].passwordSecret"
 			err := s.quorate().Do(t.Context(), hooks.Authorize{Want: want}, s.look(t), s.Endpoints())
 			require.ErrorIs(t, err, etcdops.ErrPassword)
-			assert.EqualError(t, err, `apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret missing is empty`)
+			assert.EqualError(t, err,
+				`apply users and roles: add user more with the password in Secret missing: the password cannot be used: spec.auth.users[0].passwordSecret: what is under "password" in Secret missing is empty`)
 		})
 
 		chapter(t, "auth is turned off again, and users stay", func(t *testing.T) {
@@ -242,23 +250,33 @@ func borders(t *testing.T, s *secured, app *clientv3.Client) {
 		outRanges [][2]string
 	}{
 		"a prefix": {
-			permit(v1alpha1.ReadWrite, "/app/", "/app0"), []string{"/app/", "/app/x", "/app/\xff\xff"}, []string{"/app", "/app0", "/b", "\x00"},
-			[][2]string{{"/app/", "/app0"}, {"/app/a", "/app/b"}}, [][2]string{{"/app/", "/app1"}, {"/app", "/app0"}, {"\x00", "\x00"}, {"/app/", "\x00"}},
+			permit(v1alpha1.ReadWrite, "/app/", "/app0"), []string{"/app/", "/app/x", "/app/\xff\xff"},
+			[]string{"/app", "/app0", "/b", "\x00"},
+			[][2]string{{"/app/", "/app0"}, {"/app/a", "/app/b"}}, [][2]string{{"/app/", "/app1"}, {"/app", "/app0"},
+				{"\x00", "\x00"}, {"/app/", "\x00"}},
 		},
-		"a prefix that ends in ff":     {permit(v1alpha1.ReadWrite, "a\xff", "b"), []string{"a\xff", "a\xff\xff"}, []string{"a", "a\xfe", "b"}, [][2]string{{"a\xff", "b"}}, [][2]string{{"a", "b"}}},
-		"a prefix of ff alone":         {permit(v1alpha1.ReadWrite, "\xff", "\x00"), []string{"\xff", "\xff\xff\xff"}, []string{"\xfe", "a"}, [][2]string{{"\xff", "\x00"}}, [][2]string{{"\xfe", "\x00"}}},
-		"a key":                        {permit(v1alpha1.ReadWrite, "k", ""), []string{"k"}, []string{"k\x00", "ka", "j"}, nil, [][2]string{{"k", "l"}}},
-		"the other form of a key":      {permit(v1alpha1.ReadWrite, "k", "k\x00"), []string{"k"}, []string{"k\x00", "ka", "j"}, [][2]string{{"k", "k\x00"}}, [][2]string{{"k", "l"}}},
-		"all keys":                     {everything, []string{"\x00", "a", "\xff\xff"}, nil, [][2]string{{"\x00", "\x00"}, {"a", "\x00"}}, nil},
-		"a range":                      {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b", "c", "c\xff"}, []string{"a", "d"}, [][2]string{{"b", "d"}}, [][2]string{{"b", "d\x00"}}},
-		"a range that is in two parts": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b"}, nil, [][2]string{{"b", "d"}}, nil},
+		"a prefix that ends in ff": {permit(v1alpha1.ReadWrite, "a\xff", "b"), []string{"a\xff", "a\xff\xff"},
+			[]string{"a", "a\xfe", "b"}, [][2]string{{"a\xff", "b"}}, [][2]string{{"a", "b"}}},
+		"a prefix of ff alone": {permit(v1alpha1.ReadWrite, "\xff", "\x00"), []string{"\xff", "\xff\xff\xff"},
+			[]string{"\xfe", "a"}, [][2]string{{"\xff", "\x00"}}, [][2]string{{"\xfe", "\x00"}}},
+		"a key": {permit(v1alpha1.ReadWrite, "k", ""), []string{"k"},
+			[]string{"k\x00", "ka", "j"}, nil, [][2]string{{"k", "l"}}},
+		"the other form of a key": {permit(v1alpha1.ReadWrite, "k", "k\x00"), []string{"k"},
+			[]string{"k\x00", "ka", "j"}, [][2]string{{"k", "k\x00"}}, [][2]string{{"k", "l"}}},
+		"all keys": {everything, []string{"\x00", "a", "\xff\xff"}, nil,
+			[][2]string{{"\x00", "\x00"}, {"a", "\x00"}}, nil},
+		"a range": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b", "c", "c\xff"},
+			[]string{"a", "d"}, [][2]string{{"b", "d"}}, [][2]string{{"b", "d\x00"}}},
+		"a range that is in two parts": {permit(v1alpha1.ReadWrite, "b", "d"), []string{"b"}, nil,
+			[][2]string{{"b", "d"}}, nil},
 	}
 	for name, test := range tests {
 		permits := []users.Permit{test.is}
 		if strings.Contains(name, "two parts") {
 			permits = []users.Permit{permit(test.is.Access, "b", "b\x00"), permit(test.is.Access, "b\x00", "d")}
 		}
-		s.apply(t, wantOf([]users.RoleWant{role("app", permits...)}, users.UserWant{Name: "app", Roles: []string{"app"}}))
+		s.apply(t, wantOf([]users.RoleWant{role("app", permits...)},
+			users.UserWant{Name: "app", Roles: []string{"app"}}))
 		for _, key := range test.in {
 			assert.NoError(t, readsAndWrites(app, key)(shortly(t)), "%s: %q", name, key)
 		}
@@ -283,11 +301,13 @@ func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
 	user := func(roles ...string) users.UserWant { return users.UserWant{Name: "app", Roles: roles} }
 	turns := []users.Want{
 		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read), key)}, user("app")),        // beside another that begins alike
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // without it
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite))}, user("app")),        // in place
-		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),             // and back
-		wantOf([]users.RoleWant{role("new", permit(v1alpha1.Read, "/", "0"))}, user("new")), // another role, with a wider range
+		// beside another that begins alike
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read), key)}, user("app")),
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),      // without it
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite))}, user("app")), // in place
+		wantOf([]users.RoleWant{role("app", read(v1alpha1.Read))}, user("app")),      // and back
+		// another role, with a wider range
+		wantOf([]users.RoleWant{role("new", permit(v1alpha1.Read, "/", "0"))}, user("new")),
 		wantOf([]users.RoleWant{role("app", read(v1alpha1.ReadWrite), key)}, user("app")),
 	}
 	for i := range turns {
@@ -304,7 +324,8 @@ func neverDenied(t *testing.T, s *secured, app *clientv3.Client) {
 	stopOnce := busy(func(ctx context.Context) error { _, err := once.Get(ctx, "/app/x"); return err })
 	for range 2 {
 		for _, want := range turns {
-			want.FormerRoles = slices.DeleteFunc(slices.Clone(want.FormerRoles), func(name string) bool { return want.Roles[0].Name == name })
+			want.FormerRoles = slices.DeleteFunc(slices.Clone(want.FormerRoles),
+				func(name string) bool { return want.Roles[0].Name == name })
 			s.apply(t, want)
 		}
 	}
@@ -386,7 +407,8 @@ func logIn(t *testing.T, s *secured, name, password string) error {
 }
 
 func rotation(t *testing.T, s *secured) {
-	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")})
+	want := wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"},
+		Password: password("web", "1")})
 	s.apply(t, want)
 	require.NoError(t, logIn(t, s, "web", "web-1"))
 	web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "nobody")
@@ -405,14 +427,16 @@ func rotation(t *testing.T, s *secured) {
 	require.ErrorIs(t, logIn(t, s, "root", "root-1"), rpctypes.ErrAuthFailed)
 	require.NoError(t, logIn(t, s, "root", "root-2"))
 	_, err = web.Get(shortly(t), "/app/x")
-	assert.ErrorIs(t, err, rpctypes.ErrAuthFailed, "a client that keeps the old password is out: its token was of before the change")
+	assert.ErrorIs(t, err, rpctypes.ErrAuthFailed, "a client that keeps the old password is out: its token was of "+
+		"before the change")
 }
 
 func certificateOnly(t *testing.T, s *secured) {
 	app := s.client(clientv3.Config{}, "app")
 	defer func() { _ = app.Close() }()
 	with := func(p *users.PasswordFrom, applied string) users.Want {
-		return wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}, Password: p, Applied: applied})
+		return wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"},
+			Password: p, Applied: applied})
 	}
 	s.apply(t, with(nil, ""))
 	err := logIn(t, s, "app", "anything")
@@ -455,7 +479,9 @@ func twins(t *testing.T, s *secured) {
 		others := []users.UserWant{{Name: "app", Roles: []string{"app"}, Applied: users.NoPassword}}
 		for j := range 5 {
 			name := fmt.Sprintf("r%d", j)
-			roles = append(roles, role(name, permit([]v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}[(i+j)%3], fmt.Sprint("/", (i+j)%4), "0")))
+			roles = append(roles, role(name,
+				permit([]v1alpha1.Access{v1alpha1.Read, v1alpha1.Write, v1alpha1.ReadWrite}[(i+j)%3],
+					fmt.Sprint("/", (i+j)%4), "0")))
 			others = append(others, users.UserWant{Name: name, Roles: []string{name}})
 		}
 		want := wantOf(append(roles, everythingOn("app")), others...)
@@ -479,7 +505,8 @@ func twins(t *testing.T, s *secured) {
 func whoMayAskWhat(t *testing.T, s *secured, version string) {
 	s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "app", Roles: []string{"app"}}))
 	m := s.look(t)
-	at := s.Members[slices.IndexFunc(s.Members, func(member *etcdproc.Member) bool { return idOf(t, m, member) == m.Leader })]
+	at := s.Members[slices.IndexFunc(s.Members,
+		func(member *etcdproc.Member) bool { return idOf(t, m, member) == m.Leader })]
 	const yes, nobody, denied, unknown = "", "user name is empty", "permission denied", "not found"
 	// By the common name of the certificate; "stranger" is no user, and "" is a certificate without one.
 	adminOnly := map[string]string{"root": yes, "app": denied, "stranger": unknown, "": nobody}
@@ -493,14 +520,16 @@ func whoMayAskWhat(t *testing.T, s *secured, version string) {
 		call func(c *clientv3.Client) error
 		want map[string]string
 	}{
-		{"Status", func(c *clientv3.Client) error { _, err := c.Status(shortly(t), at.ClientURL); return err }, anybody},
+		{"Status", func(c *clientv3.Client) error { _, err := c.Status(shortly(t), at.ClientURL); return err },
+			anybody},
 		{"MemberList", func(c *clientv3.Client) error { _, err := c.MemberList(shortly(t)); return err }, anybody},
 		{"AlarmList", func(c *clientv3.Client) error { _, err := c.AlarmList(shortly(t)); return err }, anybody},
 		{"AlarmDisarm", func(c *clientv3.Client) error {
 			_, err := c.AlarmDisarm(shortly(t), &clientv3.AlarmMember{MemberID: 1})
 			return err
 		}, adminOnly},
-		{"MoveLeader", func(c *clientv3.Client) error { _, err := c.MoveLeader(shortly(t), m.Leader); return err }, adminOnly},
+		{"MoveLeader", func(c *clientv3.Client) error { _, err := c.MoveLeader(shortly(t), m.Leader); return err },
+			adminOnly},
 		{"MemberRemove", func(c *clientv3.Client) error {
 			_, err := c.MemberRemove(shortly(t), 1)
 			if errors.Is(err, rpctypes.ErrMemberNotFound) {
@@ -508,7 +537,8 @@ func whoMayAskWhat(t *testing.T, s *secured, version string) {
 			}
 			return err
 		}, adminOnly},
-		{"Defragment", func(c *clientv3.Client) error { _, err := c.Defragment(shortly(t), at.ClientURL); return err }, adminOnly},
+		{"Defragment", func(c *clientv3.Client) error { _, err := c.Defragment(shortly(t), at.ClientURL); return err },
+			adminOnly},
 		{"Snapshot", func(c *clientv3.Client) error {
 			r, err := c.Snapshot(shortly(t))
 			if err == nil {
@@ -580,8 +610,8 @@ func learnerUnderAuth(t *testing.T, s *secured) {
 	s.Members = s.Members[:3]
 }
 
-// TestManyUsersAndRoles: as many users as can be declared, which takes one call or several, of which each goes on where the one before
-// stopped.
+// TestManyUsersAndRoles: as many users as can be declared, which takes one call or several, of which each goes on
+// where the one before stopped.
 func TestManyUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, (*etcdproc.Authority).JWT)
@@ -590,21 +620,25 @@ func TestManyUsersAndRoles(t *testing.T) {
 		for i := range 64 {
 			r := role(fmt.Sprintf("r%d", i))
 			for j := range 4 {
-				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j), fmt.Sprintf("/%d/%d0", i, j)))
+				r.Permits = append(r.Permits, permit(v1alpha1.ReadWrite, fmt.Sprintf("/%d/%d/", i, j),
+					fmt.Sprintf("/%d/%d0", i, j)))
 			}
 			roles = append(roles, r)
-			others = append(others, users.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name}, Password: password("app", "1")})
+			others = append(others, users.UserWant{Name: fmt.Sprintf("u%d", i), Roles: []string{r.Name},
+				Password: password("app", "1")})
 		}
 		want := wantOf(roles, others...)
 		began := time.Now()
 		calls := s.applyAll(t, want)
-		t.Logf("%s: 64 users, 64 roles, 256 permissions from nothing in %s, %d calls", version, time.Since(began).Round(time.Millisecond), calls)
+		t.Logf("%s: 64 users, 64 roles, 256 permissions from nothing in %s, %d calls", version,
+			time.Since(began).Round(time.Millisecond), calls)
 		for i := range want.Users {
 			want.Users[i].Applied = "1"
 		}
 		before, began := revision(t, s), time.Now()
 		s.apply(t, want)
-		t.Logf("%s: with nothing to do %s, %d entries of the log", version, time.Since(began).Round(time.Millisecond), revision(t, s)-before)
+		t.Logf("%s: with nothing to do %s, %d entries of the log", version, time.Since(began).Round(time.Millisecond),
+			revision(t, s)-before)
 		for i := range want.Users {
 			want.Users[i].Applied = ""
 		}
@@ -615,8 +649,8 @@ func TestManyUsersAndRoles(t *testing.T) {
 	})
 }
 
-// TestRestoredUsersAndRoles: data in which auth is on already, with another root password and other users, and nothing that
-// tells which are ours.
+// TestRestoredUsersAndRoles: data in which auth is on already, with another root password and other users, and
+// nothing that tells which are ours.
 func TestRestoredUsersAndRoles(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 1, (*etcdproc.Authority).JWT)
@@ -642,8 +676,8 @@ func TestRestoredUsersAndRoles(t *testing.T) {
 	})
 }
 
-// writeDown makes a member commit its database, so that it will not learn of a token again from the log when it restarts. It does
-// so by itself ten times a second, and as part of a defragmentation.
+// writeDown makes a member commit its database, so that it will not learn of a token again from the log when it
+// restarts. It does so by itself ten times a second, and as part of a defragmentation.
 func writeDown(t *testing.T, m *etcdproc.Member) {
 	t.Helper()
 	root := m.Client()
@@ -654,7 +688,8 @@ func writeDown(t *testing.T, m *etcdproc.Member) {
 
 // TestTokens: what becomes of a client that has logged in with a password when members die.
 func TestTokens(t *testing.T) {
-	for name, kind := range map[string]func(*etcdproc.Authority) string{"jwt": (*etcdproc.Authority).JWT, "simple": simple} {
+	for name, kind := range map[string]func(*etcdproc.Authority) string{"jwt": (*etcdproc.Authority).JWT,
+		"simple": simple} {
 		t.Run(name, func(t *testing.T) {
 			eachVersion(t, func(t *testing.T, version string) {
 				s := startSecured(t, version, "demo", 3, kind)
@@ -662,20 +697,24 @@ func TestTokens(t *testing.T) {
 				for _, name := range []string{"", "nobody"} { // of the certificate
 					c := s.client(clientv3.Config{Username: "web", Password: "web-1"}, name)
 					defer func() { _ = c.Close() }()
-					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)), "a password is no hindrance while auth is off")
+					require.NoError(t, readsAndWrites(c, "/app/x")(shortly(t)),
+						"a password is no hindrance while auth is off")
 					early = append(early, c)
 				}
-				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
+				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")},
+					users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1")}))
 				for _, c := range early {
-					etcdproc.Eventually(t, "the member that is asked knows that auth is on", func(ctx context.Context) error {
-						switch err := readsAndWrites(c, "/app/x")(ctx); {
-						case err == nil:
-							return errors.New("not refused, although etcd knows it by its certificate, so that it never logs in")
-						case !errors.Is(err, rpctypes.ErrPermissionDenied):
-							return err
-						}
-						return nil
-					})
+					etcdproc.Eventually(t, "the member that is asked knows that auth is on",
+						func(ctx context.Context) error {
+							switch err := readsAndWrites(c, "/app/x")(ctx); {
+							case err == nil:
+								return errors.New("not refused, although etcd knows it by its certificate, so that it " +
+									"never logs in")
+							case !errors.Is(err, rpctypes.ErrPermissionDenied):
+								return err
+							}
+							return nil
+						})
 				}
 				nobody := s.client(clientv3.Config{}, "nobody")
 				defer func() { _ = nobody.Close() }()
@@ -696,7 +735,8 @@ func TestTokens(t *testing.T) {
 					m.Kill()
 					for _, other := range s.Members {
 						if other != m && !forgotten[other] {
-							etcdproc.Eventually(t, "the token is good at "+other.Name, func(context.Context) error { return works(other) })
+							etcdproc.Eventually(t, "the token is good at "+other.Name,
+								func(context.Context) error { return works(other) })
 						}
 					}
 					m.Restart()
@@ -704,7 +744,8 @@ func TestTokens(t *testing.T) {
 					if forgotten[m] = name == "simple"; forgotten[m] {
 						require.ErrorIs(t, works(m), rpctypes.ErrInvalidAuthToken)
 					} else {
-						etcdproc.Eventually(t, "the token is good at "+m.Name, func(context.Context) error { return works(m) })
+						etcdproc.Eventually(t, "the token is good at "+m.Name,
+							func(context.Context) error { return works(m) })
 					}
 				}
 
@@ -715,14 +756,16 @@ func TestTokens(t *testing.T) {
 				if name == "simple" {
 					require.NoError(t, works(s.Members[0]))
 				} else {
-					require.ErrorIs(t, works(s.Members[0]), rpctypes.ErrAuthOldRevision, "any change of users and roles ends it")
+					require.ErrorIs(t, works(s.Members[0]), rpctypes.ErrAuthOldRevision,
+						"any change of users and roles ends it")
 				}
 				web := s.client(clientv3.Config{Username: "web", Password: "web-1"}, "nobody")
 				defer func() { _ = web.Close() }()
 				stop := busy(readsAndWrites(web, "/app/x"))
 				for i := range 3 {
 					s.apply(t, wantOf([]users.RoleWant{everythingOn("app"), role(fmt.Sprint("r", i))},
-						users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"), Applied: "1"}))
+						users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "1"),
+							Applied: "1"}))
 				}
 				_, errs := stop()
 				assert.Empty(t, errs, "etcd's client logs in again by itself")
@@ -730,7 +773,8 @@ func TestTokens(t *testing.T) {
 				logged, err = nobody.Authenticate(shortly(t), "web", "web-1")
 				require.NoError(t, err)
 				s.secrets["web"] = "web-2"
-				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")}, users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "2"), Applied: "1"}))
+				s.apply(t, wantOf([]users.RoleWant{everythingOn("app")},
+					users.UserWant{Name: "web", Roles: []string{"app"}, Password: password("web", "2"), Applied: "1"}))
 				require.Error(t, works(s.Members[0]), "a token of before another password")
 			})
 		})

@@ -91,7 +91,8 @@ func settle(t *testing.T, c *etcdproc.Cluster, step hooks.Step) time.Duration {
 	return time.Since(began)
 }
 
-// waits reports whether nothing was done yet: etcd asks to wait, or was not asked, as on a machine that is busy with other things.
+// waits reports whether nothing was done yet: etcd asks to wait, or was not asked, as on a machine that is busy with
+// other things.
 func waits(err error) bool {
 	return errors.Is(err, etcdops.ErrUnhealthy) || errors.Is(err, etcdops.ErrLearnerNotReady) ||
 		errors.Is(err, etcdops.ErrNoQuorum) || errors.Is(err, etcdops.ErrLearnerCutOff)

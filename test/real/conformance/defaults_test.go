@@ -19,7 +19,8 @@ func TestDefaultsOfEtcd(t *testing.T) {
 		out, err := exec.Command(etcdproc.Program(t, version, "etcd"), "--help").CombinedOutput()
 		require.NoError(t, err)
 		counts := map[bool]string{true: "--snapshot-count '100000'", false: "--snapshot-count '10000'"}
-		for _, flag := range []string{counts[version[:4] == "3.5."], "--max-request-bytes '1572864'", "--max-txn-ops '128'"} {
+		for _, flag := range []string{counts[version[:4] == "3.5."], "--max-request-bytes '1572864'",
+			"--max-txn-ops '128'"} {
 			assert.Contains(t, string(out), flag+"\n")
 		}
 	})

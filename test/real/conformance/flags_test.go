@@ -25,31 +25,37 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of them; here
-// etcd itself does.
+// TestFlags starts real servers with the flags that pods get. FuzzFlags in package hooks knows how etcd reads each of
+// them; here etcd itself does.
 func TestFlags(t *testing.T) {
 	compact := func(mode v1alpha1.AutoCompactionMode, retention string) v1alpha1.Options {
 		return v1alpha1.Options{AutoCompaction: v1alpha1.AutoCompaction{Mode: mode, Retention: retention}}
 	}
 	eachVersion(t, func(t *testing.T, version string) {
 		fine := map[string]v1alpha1.Options{
-			"defaults":        {},
-			"no compaction":   compact(v1alpha1.CompactOff, ""),
-			"by time":         compact(v1alpha1.CompactPeriodic, "1h30m10s"),
-			"by revisions":    compact(v1alpha1.CompactRevision, "9223372036854775807"),
-			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)), MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: 10, ElectionTimeout: 50, LogLevel: "error"},
-			"largest values":  {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)), MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: 500, ElectionTimeout: 2500, LogLevel: "debug"},
+			"defaults":      {},
+			"no compaction": compact(v1alpha1.CompactOff, ""),
+			"by time":       compact(v1alpha1.CompactPeriodic, "1h30m10s"),
+			"by revisions":  compact(v1alpha1.CompactRevision, "9223372036854775807"),
+			"smallest values": {QuotaBackendBytes: new(int64(16 << 20)), SnapshotCount: new(int64(100)),
+				MaxRequestBytes: new(int64(1024)), MaxTxnOps: new(int64(1)), HeartbeatInterval: 10, ElectionTimeout: 50,
+				LogLevel: "error"},
+			"largest values": {QuotaBackendBytes: new(int64(8 << 30)), SnapshotCount: new(int64(1 << 40)),
+				MaxRequestBytes: new(int64(100 << 20)), MaxTxnOps: new(int64(1 << 31)), HeartbeatInterval: 500,
+				ElectionTimeout: 2500, LogLevel: "debug"},
 		}
 		for name, options := range fine {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				etcdproc.Start(t, version, "demo", 1, flagsOf(t, version, v1alpha1.EtcdClusterSpec{Options: options})...)
+				etcdproc.Start(t, version, "demo", 1,
+					flagsOf(t, version, v1alpha1.EtcdClusterSpec{Options: options})...)
 			})
 		}
 		for name, spec := range map[string]v1alpha1.EtcdClusterSpec{
-			"plain text":    {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}},
-			"newest TLS":    {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
-			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
+			"plain text": {TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled}},
+			"newest TLS": {TLS: v1alpha1.TLSSpec{MinVersion: "TLS1.3"}},
+			"chosen suites": {TLS: v1alpha1.TLSSpec{CipherSuites: []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+				"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}}},
 			"simple tokens": {Auth: &v1alpha1.AuthSpec{Token: v1alpha1.TokenSimple}},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -58,8 +64,10 @@ func TestFlags(t *testing.T) {
 			})
 		}
 		for name, refused := range map[string][]string{
-			"a time that is too long":      {"--auto-compaction-mode=periodic", "--auto-compaction-retention=99999999999h"},
-			"more revisions than can be":   {"--auto-compaction-mode=revision", "--auto-compaction-retention=99999999999999999999"},
+			"a time that is too long": {"--auto-compaction-mode=periodic",
+				"--auto-compaction-retention=99999999999h"},
+			"more revisions than can be": {"--auto-compaction-mode=revision",
+				"--auto-compaction-retention=99999999999999999999"},
 			"no time for elections":        {"--heartbeat-interval=100", "--election-timeout=400"},
 			"a flag that no etcd ever had": {"--no-such-flag=x"},
 		} {
@@ -74,8 +82,8 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-// flagsOf are the flags of a member with this spec, but for its name, its directory and its addresses: those are of a pod. The
-// certificates that they name are in a folder of the test.
+// flagsOf are the flags of a member with this spec, but for its name, its directory and its addresses: those are of a
+// pod. The certificates that they name are in a folder of the test.
 func flagsOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) []string {
 	t.Helper()
 	pod, secrets := podOf(t, version, spec)
@@ -116,8 +124,9 @@ func podOf(t *testing.T, version string, spec v1alpha1.EtcdClusterSpec) (*corev1
 	spec.Version, spec.Replicas = version, new(int32(1))
 	spec.Storage = v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("10Gi")}
 	o := hooks.Observation{
-		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"}, Spec: spec},
-		Now:     time.Now(),
+		Cluster: &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "uid"},
+			Spec: spec},
+		Now: time.Now(),
 	}
 	secrets := map[string]map[string][]byte{}
 	for range 5 {

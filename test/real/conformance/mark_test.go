@@ -24,7 +24,8 @@ func TestTheMarkOfPrepare(t *testing.T) {
 			flags := flag.NewFlagSet("prepare", flag.ContinueOnError)
 			c.Flags(flags)
 			require.NoError(t, flags.Parse([]string{
-				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"), "--start=" + objects.StartBootstrap,
+				"--data-dir=" + m.DataDir(), "--marker=" + filepath.Join(disks[m], "started"),
+				"--start=" + objects.StartBootstrap,
 			}))
 			return c.Run(t.Context())
 		}

@@ -33,9 +33,11 @@ func TestObserve(t *testing.T) {
 			clusterID = m.ClusterID
 			require.Len(t, m.Members, 3)
 			for i, member := range c.Members {
-				entry := m.Members[slices.IndexFunc(m.Members, func(e hooks.Member) bool { return e.Name == member.Name })]
+				entry := m.Members[slices.IndexFunc(m.Members,
+					func(e hooks.Member) bool { return e.Name == member.Name })]
 				assert.Equal(t, hooks.Member{
-					ID: idOf(t, m, member), Name: member.Name, PeerURLs: []string{member.PeerURL}, ClientURLs: []string{member.ClientURL},
+					ID: idOf(t, m, member), Name: member.Name, PeerURLs: []string{member.PeerURL},
+					ClientURLs: []string{member.ClientURL},
 				}, entry)
 				h := health[fmt.Sprintf("demo-%d", i)]
 				assert.True(t, h.Serving())
@@ -46,7 +48,8 @@ func TestObserve(t *testing.T) {
 				assert.Positive(t, h.DBSize)
 				assert.Empty(t, h.Alarms)
 			}
-			t.Logf("%s: one Observe of three members takes %s (median of 20)", version, median(20, func() { look(t, c.Endpoints()) }))
+			t.Logf("%s: one Observe of three members takes %s (median of 20)", version,
+				median(20, func() { look(t, c.Endpoints()) }))
 		})
 
 		chapter(t, "an alarm belongs to the member that raised it", func(t *testing.T) {
@@ -165,8 +168,8 @@ func timed(c *etcdproc.Cluster) (time.Duration, *hooks.Membership, map[string]ho
 	return time.Since(began), m, health
 }
 
-// timedLook is the first Observe that finds a quorum, and its time. A busy machine may cost the members a leader for a moment, and
-// then there is nothing to find.
+// timedLook is the first Observe that finds a quorum, and its time. A busy machine may cost the members a leader for
+// a moment, and then there is nothing to find.
 func timedLook(t *testing.T, c *etcdproc.Cluster) (took time.Duration, health map[string]hooks.Health) {
 	t.Helper()
 	etcdproc.Eventually(t, "a quorum answers", func(context.Context) (err error) {

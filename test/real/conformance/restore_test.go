@@ -32,7 +32,8 @@ import (
 func snapshotOf(t *testing.T, version string, m *etcdproc.Member) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "snapshot.db")
-	said, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+m.ClientURL, "snapshot", "save", file).CombinedOutput()
+	said, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+m.ClientURL, "snapshot", "save",
+		file).CombinedOutput()
 	require.NoError(t, err, string(said))
 	return file
 }
@@ -50,7 +51,8 @@ func fetching(file string) func(context.Context, string) (*reports.Artifact, err
 
 func sumOf(raw []byte) string { return fmt.Sprintf("%x", sha256.Sum256(raw)) }
 
-// TestSnapshotsBetweenVersions: newer etcd takes what older etcd wrote. The other way round we refuse, where etcd does not always.
+// TestSnapshotsBetweenVersions: newer etcd takes what older etcd wrote. The other way round we refuse, where etcd
+// does not always.
 func TestSnapshotsBetweenVersions(t *testing.T) {
 	t.Parallel()
 	for i, written := range etcdproc.Versions {
@@ -69,21 +71,23 @@ func TestSnapshotsBetweenVersions(t *testing.T) {
 				t.Run("to "+version, func(t *testing.T) {
 					o := func(m *etcdproc.Member, initial, token string) seed.Options {
 						return seed.Options{
-							DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+							DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial,
+							Token:       token,
 							EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
 						}
 					}
-					fresh := etcdproc.StartSeeded(t, version, "fresh", 1, func(m *etcdproc.Member, initial, token string) {
-						options := o(m, initial, token)
-						_, err := seed.Restore(t.Context(), options)
-						if i > j {
-							require.Equal(t, seed.OtherVersion, seed.ReasonOf(err), "%v", err)
-							require.NoDirExists(t, m.DataDir())
-							options.EtcdVersion = written // to see what etcd itself would do
-							_, err = seed.Restore(t.Context(), options)
-						}
-						require.NoError(t, err)
-					})
+					fresh := etcdproc.StartSeeded(t, version, "fresh", 1,
+						func(m *etcdproc.Member, initial, token string) {
+							options := o(m, initial, token)
+							_, err := seed.Restore(t.Context(), options)
+							if i > j {
+								require.Equal(t, seed.OtherVersion, seed.ReasonOf(err), "%v", err)
+								require.NoDirExists(t, m.DataDir())
+								options.EtcdVersion = written // to see what etcd itself would do
+								_, err = seed.Restore(t.Context(), options)
+							}
+							require.NoError(t, err)
+						})
 					if written == "3.7.3" && version == "3.6.16" {
 						require.Equal(t, 1, fresh.Members[0].ExitCode(etcdproc.Patience))
 						require.True(t, fresh.Members[0].Said(`version \"3.7.0\" is not supported`))
@@ -100,8 +104,8 @@ func TestSnapshotsBetweenVersions(t *testing.T) {
 	}
 }
 
-// TestRestoredClusterIsNoticed: three members restore one snapshot, with their logs in directories of their own. A client that has seen more
-// than the snapshot has is told that it must look again.
+// TestRestoredClusterIsNoticed: three members restore one snapshot, with their logs in directories of their own. A
+// client that has seen more than the snapshot has is told that it must look again.
 func TestRestoredClusterIsNoticed(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		const bump = 1_000_000_000
@@ -145,8 +149,8 @@ func TestRestoredClusterIsNoticed(t *testing.T) {
 	})
 }
 
-// TestRestoredAsEtcdutlDoes: a data directory is what etcdutl makes of the same snapshot, record by record and file by file, although
-// etcdutl is shown a few pages of the database only.
+// TestRestoredAsEtcdutlDoes: a data directory is what etcdutl makes of the same snapshot, record by record and file
+// by file, although etcdutl is shown a few pages of the database only.
 func TestRestoredAsEtcdutlDoes(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 1)
@@ -162,12 +166,14 @@ func TestRestoredAsEtcdutlDoes(t *testing.T) {
 				t.Run(fmt.Sprintf("empty: %t, raised by %d", file == empty, bump), func(t *testing.T) {
 					dir := t.TempDir()
 					var flags []string
-					if bump > 0 { // etcdutl counts from the last record, and Quorate from etcd's revision, which is 1 without any
+					// etcdutl counts from the last record, and Quorate from etcd's revision, which is 1 without any
+					if bump > 0 {
 						flags = []string{fmt.Sprintf("--bump-revision=%d", bump+beyond), "--mark-compacted"}
 					}
 					etcdutlRestores(t, version, file, filepath.Join(dir, "etcdutl"), flags...)
 					_, err := seed.Restore(t.Context(), seed.Options{
-						DataDir: filepath.Join(dir, "quorate"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
+						DataDir: filepath.Join(dir, "quorate"), Name: "a", PeerURL: "http://127.0.0.1:2",
+						InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
 						EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
 					})
 					require.NoError(t, err)
@@ -197,7 +203,8 @@ func writeAllKinds(t *testing.T, client *clientv3.Client) {
 	_, err = client.RoleAdd(ctx, "reader")
 	require.NoError(t, err)
 	raw := etcdserverpb.NewMaintenanceClient(client.ActiveConnection())
-	_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: etcdserverpb.AlarmType_NOSPACE})
+	_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7,
+		Alarm: etcdserverpb.AlarmType_NOSPACE})
 	require.NoError(t, err)
 }
 
@@ -249,13 +256,14 @@ func TestRestoreOfNoKeys(t *testing.T) {
 		file := snapshotOf(t, version, old.Members[0])
 		old.Members[0].Kill()
 		for _, bump := range []int64{0, 1000} {
-			fresh := etcdproc.StartSeeded(t, version, fmt.Sprintf("fresh-%d", bump), 1, func(m *etcdproc.Member, initial, token string) {
-				_, err := seed.Restore(t.Context(), seed.Options{
-					DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
-					EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
+			fresh := etcdproc.StartSeeded(t, version, fmt.Sprintf("fresh-%d", bump), 1,
+				func(m *etcdproc.Member, initial, token string) {
+					_, err := seed.Restore(t.Context(), seed.Options{
+						DataDir: m.DataDir(), Name: m.Name, PeerURL: m.PeerURL, InitialCluster: initial, Token: token,
+						EtcdVersion: version, Programs: programs(t, version), BumpRevision: bump, Fetch: fetching(file),
+					})
+					require.NoError(t, err)
 				})
-				require.NoError(t, err)
-			})
 			fresh.WaitServing(fresh.Members...)
 			client := fresh.Members[0].Client()
 			require.Greater(t, put(t, client, "first", 1), bump)
@@ -264,7 +272,8 @@ func TestRestoreOfNoKeys(t *testing.T) {
 	})
 }
 
-// TestRestoreIsAllOrNothing: it was told to end at any point, and killed at any point. What is made in the end is what etcdutl makes.
+// TestRestoreIsAllOrNothing: it was told to end at any point, and killed at any point. What is made in the end is
+// what etcdutl makes.
 func TestRestoreIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"
@@ -332,7 +341,8 @@ func once(t *testing.T, dir, file string, ownLog bool) seed.Options {
 	t.Helper()
 	const version = "3.6.16"
 	o := seed.Options{
-		DataDir: filepath.Join(dir, "data"), Name: "a", PeerURL: "http://127.0.0.1:2", InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
+		DataDir: filepath.Join(dir, "data"), Name: "a", PeerURL: "http://127.0.0.1:2",
+		InitialCluster: "a=http://127.0.0.1:2,b=http://127.0.0.1:3", Token: "t",
 		EtcdVersion: version, Programs: programs(t, version), Fetch: fetching(file),
 	}
 	if ownLog {
@@ -341,7 +351,8 @@ func once(t *testing.T, dir, file string, ownLog bool) seed.Options {
 	return o
 }
 
-// killed restores in a process of its own, which is killed with its children after a time. It reports whether that was done before.
+// killed restores in a process of its own, which is killed with its children after a time. It reports whether that
+// was done before.
 func killed(t *testing.T, dir, file string, ownLog bool, after time.Duration) bool {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRestoreOnce$")
@@ -366,7 +377,8 @@ func TestRestoreOnce(t *testing.T) {
 // etcdutlRestores makes a data directory of the member of once.
 func etcdutlRestores(t *testing.T, version, file, dataDir string, flags ...string) {
 	t.Helper()
-	args := append([]string{"snapshot", "restore", file, "--data-dir=" + dataDir, "--name=a", "--initial-cluster=a=http://127.0.0.1:2,b=http://127.0.0.1:3",
+	args := append([]string{"snapshot", "restore", file, "--data-dir=" + dataDir, "--name=a",
+		"--initial-cluster=a=http://127.0.0.1:2,b=http://127.0.0.1:3",
 		"--initial-advertise-peer-urls=http://127.0.0.1:2", "--initial-cluster-token=t"}, flags...)
 	said, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), args...).CombinedOutput()
 	require.NoError(t, err, string(said))
@@ -388,7 +400,8 @@ func keysLeaf(t *testing.T, raw []byte, path string) (page, size int) {
 	return page, size
 }
 
-// TestDamagedSurvivor: a page of the keys makes no sense. That is said, and leaves nothing behind: bbolt would end the process, in a goroutine of its own.
+// TestDamagedSurvivor: a page of the keys makes no sense. That is said, and leaves nothing behind: bbolt would end
+// the process, in a goroutine of its own.
 func TestDamagedSurvivor(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"
@@ -419,7 +432,8 @@ func TestDamagedSurvivor(t *testing.T) {
 	}
 }
 
-// TestWrongListOfFreePages: etcd keeps such a list in a database that it has just defragmented. One that names a page of keys would have it written over.
+// TestWrongListOfFreePages: etcd keeps such a list in a database that it has just defragmented. One that names a page
+// of keys would have it written over.
 func TestWrongListOfFreePages(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"
@@ -433,7 +447,10 @@ func TestWrongListOfFreePages(t *testing.T) {
 	require.NoError(t, os.WriteFile(plain, raw[:len(raw)-sha256.Size], 0o600))
 	db, err := bolt.Open(plain, 0o600, nil) // it writes the list
 	require.NoError(t, err)
-	require.NoError(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("x"), []byte("y")) }))
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("x"),
+			[]byte("y"))
+	}))
 	require.NoError(t, db.Close())
 	for _, wrong := range []bool{false, true} {
 		t.Run(fmt.Sprintf("wrong: %t", wrong), func(t *testing.T) {
@@ -464,7 +481,8 @@ func TestWrongListOfFreePages(t *testing.T) {
 	}
 }
 
-// TestRevisionThatIsNotRaised: an etcdutl of another release, that does not raise a revision when it is told to, is noticed.
+// TestRevisionThatIsNotRaised: an etcdutl of another release, that does not raise a revision when it is told to, is
+// noticed.
 func TestRevisionThatIsNotRaised(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"

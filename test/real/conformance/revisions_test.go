@@ -46,7 +46,8 @@ func begin(t *testing.T, version, name string, from seed.Options) (*etcdproc.Clu
 	return c, report
 }
 
-// notices asks an etcd as a client does that has seen another one: it watches from where that was, and swaps what it has read there.
+// notices asks an etcd as a client does that has seen another one: it watches from where that was, and swaps what it
+// has read there.
 func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration) (swapped bool, watch error) {
 	t.Helper()
 	client := epoch.Members[0].Client()
@@ -60,13 +61,14 @@ func notices(t *testing.T, epoch *etcdproc.Cluster, s seen, within time.Duration
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), etcdproc.Patience)
 	defer cancel()
-	txn, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("key-6"), "=", s.key)).Then(clientv3.OpPut("key-6", "swapped")).Commit()
+	txn, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("key-6"), "=",
+		s.key)).Then(clientv3.OpPut("key-6", "swapped")).Commit()
 	require.NoError(t, err)
 	return txn.Succeeded, watch
 }
 
-// TestARevisionThatIsRaisedByTheSameTwice is why no constant will do: a snapshot that is restored twice, each time with its revision raised by as much, and
-// as many writes after each.
+// TestARevisionThatIsRaisedByTheSameTwice is why no constant will do: a snapshot that is restored twice, each time
+// with its revision raised by as much, and as many writes after each.
 func TestARevisionThatIsRaisedByTheSameTwice(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		first := etcdproc.Start(t, version, "first", 1)
@@ -84,7 +86,8 @@ func TestARevisionThatIsRaisedByTheSameTwice(t *testing.T) {
 	})
 }
 
-// TestNoClientIsAnsweredByALaterEpochUnnoticed: whatever an epoch begins with, clients of all that were before it notice.
+// TestNoClientIsAnsweredByALaterEpochUnnoticed: whatever an epoch begins with, clients of all that were before it
+// notice.
 func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		var clients []seen
@@ -134,7 +137,8 @@ func TestNoClientIsAnsweredByALaterEpochUnnoticed(t *testing.T) {
 	})
 }
 
-// TestAllBeginEmpty: three members that begin without data agree about it, and users, leases and alarms can be had as in any other etcd.
+// TestAllBeginEmpty: three members that begin without data agree about it, and users, leases and alarms can be had as
+// in any other etcd.
 func TestAllBeginEmpty(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		floor := int64(5_000_000_000)

@@ -16,8 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestSurvivorOnASmallVolume: the log of a member takes several times what its database does. Only what is in no database yet is copied, so a volume on
-// which the member ran has room for it.
+// TestSurvivorOnASmallVolume: the log of a member takes several times what its database does. Only what is in no
+// database yet is copied, so a volume on which the member ran has room for it.
 func TestSurvivorOnASmallVolume(t *testing.T) {
 	t.Parallel()
 	const version = "3.6.16"

@@ -42,7 +42,8 @@ func live(t *testing.T, m *etcdproc.Member, seed uint64, steps int) {
 			require.NoError(t, err)
 			revision = answer.Header.Revision
 		case 3:
-			answer, err := client.Txn(ctx).Then(clientv3.OpPut(key, "in a transaction"), clientv3.OpDelete("no-such-key"), clientv3.OpPut("other", key)).Commit()
+			answer, err := client.Txn(ctx).Then(clientv3.OpPut(key, "in a transaction"),
+				clientv3.OpDelete("no-such-key"), clientv3.OpPut("other", key)).Commit()
 			require.NoError(t, err)
 			revision = answer.Header.Revision
 		default:
@@ -63,13 +64,14 @@ func order(t *testing.T, version, dir string, endpoints ...string) archive.Order
 		Cluster: archive.Cluster{Endpoints: endpoints},
 		Place:   archive.Place{URL: "file:///backups", Dir: dir},
 		Key:     "demo.db.zst.age", Form: archive.Form{Compression: v1alpha1.CompressZstd},
-		Verify: true, Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl"), Scratch: scratch(t),
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Verify: true, Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl"),
+		Scratch: scratch(t),
+		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 }
 
-// A snapshot is taken from a follower, verified without anybody's identity, and read back with one. What the database says of itself is
-// what etcd says: hash, revision and keys.
+// A snapshot is taken from a follower, verified without anybody's identity, and read back with one. What the database
+// says of itself is what etcd says: hash, revision and keys.
 func TestSnapshot(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 3)
@@ -102,7 +104,8 @@ func TestSnapshot(t *testing.T) {
 		identities := filepath.Join(t.TempDir(), "identity")
 		require.NoError(t, os.WriteFile(identities, []byte(identity.String()+"\n"), 0o600))
 		fetched := filepath.Join(t.TempDir(), "fetched.db")
-		record, err := archive.Fetch(context.Background(), archive.Source{URL: "file:///backups/demo.db.zst.age", StoreDir: dir, IdentityFile: identities}, fetched)
+		record, err := archive.Fetch(context.Background(), archive.Source{URL: "file:///backups/demo.db.zst.age",
+			StoreDir: dir, IdentityFile: identities}, fetched)
 		require.NoError(t, err)
 		contents, err := archive.Examine(context.Background(), fetched)
 		require.NoError(t, err)
@@ -112,7 +115,8 @@ func TestSnapshot(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, record.Completed, again.Completed, "what is there is not taken twice")
 		discard(t, o)
-		o.Unless = &archive.Unless{Revision: record.Revision, ClusterID: record.ClusterID, AuthRevision: record.AuthRevision}
+		o.Unless = &archive.Unless{Revision: record.Revision, ClusterID: record.ClusterID,
+			AuthRevision: record.AuthRevision}
 		skipped, err := archive.Take(context.Background(), o)
 		require.NoError(t, err)
 		assert.True(t, skipped.Skipped)
@@ -128,15 +132,16 @@ func TestSnapshot(t *testing.T) {
 	})
 }
 
-// What etcdctl saved is taken, and holds what is stored without compression and encryption. The files differ: etcd writes to its database at
-// times without a request, and leaves pages free.
+// What etcdctl saved is taken, and holds what is stored without compression and encryption. The files differ: etcd
+// writes to its database at times without a request, and leaves pages free.
 func TestSnapshotByEtcdctl(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)
 		live(t, c.Members[0], 1, 200)
 		dir := t.TempDir()
 		saved := filepath.Join(dir, "saved.db")
-		out, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+c.Members[0].ClientURL, "snapshot", "save", saved).CombinedOutput()
+		out, err := exec.Command(etcdproc.Program(t, version, "etcdctl"), "--endpoints="+c.Members[0].ClientURL,
+			"snapshot", "save", saved).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		fetched := filepath.Join(t.TempDir(), "fetched.db")
 		_, err = archive.Fetch(context.Background(), archive.Source{URL: "file:///saved.db", StoreDir: dir}, fetched)
@@ -152,7 +157,8 @@ func TestSnapshotByEtcdctl(t *testing.T) {
 		old, err := archive.Examine(context.Background(), fetched)
 		require.NoError(t, err)
 		assert.Equal(t, old, plain)
-		status, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), "snapshot", "status", filepath.Join(dir, "backups", "plain.db")).CombinedOutput()
+		status, err := exec.Command(etcdproc.Program(t, version, "etcdutl"), "snapshot", "status",
+			filepath.Join(dir, "backups", "plain.db")).CombinedOutput()
 		require.NoError(t, err, "%s", status)
 		assert.True(t, bytes.Contains(status, fmt.Append(nil, report.Revision)), "%s", status)
 	})

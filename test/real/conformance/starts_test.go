@@ -50,16 +50,18 @@ func TestAnEmptiedDirectory(t *testing.T) {
 			ends(t, lost, "has already been bootstrapped")
 		})
 
-		chapter(t, "a voter joins again under its old ID, and panics while the leader remembers what it had", func(t *testing.T) {
-			lost.Wipe()
-			c.Join(lost, leader, followers[1])
-			ends(t, lost, "tocommit(")
-		})
+		chapter(t, "a voter joins again under its old ID, and panics while the leader remembers what it had",
+			func(t *testing.T) {
+				lost.Wipe()
+				c.Join(lost, leader, followers[1])
+				ends(t, lost, "tocommit(")
+			})
 
 		chapter(t, "under a new leader it forgets that it ever voted, and nobody notices", func(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			to := idOf(t, m, followers[1])
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[1].Name}, m, c.Endpoints()))
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[1].Name}, m,
+				c.Endpoints()))
 			lost.Wipe()
 			c.Join(lost, leader, followers[1])
 			c.WaitServing(lost)
@@ -116,8 +118,8 @@ func TestALearnerOnAnEmptiedDirectory(t *testing.T) {
 	})
 }
 
-// TestASilentConnection keeps an etcd that speaks plain text from ending when it is told to: it waits for the connection's first bytes. So whoever
-// tells one to end does not wait for ever (replay in etcdops/seed).
+// TestASilentConnection keeps an etcd that speaks plain text from ending when it is told to: it waits for the
+// connection's first bytes. So whoever tells one to end does not wait for ever (replay in etcdops/seed).
 func TestASilentConnection(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		m := etcdproc.Start(t, version, "demo", 1, "--log-level=info").Members[0]
@@ -139,7 +141,8 @@ func TestASilentConnection(t *testing.T) {
 	})
 }
 
-// stillbirth makes a member's data what it is when its first etcd ended after it had made the log, and before the first entries were in it.
+// stillbirth makes a member's data what it is when its first etcd ended after it had made the log, and before the
+// first entries were in it.
 func stillbirth(t *testing.T, m *etcdproc.Member) {
 	t.Helper()
 	m.Kill()
@@ -164,12 +167,13 @@ func TestAStillbirth(t *testing.T) {
 			m := c.Members[0]
 			stillbirth(t, m)
 			c.Bootstrap(m, m)
-			etcdproc.Eventually(t, "its time to stand for election has passed more than once", func(context.Context) error {
-				if !m.Said("failed to publish local member to cluster through raft") { // after 7 seconds
-					return errors.New("not yet")
-				}
-				return nil
-			})
+			etcdproc.Eventually(t, "its time to stand for election has passed more than once",
+				func(context.Context) error {
+					if !m.Said("failed to publish local member to cluster through raft") { // after 7 seconds
+						return errors.New("not yet")
+					}
+					return nil
+				})
 			membership, health := new(etcdops.Etcd).Observe(t.Context(), c.Endpoints())
 			assert.Nil(t, membership)
 			assert.Equal(t, etcdops.ErrNoAnswer.Error(), health[m.Name].Err)
@@ -187,9 +191,9 @@ func TestAStillbirth(t *testing.T) {
 	})
 }
 
-// TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is refused, or hears
-// nothing: raft has one change of members under way at a time, and makes of a second one an empty entry, for whose answer etcd
-// waits in vain (S15; stepLeader in raft.go).
+// TestTheSameStepTwiceAtOnce: of two hooks that decide the same at the same moment, one does it and the other is
+// refused, or hears nothing: raft has one change of members under way at a time, and makes of a second one an empty
+// entry, for whose answer etcd waits in vain (S15; stepLeader in raft.go).
 func TestTheSameStepTwiceAtOnce(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)
@@ -224,13 +228,17 @@ func TestTheSameStepTwiceAtOnce(t *testing.T) {
 		chapter(t, "an addition", func(t *testing.T) {
 			twice(t, add(c.NewMember("demo-1")), etcdops.ErrPeerURLExists, etcdops.ErrTooManyLearners)
 		})
-		chapter(t, "a removal", func(t *testing.T) { twice(t, hooks.Remove{ID: idNow(), Name: "demo-1"}, etcdops.ErrMemberGone) })
+		chapter(t, "a removal", func(t *testing.T) {
+			twice(t, hooks.Remove{ID: idNow(), Name: "demo-1"},
+				etcdops.ErrMemberGone)
+		})
 		learner := c.NewMember("demo-2")
 		require.NoError(t, do(t, c, add(learner)))
 		c.Join(learner, c.Members[0])
 		caughtUp(t, c, learner)
 		chapter(t, "a promotion", func(t *testing.T) {
-			// Its log is short: the entry that the first call writes before the promotion puts it below etcd's nine tenths.
+			// Its log is short: the entry that the first call writes before the promotion puts it below etcd's nine
+			// tenths.
 			twice(t, hooks.Promote{ID: idNow(), Name: "demo-2"}, etcdops.ErrNotLearner, etcdops.ErrLearnerNotReady)
 		})
 	})

@@ -46,14 +46,17 @@ func TestGrowAndShrink(t *testing.T) {
 
 		chapter(t, "a step on an outdated membership is refused", func(t *testing.T) {
 			for _, step := range []hooks.Step{
-				add(c.Members[3]), hooks.Promote{ID: learnerID}, hooks.Remove{ID: before.Members[0].ID}, hooks.MoveLeader{To: before.Members[0].ID},
+				add(c.Members[3]), hooks.Promote{ID: learnerID}, hooks.Remove{ID: before.Members[0].ID},
+				hooks.MoveLeader{To: before.Members[0].ID},
 			} {
-				require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), step, before, voters), etcdops.ErrMembershipChanged)
+				require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), step, before, voters),
+					etcdops.ErrMembershipChanged)
 			}
 		})
 
 		chapter(t, "a second learner is refused", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.AddLearner{Name: "demo-4", PeerURL: "http://127.0.0.1:1"}), etcdops.ErrTooManyLearners)
+			require.ErrorIs(t, do(t, c, hooks.AddLearner{Name: "demo-4", PeerURL: "http://127.0.0.1:1"}),
+				etcdops.ErrTooManyLearners)
 		})
 
 		chapter(t, "a peer URL is not taken twice", func(t *testing.T) {
@@ -114,11 +117,13 @@ func TestGrowAndShrink(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			to := idOf(t, m, followers[0])
 			began := time.Now()
-			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[0].Name}, m, c.Endpoints()))
+			require.NoError(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to, Name: followers[0].Name}, m,
+				c.Endpoints()))
 			t.Logf("%s: a transfer takes %s", version, time.Since(began).Round(time.Millisecond))
 			now, _ := look(t, c.Endpoints())
 			assert.Equal(t, to, now.Leader)
-			require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to}, m, c.Endpoints()), etcdops.ErrNotLeader,
+			require.ErrorIs(t, new(etcdops.Etcd).Do(t.Context(), hooks.MoveLeader{To: to}, m, c.Endpoints()),
+				etcdops.ErrNotLeader,
 				"the same decision once more")
 			leader, followers = followers[0], append(followers[1:], leader)
 		})
@@ -127,7 +132,8 @@ func TestGrowAndShrink(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			gone := hooks.Remove{ID: idOf(t, m, followers[0]), Name: followers[0].Name}
 			settle(t, c, gone)
-			t.Logf("%s: the process of a removed member ends with code %d", version, followers[0].ExitCode(etcdproc.Patience))
+			t.Logf("%s: the process of a removed member ends with code %d", version,
+				followers[0].ExitCode(etcdproc.Patience))
 			require.ErrorIs(t, do(t, c, gone), etcdops.ErrMemberGone, "removed twice")
 			followers[0].Restart()
 			t.Logf("%s: started again, it ends with code %d", version, followers[0].ExitCode(etcdproc.Patience))
@@ -180,7 +186,8 @@ func TestOneVoterDown(t *testing.T) {
 			m, _ := look(t, c.Endpoints())
 			for _, member := range c.Members[:3] {
 				if member.Running() {
-					require.ErrorIs(t, do(t, c, hooks.Remove{ID: idOf(t, m, member), Name: member.Name}), etcdops.ErrUnhealthy)
+					require.ErrorIs(t, do(t, c, hooks.Remove{ID: idOf(t, m, member), Name: member.Name}),
+						etcdops.ErrUnhealthy)
 				}
 			}
 		})
@@ -206,32 +213,33 @@ func TestAPeerURLAgain(t *testing.T) {
 			return id, do(t, c, hooks.Remove{ID: id, Name: again.Name})
 		}
 
-		chapter(t, "within the second of its removal a peer URL is refused, and later it gets a new ID", func(t *testing.T) {
-			first, err := addAndRemove(t)
-			require.NoError(t, err)
-			seen := map[error]bool{}
-			etcdproc.Eventually(t, "both answers", func(context.Context) error {
-				id, err := addAndRemove(t)
-				switch {
-				case errors.Is(err, etcdops.ErrPeerURLUsed):
-					seen[etcdops.ErrPeerURLUsed] = true
-				case err == nil:
-					assert.NotEqual(t, first, id)
-					seen[nil] = true
-				default:
-					require.NoError(t, err)
-				}
-				if len(seen) < 2 {
-					return fmt.Errorf("seen only %v", seen)
-				}
-				return nil
+		chapter(t, "within the second of its removal a peer URL is refused, and later it gets a new ID",
+			func(t *testing.T) {
+				first, err := addAndRemove(t)
+				require.NoError(t, err)
+				seen := map[error]bool{}
+				etcdproc.Eventually(t, "both answers", func(context.Context) error {
+					id, err := addAndRemove(t)
+					switch {
+					case errors.Is(err, etcdops.ErrPeerURLUsed):
+						seen[etcdops.ErrPeerURLUsed] = true
+					case err == nil:
+						assert.NotEqual(t, first, id)
+						seen[nil] = true
+					default:
+						require.NoError(t, err)
+					}
+					if len(seen) < 2 {
+						return fmt.Errorf("seen only %v", seen)
+					}
+					return nil
+				})
 			})
-		})
 	})
 }
 
-// TestADeadLearner shows why rule S5 exists: nothing of etcd protects this step, so etcdops sees for itself that the leader reaches
-// the learner.
+// TestADeadLearner shows why rule S5 exists: nothing of etcd protects this step, so etcdops sees for itself that the
+// leader reaches the learner.
 func TestADeadLearner(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)

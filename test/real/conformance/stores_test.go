@@ -36,7 +36,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// way is a proxy before a store: it speaks TLS where that is wanted, and can do something once so many bytes went to the store.
+// way is a proxy before a store: it speaks TLS where that is wanted, and can do something once so many bytes went to
+// the store.
 type way struct {
 	*httptest.Server
 	left atomic.Int64
@@ -121,7 +122,8 @@ func serve(t *testing.T, address, binary string, args ...string) {
 	})
 }
 
-// stores are the servers that speak what stores in clouds speak: a name, and what makes one with an empty bucket called backups.
+// stores are the servers that speak what stores in clouds speak: a name, and what makes one with an empty bucket
+// called backups.
 var stores = map[string]func(t *testing.T, a authority) (place archive.Place, way *way){
 	"s3": func(t *testing.T, a authority) (archive.Place, *way) {
 		t.Setenv("AWS_ACCESS_KEY_ID", "somebody")
@@ -129,7 +131,8 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		port := etcdproc.Port(t)
 		address := fmt.Sprintf("127.0.0.1:%d", port)
-		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "somebody", "--secret", "a secret", "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
+		serve(t, "http://"+address, etcdproc.Tool(t, "versitygw"), "--port", address, "--access", "somebody",
+			"--secret", "a secret", "--quiet", "posix", "--sidecar", t.TempDir(), t.TempDir())
 		way := wayTo(t, "http://"+address, a.servers)
 		query := "?region=us-east-1&use_path_style=true&endpoint="
 		// The way's certificate is not trusted before the first store is opened: the bucket is made beside it.
@@ -147,8 +150,10 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 		_, port, _ := strings.Cut(address, ":")
 		way := wayTo(t, "http://"+address, nil)
 		require.NoError(t, os.Mkdir(filepath.Join(root, "backups"), 0o750))
-		serve(t, "http://"+address, etcdproc.Tool(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", port,
-			"-filesystem-root", root, "-external-url", way.URL, "-public-host", strings.TrimPrefix(way.URL, "http://"), "-log-level", "error")
+		serve(t, "http://"+address, etcdproc.Tool(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1",
+			"-port", port,
+			"-filesystem-root", root, "-external-url", way.URL, "-public-host", strings.TrimPrefix(way.URL, "http://"),
+			"-log-level", "error")
 		t.Setenv("STORAGE_EMULATOR_HOST", strings.TrimPrefix(way.URL, "http://"))
 		return archive.Place{URL: "gs://backups/etcd", CAFile: a.file}, way
 	},
@@ -159,10 +164,12 @@ var stores = map[string]func(t *testing.T, a authority) (place archive.Place, wa
 		}
 		// The account that Azurite is born with (README of azurite).
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "devstoreaccount1")
-		t.Setenv("AZURE_STORAGE_KEY", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==")
+		t.Setenv("AZURE_STORAGE_KEY",
+			"Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==")
 		address := fmt.Sprintf("127.0.0.1:%d", etcdproc.Port(t))
 		_, port, _ := strings.Cut(address, ":")
-		serve(t, "http://"+address, azurite, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", t.TempDir(), "--silent", "--skipApiVersionCheck")
+		serve(t, "http://"+address, azurite, "--blobHost", "127.0.0.1", "--blobPort", port, "--location", t.TempDir(),
+			"--silent", "--skipApiVersionCheck")
 		way := wayTo(t, "http://"+address, nil)
 		// No URL of a store leads to an emulator.
 		t.Setenv("AZURE_STORAGE_PROTOCOL", "http")
@@ -188,8 +195,10 @@ func newAuthority(t *testing.T) authority {
 	t.Helper()
 	some := httptest.NewTLSServer(http.NotFoundHandler())
 	defer some.Close()
-	a := authority{filepath.Join(t.TempDir(), "ca.crt"), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: some.TLS.Certificates}}
-	require.NoError(t, os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: some.Certificate().Raw}), 0o600))
+	a := authority{filepath.Join(t.TempDir(), "ca.crt"),
+		&tls.Config{MinVersion: tls.VersionTLS12, Certificates: some.TLS.Certificates}}
+	require.NoError(t, os.WriteFile(a.file,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: some.Certificate().Raw}), 0o600))
 	return a
 }
 
@@ -217,7 +226,8 @@ func objectsIn(t *testing.T, place archive.Place) []string {
 	}
 }
 
-// A snapshot goes to every kind of store and comes back; one that is stopped on the way leaves nothing; and whoever is refused is told.
+// A snapshot goes to every kind of store and comes back; one that is stopped on the way leaves nothing; and whoever
+// is refused is told.
 func TestStores(t *testing.T) {
 	version := etcdproc.Versions[len(etcdproc.Versions)-1]
 	c := etcdproc.Start(t, version, "demo", 1)
@@ -277,7 +287,8 @@ func storeStory(t *testing.T, o archive.Order, way *way) {
 			require.NoError(t, archive.Discard(context.Background(), o.Place, o.Key))
 			assert.Empty(t, objectsIn(t, o.Place))
 		}
-		_, err = archive.Fetch(context.Background(), archive.Source{URL: objectURL(o), CAFile: o.Place.CAFile}, filepath.Join(t.TempDir(), "db"))
+		_, err = archive.Fetch(context.Background(), archive.Source{URL: objectURL(o), CAFile: o.Place.CAFile},
+			filepath.Join(t.TempDir(), "db"))
 		assert.Equal(t, archive.NotFound, archive.ReasonOf(err), "%v", err)
 	})
 	chapter(t, "no such bucket", func(t *testing.T) {

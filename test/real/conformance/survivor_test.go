@@ -24,7 +24,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// lazy makes a member's database lag behind its log: what is applied is written to the database every hour, not ten times a second.
+// lazy makes a member's database lag behind its log: what is applied is written to the database every hour, not ten
+// times a second.
 var lazy = []string{"--backend-batch-interval=1h", "--backend-batch-limit=1000000"}
 
 // programs are those of a version.
@@ -32,8 +33,10 @@ func programs(t *testing.T, version string) seed.Programs {
 	return seed.Programs{Etcd: etcdproc.Program(t, version, "etcd"), Etcdutl: etcdproc.Program(t, version, "etcdutl")}
 }
 
-// survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is given.
-func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster, reports.Restore) {
+// survive starts a cluster of one from the directory of a member that is down, at a peer URL of its own unless one is
+// given.
+func survive(t *testing.T, version, name string, from *etcdproc.Member, bump int64, at ...string) (*etcdproc.Cluster,
+	reports.Restore) {
 	t.Helper()
 	before := tree(t, from.DataDir())
 	var report reports.Restore
@@ -103,7 +106,8 @@ func leaderOf(t *testing.T, c *etcdproc.Cluster) (leader *etcdproc.Member, other
 	return leader, others
 }
 
-// TestSurvivorKeepsItsWholeLog: entries that nobody knew to be committed may have been acknowledged by those who are gone.
+// TestSurvivorKeepsItsWholeLog: entries that nobody knew to be committed may have been acknowledged by those who are
+// gone.
 func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 3, lazy...)
@@ -155,8 +159,9 @@ func TestSurvivorKeepsItsWholeLog(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, report.Hash, fmt.Sprintf("%08x", hash.Hash))
 
-		// The others come back, and are two of three: their epoch goes on without knowing that it is over. It is for whoever starts this one to have
-		// stopped them for good; what they can't do is to meet the new cluster, which is another one.
+		// The others come back, and are two of three: their epoch goes on without knowing that it is over. It is for
+		// whoever starts this one to have stopped them for good; what they can't do is to meet the new cluster, which
+		// is another one.
 		for _, f := range followers {
 			f.Restart()
 		}
@@ -203,7 +208,8 @@ func TestSurvivorHasWhatWasAcknowledged(t *testing.T) {
 	})
 }
 
-// TestSurvivorKeepsAllKindsOfData: users and roles, leases, alarms, deletions, compactions, transactions on revisions, all of it in the log alone.
+// TestSurvivorKeepsAllKindsOfData: users and roles, leases, alarms, deletions, compactions, transactions on
+// revisions, all of it in the log alone.
 func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*etcdproc.Patience)
@@ -221,7 +227,8 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		require.NoError(t, err)
 		first, err := client.Get(ctx, "key-2")
 		require.NoError(t, err)
-		done, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("key-2"), "=", first.Kvs[0].ModRevision)).Then(clientv3.OpPut("key-2", "changed")).Commit()
+		done, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision("key-2"), "=",
+			first.Kvs[0].ModRevision)).Then(clientv3.OpPut("key-2", "changed")).Commit()
 		require.NoError(t, err)
 		require.True(t, done.Succeeded)
 		_, err = client.Compact(ctx, done.Header.Revision)
@@ -240,7 +247,8 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		_, err = clientv3.NewMaintenance(root).AlarmList(ctx)
 		require.NoError(t, err)
 		raw := etcdserverpb.NewMaintenanceClient(root.ActiveConnection())
-		_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7, Alarm: etcdserverpb.AlarmType_NOSPACE})
+		_, err = raw.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: 7,
+			Alarm: etcdserverpb.AlarmType_NOSPACE})
 		require.NoError(t, err)
 		require.NoError(t, root.Close())
 		require.NoError(t, client.Close())
@@ -277,7 +285,8 @@ func TestSurvivorKeepsAllKindsOfData(t *testing.T) {
 		alarms, err := root.AlarmList(ctx)
 		require.NoError(t, err)
 		require.Len(t, alarms.Alarms, 1)
-		require.EqualValues(t, 7, alarms.Alarms[0].MemberID, "the alarm of a member that is gone is still there, until somebody disarms it")
+		require.EqualValues(t, 7, alarms.Alarms[0].MemberID, "the alarm of a member that is gone is still there, "+
+			"until somebody disarms it")
 		_, err = root.Put(ctx, "more", "value")
 		require.ErrorContains(t, err, "space exceeded")
 		_, err = root.AlarmDisarm(ctx, &clientv3.AlarmMember{})
@@ -316,8 +325,8 @@ func TestLearnerSurvives(t *testing.T) {
 	})
 }
 
-// TestSurvivorThatWasSentADatabase: the leader had sent it one, and it was stopped before it took that up. The directory is put together: the database
-// of before in its place, that of after as etcd leaves the one that was sent.
+// TestSurvivorThatWasSentADatabase: the leader had sent it one, and it was stopped before it took that up. The
+// directory is put together: the database of before in its place, that of after as etcd leaves the one that was sent.
 func TestSurvivorThatWasSentADatabase(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		old := etcdproc.Start(t, version, "old", 1, "--snapshot-count=100")

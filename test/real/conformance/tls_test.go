@@ -16,8 +16,9 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestHandshake: what a member tells in the TLS handshake is what the succession of authorities goes by, so that it must be what
-// etcd really does: its certificate is read anew each time, its authorities are those that it started with.
+// TestHandshake: what a member tells in the TLS handshake is what the succession of authorities goes by, so that it
+// must be what etcd really does: its certificate is read anew each time, its authorities are those that it started
+// with.
 func TestHandshake(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		ca, other := etcdproc.NewAuthority(t), etcdproc.NewAuthority(t)
@@ -60,15 +61,16 @@ func TestHandshake(t *testing.T) {
 	})
 }
 
-// TestUpdatePeerURL: a member that is listed with a URL by which nobody can dial it goes on, because it dials the others. That is
-// what every member goes through on the way from plain text to TLS, and why it is one at a time.
+// TestUpdatePeerURL: a member that is listed with a URL by which nobody can dial it goes on, because it dials the
+// others. That is what every member goes through on the way from plain text to TLS, and why it is one at a time.
 func TestUpdatePeerURL(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 3, etcdproc.NewAuthority(t).PeerFlags()...)
 		_, followers := leaderAndFollowers(t, c)
 		before, _ := look(t, c.Endpoints())
 		follower := followers[0]
-		step := hooks.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name, PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
+		step := hooks.UpdatePeerURL{ID: idOf(t, before, follower), Name: follower.Name,
+			PeerURL: strings.Replace(follower.PeerURL, "http:", "https:", 1)}
 		chapter(t, "it is listed with https, and nobody but it", func(t *testing.T) {
 			require.NoError(t, do(t, c, step))
 			after, _ := look(t, c.Endpoints())
@@ -78,18 +80,20 @@ func TestUpdatePeerURL(t *testing.T) {
 			}
 		})
 		chapter(t, "twice is once", func(t *testing.T) { require.NoError(t, do(t, c, step)) })
-		chapter(t, "it is no stranger, and takes writes as all do, also after it was started again", func(t *testing.T) {
-			follower.Kill()
-			follower.Restart()
-			c.WaitServing(c.Members...)
-			_, health := look(t, c.Endpoints())
-			for _, m := range c.Members {
-				require.Empty(t, health[m.Name].Err)
-				m.Put(1)
-			}
-		})
+		chapter(t, "it is no stranger, and takes writes as all do, also after it was started again",
+			func(t *testing.T) {
+				follower.Kill()
+				follower.Restart()
+				c.WaitServing(c.Members...)
+				_, health := look(t, c.Endpoints())
+				for _, m := range c.Members {
+					require.Empty(t, health[m.Name].Err)
+					m.Put(1)
+				}
+			})
 		chapter(t, "a member that does not exist is told so", func(t *testing.T) {
-			require.ErrorIs(t, do(t, c, hooks.UpdatePeerURL{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}), etcdops.ErrMemberGone)
+			require.ErrorIs(t, do(t, c, hooks.UpdatePeerURL{ID: 1, Name: "demo-9", PeerURL: "https://127.0.0.1:1"}),
+				etcdops.ErrMemberGone)
 		})
 	})
 }

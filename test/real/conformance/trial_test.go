@@ -21,8 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/conformance/etcdproc"
 )
 
-// TestFlippedLease: one byte of a lease flips on a member's disk. The member has its leases in memory and does not notice; etcd that starts on a
-// snapshot of it panics. Such a snapshot is not verified.
+// TestFlippedLease: one byte of a lease flips on a member's disk. The member has its leases in memory and does not
+// notice; etcd that starts on a snapshot of it panics. Such a snapshot is not verified.
 func TestFlippedLease(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		c := etcdproc.Start(t, version, "demo", 1)
@@ -40,7 +40,8 @@ func TestFlippedLease(t *testing.T) {
 		require.NoError(t, err)
 		discard(t, o)
 
-		flip(t, m, binary.BigEndian.AppendUint64(nil, uint64(lease.ID)), 0x08) // ID, the first field of leasepb.Lease, is a number
+		// ID, the first field of leasepb.Lease, is a number
+		flip(t, m, binary.BigEndian.AppendUint64(nil, uint64(lease.ID)), 0x08)
 		report, err := archive.Take(ctx, o)
 		require.Error(t, err, "etcd panics on it")
 		require.Equal(t, archive.Differs, archive.ReasonOf(err), "%v", err)
@@ -48,12 +49,13 @@ func TestFlippedLease(t *testing.T) {
 	})
 }
 
-// TestTrialOfAllKinds: a cluster with users, leases and an alarm, half of whose history is compacted, is restored on trial as one of keys alone; and
-// a role that etcd can't read is found.
+// TestTrialOfAllKinds: a cluster with users, leases and an alarm, half of whose history is compacted, is restored on
+// trial as one of keys alone; and a role that etcd can't read is found.
 func TestTrialOfAllKinds(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		s := startSecured(t, version, "demo", 3, simple)
-		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))}, users.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
+		s.applyAll(t, wantOf([]users.RoleWant{role("reader", permit(v1alpha1.Read, "a", "b"))},
+			users.UserWant{Name: "app", Roles: []string{"reader"}, Password: password("app", "1"), Applied: "1"}))
 		client := s.client(clientv3.Config{}, "root")
 		defer client.Close()
 		ctx, stop := context.WithTimeout(t.Context(), 2*etcdproc.Patience)
@@ -88,8 +90,8 @@ func TestTrialOfAllKinds(t *testing.T) {
 	})
 }
 
-// flip changes the first byte of a record's value to a type of field that there is not, wherever the record stands in the database of a member
-// that runs.
+// flip changes the first byte of a record's value to a type of field that there is not, wherever the record stands in
+// the database of a member that runs.
 func flip(t *testing.T, m *etcdproc.Member, name []byte, first byte) {
 	t.Helper()
 	file := filepath.Join(m.DataDir(), "member", "snap", "db")

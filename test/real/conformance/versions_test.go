@@ -52,11 +52,13 @@ func downgradeEnabled(m *etcdproc.Member) string {
 	return strings.TrimSpace(string(said))
 }
 
-// tells waits until every member tells that the cluster and its data have this version. Etcd 3.5 has no version of data.
+// tells waits until every member tells that the cluster and its data have this version. Etcd 3.5 has no version of
+// data.
 func tells(t *testing.T, c *etcdproc.Cluster, version string) {
 	t.Helper()
 	began := time.Now()
-	etcdproc.Eventually(t, "the cluster is at "+version, func(ctx context.Context) error { return allTell(ctx, c, version) })
+	etcdproc.Eventually(t, "the cluster is at "+version,
+		func(ctx context.Context) error { return allTell(ctx, c, version) })
 	t.Logf("the cluster is at %s after %s", version, time.Since(began))
 }
 
@@ -71,15 +73,16 @@ func allTell(ctx context.Context, c *etcdproc.Cluster, version string) error {
 	return nil
 }
 
-// stays makes sure that the cluster keeps a version: a leader looks every 4 seconds (monitorVersionInterval in etcdserver/server.go).
+// stays makes sure that the cluster keeps a version: a leader looks every 4 seconds (monitorVersionInterval in
+// etcdserver/server.go).
 func stays(t *testing.T, c *etcdproc.Cluster, version string) {
 	t.Helper()
 	time.Sleep(5 * time.Second)
 	require.NoError(t, allTell(t.Context(), c, version))
 }
 
-// downgrading is where the members say that a downgrade goes, once they all say the same: a follower may learn it later. Those of 3.5 say
-// nothing.
+// downgrading is where the members say that a downgrade goes, once they all say the same: a follower may learn it
+// later. Those of 3.5 say nothing.
 func downgrading(t *testing.T, c *etcdproc.Cluster) (target string) {
 	t.Helper()
 	etcdproc.Eventually(t, "the members agree on where they go", func(context.Context) error {
@@ -121,8 +124,8 @@ func enable(t *testing.T, c *etcdproc.Cluster, version string) {
 	tells(t, c, minorOf(version))
 }
 
-// snapshot makes every member of 3.6 write a snapshot to its disk: that happens when the version of the cluster goes down
-// (ClusterVersionSet in 3.6's etcdserver/apply/apply.go).
+// snapshot makes every member of 3.6 write a snapshot to its disk: that happens when the version of the cluster goes
+// down (ClusterVersionSet in 3.6's etcdserver/apply/apply.go).
 func snapshot(t *testing.T, c *etcdproc.Cluster) {
 	t.Helper()
 	enable(t, c, "3.5.0")
@@ -230,7 +233,8 @@ func TestAllTheWayUpAndDown(t *testing.T) {
 	for i, version := range versions[1:] {
 		chapter(t, "up to "+version, func(t *testing.T) {
 			for _, m := range leaderLast(t, c) {
-				require.NoError(t, allTell(t.Context(), c, minorOf(versions[i])), "nothing has changed before the last member")
+				require.NoError(t, allTell(t.Context(), c, minorOf(versions[i])),
+					"nothing has changed before the last member")
 				restartAs(t, c, m, version)
 			}
 			tells(t, c, minorOf(version))
@@ -260,8 +264,8 @@ func TestAllTheWayUpAndDown(t *testing.T) {
 }
 
 // TestEntriesOf35: etcd 3.5 writes an entry into the log at each of its starts that 3.7 cannot read (publish in 3.5's
-// etcdserver/server.go, a request of etcd's API 2). A cluster that has come from 3.5 needs a snapshot behind these, on the disk of every
-// member, before 3.7 starts on it.
+// etcdserver/server.go, a request of etcd's API 2). A cluster that has come from 3.5 needs a snapshot behind these,
+// on the disk of every member, before 3.7 starts on it.
 func TestEntriesOf35(t *testing.T) {
 	const words = "unmarshal should never fail"
 	t.Parallel()
@@ -338,7 +342,8 @@ func TestADowngradeTakenBack(t *testing.T) {
 	})
 }
 
-// TestAnUpgradeTakenBack: before the last member, the old version starts on the directories of the new one, and needs no protocol.
+// TestAnUpgradeTakenBack: before the last member, the old version starts on the directories of the new one, and needs
+// no protocol.
 func TestAnUpgradeTakenBack(t *testing.T) {
 	eachStep(t, func(t *testing.T, low, high string) {
 		c := etcdproc.Start(t, low, "demo", 3, quiet(t, low)...)
@@ -356,9 +361,9 @@ func TestAnUpgradeTakenBack(t *testing.T) {
 	})
 }
 
-// TestALowLeader: one of 3.6 waits for the last member before it ends a downgrade; one of 3.5 asks for the versions of the cluster
-// that the members know, and not for their own (isMatchedVersions in 3.5's etcdserver/cluster_util.go): it ends it at once. The others may
-// go down all the same.
+// TestALowLeader: one of 3.6 waits for the last member before it ends a downgrade; one of 3.5 asks for the versions
+// of the cluster that the members know, and not for their own (isMatchedVersions in 3.5's
+// etcdserver/cluster_util.go): it ends it at once. The others may go down all the same.
 func TestALowLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for etcd's timers")
@@ -412,8 +417,8 @@ func joins(t *testing.T, c *etcdproc.Cluster, name, version string) (joined bool
 	return joined
 }
 
-// TestANewMemberInADowngrade: while one is enabled, no process joins, of neither version: it asks for a cluster one above its own
-// version, and that has come down already (allowedVersionRange in etcdserver/cluster_util.go).
+// TestANewMemberInADowngrade: while one is enabled, no process joins, of neither version: it asks for a cluster one
+// above its own version, and that has come down already (allowedVersionRange in etcdserver/cluster_util.go).
 func TestANewMemberInADowngrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("adds six members")
@@ -440,7 +445,8 @@ func TestANewMemberInADowngrade(t *testing.T) {
 	})
 }
 
-// TestANewMemberInAnUpgrade: before the first member is up, and midway, one of the higher version joins, and one of the lower.
+// TestANewMemberInAnUpgrade: before the first member is up, and midway, one of the higher version joins, and one of
+// the lower.
 func TestANewMemberInAnUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("adds three members")

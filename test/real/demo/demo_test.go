@@ -1,5 +1,5 @@
-// Package demo has the scripts of `make demo`, `make demo-kind` and `make recording`. There is neither Docker nor kind where
-// tests run, so what demo.sh asks of them is tested with programs that only write down their calls.
+// Package demo has the scripts of `make demo`, `make demo-kind` and `make recording`. There is neither Docker nor
+// kind where tests run, so what demo.sh asks of them is tested with programs that only write down their calls.
 package demo
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stub writes its name and arguments to the file $CALLS, with the cluster it would talk to. It fails when its arguments are
-// $FAILS. kubectl sees a cluster that is complete.
+// stub writes its name and arguments to the file $CALLS, with the cluster it would talk to. It fails when its
+// arguments are $FAILS. kubectl sees a cluster that is complete.
 const stub = `#!/bin/sh
 echo "${0##*/} $*${KUBECONFIG:+ @${KUBECONFIG##*/}}" >>"$CALLS"
 case "$*" in
@@ -25,11 +25,13 @@ case "$*" in
 esac
 `
 
-// play runs `demo.sh kind` in a checkout of nothing but what it reads, with these programs and the machine's common ones.
+// play runs `demo.sh kind` in a checkout of nothing but what it reads, with these programs and the machine's common
+// ones.
 func play(t *testing.T, programs []string, env ...string) (calls []string, output string, err error) {
 	t.Helper()
 	root, tools := t.TempDir(), t.TempDir()
-	for _, file := range []string{"test/real/demo/demo.sh", "manifests/base/deployment.yaml", "manifests/samples/etcdcluster.yaml"} {
+	for _, file := range []string{"test/real/demo/demo.sh", "manifests/base/deployment.yaml",
+		"manifests/samples/etcdcluster.yaml"} {
 		content, err := os.ReadFile(filepath.Join("../../..", file))
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o755))

@@ -40,14 +40,19 @@ func overwrite(t *testing.T, client *clientv3.Client, n int) error {
 	t.Helper()
 	value := strings.Repeat("x", 512<<10)
 	for range n {
-		if err := answered(t, func(ctx context.Context) error { _, err := client.Put(ctx, "large", value); return err }); err != nil {
+		if err := answered(t, func(ctx context.Context) error {
+			_,
+				err := client.Put(ctx, "large", value)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readyWithoutSpace waits until each member answers the kubelet's question for readiness with yes, while there is no space.
+// readyWithoutSpace waits until each member answers the kubelet's question for readiness with yes, while there is no
+// space.
 func (c *cluster) readyWithoutSpace() {
 	c.t.Helper()
 	asks := lab.httpClient()
@@ -91,7 +96,8 @@ func (c *cluster) clearsNoSpace() {
 	assert.NotEmpty(c.t, run.Done, "who was near the quota; a member that lagged may not have come there")
 	assert.NotZero(c.t, run.Compacted)
 	require.NotNil(c.t, run.Reclaimed)
-	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(), run.Finished.Sub(run.Started.Time), run.Reclaimed)
+	c.t.Logf("cleared %.0f s after the first refusal, the run itself took %s and reclaimed %s", took.Seconds(),
+		run.Finished.Sub(run.Started.Time), run.Reclaimed)
 	require.NoError(c.t, overwrite(c.t, client, 10), "there is room")
 	assert.Equal(c.t, started, c.restarts(), "no member was restarted for it")
 }
@@ -137,14 +143,19 @@ func (c *cluster) defragmentsOnRequest() {
 // compacts drops the history before a revision.
 func compacts(t *testing.T, client *clientv3.Client, revision int64, options ...clientv3.CompactOption) {
 	t.Helper()
-	err := answered(t, func(ctx context.Context) error { _, err := client.Compact(ctx, revision, options...); return err })
+	err := answered(t, func(ctx context.Context) error {
+		_,
+			err := client.Compact(ctx, revision, options...)
+		return err
+	})
 	if !errors.Is(err, rpctypes.ErrCompacted) { // by a request whose answer got lost
 		require.NoError(t, err)
 	}
 }
 
-// hasCompacted waits until less than this many bytes of a member's database are in use. Who asks for a compaction waits for that of one member:
-// the others do theirs in their own time, and defragmentation can only give back what they have done.
+// hasCompacted waits until less than this many bytes of a member's database are in use. Who asks for a compaction
+// waits for that of one member: the others do theirs in their own time, and defragmentation can only give back what
+// they have done.
 func (c *cluster) hasCompacted(member string, bytes int64) {
 	c.t.Helper()
 	eventually(c.t, member+" has compacted", func() string {
@@ -178,7 +189,8 @@ func (c *cluster) replacesACorruptMember() {
 		return c.notConverged(3)
 	})
 	c.t.Logf("replaced %.0f s after the compaction", took.Seconds())
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) error { _, err := client.Put(ctx, "after", "wards"); return err }))
+	require.NoError(c.t, answered(c.t,
+		func(ctx context.Context) error { _, err := client.Put(ctx, "after", "wards"); return err }))
 	for _, pod := range c.pods() {
 		eventually(c.t, pod.Name+" has the data", func() string {
 			out, err := c.etcdctl(pod.Name, "get", "--consistency=s", "--print-value-only", "key-17")
@@ -191,8 +203,8 @@ func (c *cluster) replacesACorruptMember() {
 	}
 }
 
-// damage changes a value in a member's database, on the disk of its node, under the etcd that runs. It waits for the last value that was
-// written: etcd writes to its database every 100 ms, and moves what it writes to.
+// damage changes a value in a member's database, on the disk of its node, under the etcd that runs. It waits for the
+// last value that was written: etcd writes to its database every 100 ms, and moves what it writes to.
 func (c *cluster) damage(member, old, now, last string) {
 	c.t.Helper()
 	claim, found := get[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc", member)
@@ -208,7 +220,8 @@ func (c *cluster) damage(member, old, now, last string) {
 	}
 	require.NotEmpty(c.t, path)
 	// A node's disk is a folder beside the lab's kubeconfig.
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "node*", "disk", path, "data", "member", "snap", "db"))
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "node*", "disk", path, "data",
+		"member", "snap", "db"))
 	require.NoError(c.t, err)
 	require.Len(c.t, files, 1, path)
 	var raw []byte

@@ -73,10 +73,12 @@ func TestUsersAndRoles(t *testing.T) {
 	c.converges(3)
 	w := c.writes() // with the certificate of the user client, which has no name in etcd yet
 
-	// Enabled on a live cluster. A password that is not there yet is asked for by its field, and meanwhile nothing is changed.
+	// Enabled on a live cluster. A password that is not there yet is asked for by its field, and meanwhile nothing is
+	// changed.
 	c.apply(three + usersAndRoles)
 	eventually(t, "the missing Secret is named", func() string { return c.authorized("SecretNotFound") })
-	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message, "spec.auth.users[3].passwordSecret")
+	assert.Contains(t, meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Authorized).Message,
+		"spec.auth.users[3].passwordSecret")
 	kube(t, "-n", c.ns, "create", "secret", "generic", "own-password", "--from-literal=password=first")
 	kube(t, "-n", c.ns, "label", "secret", "own-password", "etcd.quorate.dev/cluster="+name)
 	eventually(t, "applied", func() string { return c.authorized("Enabled") })
@@ -136,6 +138,7 @@ func TestUsersAndRoles(t *testing.T) {
 	// Disabled on purpose.
 	c.edit(`{"auth":{"enabled":false}}`)
 	eventually(t, "turned off", func() string { return c.authorized("Disabled") })
-	require.NoError(t, answered(t, func(ctx context.Context) error { _, err := shop.Get(ctx, "/payments/1"); return err }))
+	require.NoError(t, answered(t,
+		func(ctx context.Context) error { _, err := shop.Get(ctx, "/payments/1"); return err }))
 	w.losesNothing()
 }

@@ -16,8 +16,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestCertificatesRenewThemselvesUnderLoad: leaves are renewed without a restart, then the authority is succeeded, with a client that writes all
-// the time. At night years are shortened to minutes; by day it begins with what was deleted, and goes on in the same way.
+// TestCertificatesRenewThemselvesUnderLoad: leaves are renewed without a restart, then the authority is succeeded,
+// with a client that writes all the time. At night years are shortened to minutes; by day it begins with what was
+// deleted, and goes on in the same way.
 func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	t.Parallel()
 	var c *cluster
@@ -46,7 +47,8 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 		return c.shows(server, func(old, now *x509.Certificate) bool { return !old.Equal(now) })
 	})
 	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
-	t.Logf("renewal: longest stall %d ms, %d requests repeated, %d connections made again", w.stalled().Milliseconds(), w.retries(), handshakes.Load()-before)
+	t.Logf("renewal: longest stall %d ms, %d requests repeated, %d connections made again", w.stalled().Milliseconds(),
+		w.retries(), handshakes.Load()-before)
 
 	ends("-ca")
 	eventually(t, "a new authority signs what every member shows", func() string {
@@ -55,7 +57,8 @@ func TestCertificatesRenewThemselvesUnderLoad(t *testing.T) {
 	c.converges(3)
 	if *nightlyFlag { // by day that takes as long as what it has signed may live: months
 		eventually(t, "the old authority is trusted no longer, by anybody", func() string {
-			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"], pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
+			if bytes.Contains(c.secretOf(name + "-client-tls")["ca.crt"],
+				pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) {
 				return "it is in ca.crt"
 			}
 			return c.notConverged(3)

@@ -24,7 +24,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/chaos"
 )
 
-// clients read and write a few keys of a cluster through any of its members, with no retries, and keep the history of it.
+// clients read and write a few keys of a cluster through any of its members, with no retries, and keep the history of
+// it.
 type clients struct {
 	t       *testing.T
 	ns      string
@@ -55,7 +56,8 @@ const (
 // newClients starts clients of the cluster; each waits for members to be there.
 func newClients(c *cluster, seed uint64, broken func(error)) *clients {
 	ctx, stop := context.WithCancel(context.Background())
-	cs := &clients{t: c.t, ns: c.ns, began: time.Now(), broken: broken, stop: stop, conns: map[string]*grpc.ClientConn{}}
+	cs := &clients{t: c.t, ns: c.ns, began: time.Now(), broken: broken, stop: stop,
+		conns: map[string]*grpc.ClientConn{}}
 	c.t.Cleanup(cs.end)
 	cs.where.Store(&[]string{})
 	cs.done.Go(func() { cs.follow(ctx) })
@@ -147,7 +149,8 @@ func (cs *clients) kv(address string) (pb.KVClient, error) {
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, application(cs.ns),
 		grpc.WithContextDialer(lab.DialContext), grpc.WithDisableRetry(),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond,
+			Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: time.Second}))
 	if err != nil {
 		return nil, err
 	}
@@ -220,15 +223,19 @@ func valueIn(answer *pb.RangeResponse) string {
 }
 
 // swap writes the value if the key has the expected one, else it reads.
-func swap(ctx context.Context, kv pb.KVClient, op chaos.Op) (swapped bool, read string, header *pb.ResponseHeader, err error) {
+func swap(ctx context.Context, kv pb.KVClient, op chaos.Op) (swapped bool, read string, header *pb.ResponseHeader,
+	err error) {
 	key := []byte(op.Key)
-	compare := &pb.Compare{Key: key, Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Value{Value: []byte(op.Expected)}}
+	compare := &pb.Compare{Key: key, Target: pb.Compare_VALUE, Result: pb.Compare_EQUAL,
+		TargetUnion: &pb.Compare_Value{Value: []byte(op.Expected)}}
 	if op.Expected == "" {
-		compare = &pb.Compare{Key: key, Target: pb.Compare_VERSION, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_Version{Version: 0}}
+		compare = &pb.Compare{Key: key, Target: pb.Compare_VERSION, Result: pb.Compare_EQUAL,
+			TargetUnion: &pb.Compare_Version{Version: 0}}
 	}
 	answer, err := kv.Txn(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{compare},
-		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: []byte(op.Value)}}}},
+		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key,
+			Value: []byte(op.Value)}}}},
 		Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: key}}}},
 	})
 	if err != nil {

@@ -34,19 +34,21 @@ type life struct {
 
 // spec of the cluster as it is to be now.
 func (l *life) spec() string {
-	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {snapshotCount: %d}\n", l.replicas, l.version, l.snapshots)
+	spec := fmt.Sprintf("  replicas: %d\n  version: %s\n  options: {snapshotCount: %d}\n", l.replicas, l.version,
+		l.snapshots)
 	if l.memory {
 		spec += "  storage: {medium: Memory, size: 256Mi}\n"
 	}
 	return spec
 }
 
-// life lives one life: from the creation under faults to the deletion under faults. When the time is over, the human only
-// finishes what is under way.
+// life lives one life: from the creation under faults to the deletion under faults. When the time is over, the human
+// only finishes what is under way.
 func (s *storm) life(round int, deadline time.Time) {
 	t := s.t
 	c := namespaced(t, fmt.Sprintf("e2e-chaos-%d", round))
-	l := &life{storm: s, cluster: c, dice: chaos.Dice(s.seed, "life", uint64(round)), memory: round%2 == 1, replicas: 3, snapshots: 500, version: "3.6.16"}
+	l := &life{storm: s, cluster: c, dice: chaos.Dice(s.seed, "life", uint64(round)), memory: round%2 == 1, replicas: 3,
+		snapshots: 500, version: "3.6.16"}
 	s.space.Store(&c.ns)
 	s.schedule.Start()
 	defer s.schedule.Stop()
@@ -91,15 +93,17 @@ func (s *storm) count(clients *clients) {
 // plan is what the human does in this life, in the order of the dice.
 func (l *life) plan() []func(*life) string {
 	deeds := []func(*life) string{
-		(*life).deletePod, (*life).loseData, (*life).roll, (*life).changeVersion, (*life).changeVersion, (*life).loseStatus,
-		(*life).rescale, (*life).rescale, meanwhile((*life).killMetacontroller), meanwhile((*life).deletePod), meanwhile((*life).loseData), halfway((*life).roll),
+		(*life).deletePod, (*life).loseData, (*life).roll, (*life).changeVersion, (*life).changeVersion,
+		(*life).loseStatus,
+		(*life).rescale, (*life).rescale, meanwhile((*life).killMetacontroller), meanwhile((*life).deletePod),
+		meanwhile((*life).loseData), halfway((*life).roll),
 	}
 	l.dice.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
 	return deeds
 }
 
-// whole waits until the cluster is what its spec asks for, by its status, by its pods and claims, and by etcd's own words. The
-// human hurts nothing before.
+// whole waits until the cluster is what its spec asks for, by its status, by its pods and claims, and by etcd's own
+// words. The human hurts nothing before.
 func (l *life) whole(what string, began time.Time) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprintf("%s: whole again", what), func() string { l.storm.intact(); return l.wrong() })
@@ -135,7 +139,8 @@ func (l *life) unhealthy() string {
 			return pod.Name + " is not ready, or is ending"
 		}
 		etcd := pod.Spec.Containers[0]
-		if !slices.Contains(etcd.Command, fmt.Sprintf("--snapshot-count=%d", l.snapshots)) || !strings.HasSuffix(etcd.Image, ":v"+l.version) {
+		if !slices.Contains(etcd.Command, fmt.Sprintf("--snapshot-count=%d", l.snapshots)) ||
+			!strings.HasSuffix(etcd.Image, ":v"+l.version) {
 			return pod.Name + " is not as the spec wants it"
 		}
 	}
@@ -198,8 +203,8 @@ func (l *life) deletePod() string {
 	return "delete the pod of " + victim.Name
 }
 
-// loseData takes a member's claim and pod away. (On Memory the pod is all that there is to lose.) A voter is then replaced; a
-// learner that has not begun has no data, and begins in a new pod.
+// loseData takes a member's claim and pod away. (On Memory the pod is all that there is to lose.) A voter is then
+// replaced; a learner that has not begun has no data, and begins in a new pod.
 func (l *life) loseData() string {
 	victim := l.victim()
 	if !l.memory {
@@ -254,7 +259,8 @@ func halfway(change func(*life) string) func(*life) string {
 
 // loseStatus empties the status, on which nothing but words depends.
 func (l *life) loseStatus() string {
-	kube(l.t, "-n", l.ns, "patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p", `[{"op":"remove","path":"/status"}]`)
+	kube(l.t, "-n", l.ns, "patch", "etcdcluster", name, "--subresource=status", "--type=json", "-p",
+		`[{"op":"remove","path":"/status"}]`)
 	return "lose the status"
 }
 
@@ -304,7 +310,8 @@ func (s *storm) withoutFaults(l *life) string {
 	spec := l.spec()
 	if s.reference[spec] == "" {
 		ns := fmt.Sprintf("e2e-chaos-calm-%d", len(s.reference))
-		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, replicas: l.replicas, snapshots: l.snapshots, version: l.version}
+		calm := &life{storm: s, cluster: namespaced(s.t, ns), memory: l.memory, replicas: l.replicas,
+			snapshots: l.snapshots, version: l.version}
 		calm.apply(spec)
 		eventually(s.t, "the run without faults converged", func() string { return calm.wrong() })
 		s.reference[spec] = calm.endState()
@@ -313,8 +320,8 @@ func (s *storm) withoutFaults(l *life) string {
 	return s.reference[spec]
 }
 
-// endState is everything of a cluster that a person could find different: without UIDs, addresses and times, and with its
-// members numbered from 0.
+// endState is everything of a cluster that a person could find different: without UIDs, addresses and times, and with
+// its members numbered from 0.
 func (c *cluster) endState() string {
 	c.t.Helper()
 	var pairs []string
@@ -328,31 +335,38 @@ func (c *cluster) endState() string {
 	line := func(format string, args ...any) { lines = append(lines, renamed.Replace(fmt.Sprintf(format, args...))) }
 	for _, pod := range pods {
 		etcd := pod.Spec.Containers[0]
-		line("pod %s %s %s %s %s", pod.Name, ours(pod.Labels), etcd.Image, etcd.Command, pod.Annotations["etcd.quorate.dev/template"])
+		line("pod %s %s %s %s %s", pod.Name, ours(pod.Labels), etcd.Image, etcd.Command,
+			pod.Annotations["etcd.quorate.dev/template"])
 		for _, v := range pod.Spec.Volumes {
-			line("volume %s of %s: claim %t, memory %t", v.Name, pod.Name, v.PersistentVolumeClaim != nil, v.EmptyDir != nil && v.EmptyDir.Medium == "Memory")
+			line("volume %s of %s: claim %t, memory %t", v.Name, pod.Name, v.PersistentVolumeClaim != nil,
+				v.EmptyDir != nil && v.EmptyDir.Medium == "Memory")
 		}
 	}
 	for _, claim := range list[corev1.PersistentVolumeClaim](c.t, c.ns, "pvc") {
-		line("claim %s %s %s %s", claim.Name, ours(claim.Labels), claim.Status.Phase, claim.Spec.Resources.Requests.Storage())
+		line("claim %s %s %s %s", claim.Name, ours(claim.Labels), claim.Status.Phase,
+			claim.Spec.Resources.Requests.Storage())
 	}
 	for _, cm := range list[corev1.ConfigMap](c.t, c.ns, "cm") {
 		if len(ours(cm.Labels)) > 0 {
 			founders := strings.Count(cm.Data["initial-cluster"], "=")
-			line("record %s %s: data %s, annotations %s, %d founders, version %s", cm.Name, ours(cm.Labels), keys(cm.Data), keys(ours(cm.Annotations)), founders, cm.Annotations["etcd.quorate.dev/version"])
+			line("record %s %s: data %s, annotations %s, %d founders, version %s", cm.Name, ours(cm.Labels),
+				keys(cm.Data), keys(ours(cm.Annotations)), founders, cm.Annotations["etcd.quorate.dev/version"])
 		}
 	}
 	for _, secret := range list[corev1.Secret](c.t, c.ns, "secrets") {
-		line("secret %s %s: %s, data %s, annotations %s", secret.Name, ours(secret.Labels), secret.Type, keys(secret.Data), keys(ours(secret.Annotations)))
+		line("secret %s %s: %s, data %s, annotations %s", secret.Name, ours(secret.Labels), secret.Type,
+			keys(secret.Data), keys(ours(secret.Annotations)))
 	}
 	for _, svc := range list[corev1.Service](c.t, c.ns, "svc") {
-		line("service %s %s selects %s, annotations %s", svc.Name, ours(svc.Labels), svc.Spec.Selector, keys(ours(svc.Annotations)))
+		line("service %s %s selects %s, annotations %s", svc.Name, ours(svc.Labels), svc.Spec.Selector,
+			keys(ours(svc.Annotations)))
 	}
 	for _, b := range list[policyv1.PodDisruptionBudget](c.t, c.ns, "pdb") {
 		line("budget %s %s: at least %s", b.Name, ours(b.Labels), b.Spec.MinAvailable)
 	}
 	for _, p := range list[networkingv1.NetworkPolicy](c.t, c.ns, "netpol") {
-		line("policy %s %s selects %s: %s, %d rules", p.Name, ours(p.Labels), p.Spec.PodSelector.MatchLabels, p.Spec.PolicyTypes, len(p.Spec.Ingress))
+		line("policy %s %s selects %s: %s, %d rules", p.Name, ours(p.Labels), p.Spec.PodSelector.MatchLabels,
+			p.Spec.PolicyTypes, len(p.Spec.Ingress))
 	}
 	o := c.object()
 	s := o.Status

@@ -21,8 +21,8 @@ import (
 	"github.com/quorate-dev/quorate/test/real/chaos"
 )
 
-// replica is one process of bin/quorate, the binary that the lab's image holds, with every decision checked against the rules of
-// safety. It sees the island alone.
+// replica is one process of bin/quorate, the binary that the lab's image holds, with every decision checked against
+// the rules of safety. It sees the island alone.
 type replica struct {
 	binary   string
 	at       string // its hooks
@@ -38,15 +38,16 @@ type replica struct {
 	tail []string // of its log
 }
 
-// hookTimeout is the webhooks' timeout in the test, shorter than in our manifests (10 s) so that more of it happens; callTimeout
-// is Quorate's own, below it as documented.
+// hookTimeout is the webhooks' timeout in the test, shorter than in our manifests (10 s) so that more of it happens;
+// callTimeout is Quorate's own, below it as documented.
 const (
 	hookTimeout = 5 * time.Second
 	callTimeout = 4 * time.Second
 )
 
 func (r *replica) start() error {
-	cmd := exec.Command(r.binary, "serve", "--listen="+r.at, "--metrics-listen="+r.pages, "--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
+	cmd := exec.Command(r.binary, "serve", "--listen="+r.at, "--metrics-listen="+r.pages,
+		"--call-timeout="+callTimeout.String(), "--drain-delay=-1s")
 	cmd.Env = append(os.Environ(), "QUORATE_VERIFY=1", "QUORATE_IMAGE="+r.image)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // the thread lives as long as we do
 	stderr, err := cmd.StderrPipe()
@@ -76,7 +77,8 @@ func (r *replica) read(log io.Reader) {
 		}
 		r.mu.Unlock()
 		var line struct{ Level, Step, Outcome string }
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level == "ERROR" || strings.Contains(lines.Text(), "rule of safety") {
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level == "ERROR" ||
+			strings.Contains(lines.Text(), "rule of safety") {
 			r.broken(fmt.Errorf("quorate's log: %s", lines.Text()))
 		}
 		if verb, _, _ := strings.Cut(line.Step, " "); verb != "" {
@@ -121,11 +123,14 @@ func newReplicas(t *testing.T, n int, island *network, schedule *chaos.Schedule,
 	content, err := os.ReadFile(*chaosThat)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(binary, content, 0o755))
-	image := kube(t, "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+	image := kube(t, "-n", "quorate-system", "get", "deployment", "quorate", "-o",
+		"jsonpath={.spec.template.spec.containers[0].image}")
 	client := island.httpClient()
 	var all []*chaos.Replica
 	for i := range n {
-		r := &replica{binary: binary, at: fmt.Sprintf("127.0.0.1:%d", 8081+i), pages: fmt.Sprintf("127.0.0.1:%d", 8181+i), island: island, image: image, schedule: schedule, broken: broken}
+		r := &replica{binary: binary, at: fmt.Sprintf("127.0.0.1:%d", 8081+i),
+			pages: fmt.Sprintf("127.0.0.1:%d", 8181+i), island: island, image: image, schedule: schedule,
+			broken: broken}
 		require.NoError(t, r.start())
 		t.Cleanup(func() { r.stop(t) })
 		all = append(all, &chaos.Replica{URL: "http://" + r.at, Client: client, Kill: r.Kill})

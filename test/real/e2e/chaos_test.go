@@ -32,9 +32,10 @@ var (
 	chaosThat = flag.String("chaos.quorate", "../../../bin/quorate", "the binary that TestChaos disturbs")
 )
 
-// TestChaos lives a cluster's life, again and again, while calls get lost, late, doubled and blind between Metacontroller and
-// Quorate and between Quorate and etcd. Quorate is the real binary, two processes of it, with every decision checked against the
-// rules of safety. At the end of each life the faults stop, and the cluster must be what it would be had there been none.
+// TestChaos lives a cluster's life, again and again, while calls get lost, late, doubled and blind between
+// Metacontroller and Quorate and between Quorate and etcd. Quorate is the real binary, two processes of it, with
+// every decision checked against the rules of safety. At the end of each life the faults stop, and the cluster must
+// be what it would be had there been none.
 //
 // The seed decides which call meets which fault and what the human does; how calls interleave is up to the machine.
 func TestChaos(t *testing.T) {
@@ -70,7 +71,8 @@ type storm struct {
 
 func newStorm(t *testing.T, seed uint64) *storm {
 	t.Helper()
-	s := &storm{t: t, seed: seed, schedule: &chaos.Schedule{Seed: seed}, peers: map[string]uint64{}, reference: map[string]string{}}
+	s := &storm{t: t, seed: seed, schedule: &chaos.Schedule{Seed: seed}, peers: map[string]uint64{},
+		reference: map[string]string{}}
 	s.space.Store(new(""))
 	island, err := newIsland(12)
 	require.NoError(t, err)
@@ -104,10 +106,12 @@ func (s *storm) between(port int) {
 	var original struct {
 		Spec struct{ Hooks json.RawMessage }
 	}
-	require.NoError(s.t, json.Unmarshal([]byte(kube(s.t, "get", "compositecontroller", controller, "-o", "json")), &original))
+	require.NoError(s.t, json.Unmarshal([]byte(kube(s.t, "get", "compositecontroller", controller, "-o", "json")),
+		&original))
 	var hooks []string
 	for _, hook := range []string{"sync", "finalize", "customize"} {
-		hooks = append(hooks, fmt.Sprintf(`"%s":{"webhook":{"url":"http://%s:%d/%s","timeout":"%s"}}`, hook, address, port, hook, hookTimeout))
+		hooks = append(hooks, fmt.Sprintf(`"%s":{"webhook":{"url":"http://%s:%d/%s","timeout":"%s"}}`, hook, address,
+			port, hook, hookTimeout))
 	}
 	patch := func(hooks string) {
 		if _, err := kubectl("", "patch", "compositecontroller", controller, "--type=merge", "-p", `{"spec":{"hooks":`+hooks+`}}`); err != nil {
@@ -118,7 +122,8 @@ func (s *storm) between(port int) {
 	patch("{" + strings.Join(hooks, ",") + "}")
 }
 
-// certificates are what a member shows and what Quorate shows to it, by the member's name: demo-0.demo-peers.NAMESPACE.svc.
+// certificates are what a member shows and what Quorate shows to it, by the member's name:
+// demo-0.demo-peers.NAMESPACE.svc.
 func certificates(member string) (server, operator chaos.Keys, err error) {
 	labels := strings.Split(member, ".")
 	if len(labels) != 4 || labels[1] != name+"-peers" {
@@ -207,8 +212,8 @@ func (s *storm) calm() {
 	s.hooks.Wait()
 }
 
-// wrongMembers asks each pod whether it serves as a voter, and one of them for etcd's member list. It returns what is wrong if
-// the pods are to be the voters, so many, and no learner is left; empty when nothing is.
+// wrongMembers asks each pod whether it serves as a voter, and one of them for etcd's member list. It returns what is
+// wrong if the pods are to be the voters, so many, and no learner is left; empty when nothing is.
 func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -233,7 +238,8 @@ func (s *storm) wrongMembers(pods []corev1.Pod, n int) string {
 
 // askMember asks a member whether it serves as a voter, and for the member list if wanted.
 func (s *storm) askMember(ctx context.Context, pod *corev1.Pod, list bool) ([]*pb.Member, error) {
-	conn, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":2379", application(pod.Namespace), grpc.WithContextDialer(lab.DialContext))
+	conn, err := grpc.NewClient("passthrough:///"+pod.Status.PodIP+":2379", application(pod.Namespace),
+		grpc.WithContextDialer(lab.DialContext))
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/quorate-dev/quorate/server/kubectl/check"
 )
 
-// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/check.md lists and no others (all of them are
-// to get and to list, so it changes nothing). Where nothing is installed it says what to do, and who may read nothing learns which right lacks.
+// TestCheck: `kubectl quorate check` finds the lab's installation well, with the rights that docs/check.md lists and
+// no others (all of them are to get and to list, so it changes nothing). Where nothing is installed it says what to
+// do, and who may read nothing learns which right lacks.
 func TestCheck(t *testing.T) {
 	quorate := plugin(t)
 	findings := func(args ...string) (map[string]check.Finding, int) {
@@ -61,7 +62,8 @@ func TestCheck(t *testing.T) {
 	})
 	all, _ := findings("--as=checker")
 	assert.Contains(t, all["MetacontrollerVersion"].Found, os.Getenv("QUORATE_METACONTROLLER"))
-	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdsnapshot, quorate-etcdsnapshotschedule")
+	assert.Contains(t, all["Controllers"].Found, "quorate-etcdcluster, quorate-etcdsnapshot, "+
+		"quorate-etcdsnapshotschedule")
 	began := time.Now()
 	screen, _, code := quorate("check")
 	t.Logf("kubectl quorate check, in %.1f s:\n%s", time.Since(began).Seconds(), screen)

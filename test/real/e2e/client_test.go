@@ -29,7 +29,8 @@ func (c *cluster) clientAs(secret string) *clientv3.Client {
 	return c.clientWith(rereading(c.ns, secret), c.service())
 }
 
-// clientWith is a client that talks to an address inside the lab as to the client Service, with this TLS; nil is plain text.
+// clientWith is a client that talks to an address inside the lab as to the client Service, with this TLS; nil is
+// plain text.
 func (c *cluster) clientWith(config *tls.Config, address string) *clientv3.Client {
 	c.t.Helper()
 	client, err := c.open(config, address, "", "")
@@ -44,7 +45,8 @@ func (c *cluster) login(user, password string) (*clientv3.Client, error) {
 }
 
 // open is a client; with a user it has logged in.
-func (c *cluster) open(config *tls.Config, address, user, password string, further ...func(*clientv3.Config)) (*clientv3.Client, error) {
+func (c *cluster) open(config *tls.Config, address, user, password string,
+	further ...func(*clientv3.Config)) (*clientv3.Client, error) {
 	c.t.Helper()
 	scheme := "http"
 	if config != nil {
@@ -74,8 +76,8 @@ func (c *cluster) open(config *tls.Config, address, user, password string, furth
 	return client, nil
 }
 
-// rereading is TLS with the certificate in a Secret, which is read anew at every handshake: as an application does that has it
-// mounted and watches its files.
+// rereading is TLS with the certificate in a Secret, which is read anew at every handshake: as an application does
+// that has it mounted and watches its files.
 func rereading(ns, secret string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -98,7 +100,8 @@ func rereading(ns, secret string) *tls.Config {
 			for _, c := range state.PeerCertificates[1:] {
 				between.AddCert(c)
 			}
-			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: state.ServerName})
+			_, err = state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between,
+				DNSName: state.ServerName})
 			return err
 		},
 	}

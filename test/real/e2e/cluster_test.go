@@ -41,7 +41,8 @@ func newCluster(t *testing.T, spec string) *cluster {
 
 func inNamespace(t *testing.T) *cluster {
 	t.Helper()
-	return namespaced(t, "e2e-"+strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name())))
+	return namespaced(t, "e2e-"+
+		strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-", ".", "-").Replace(t.Name())))
 }
 
 var keep = flag.Bool("keep", false, "leave the namespaces of a story that failed as they are")
@@ -50,9 +51,12 @@ var keep = flag.Bool("keep", false, "leave the namespaces of a story that failed
 func namespaced(t *testing.T, ns string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ns: ns}
-	_, _ = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p", `{"spec":{"deletionProtection":false,"bootstrap":null}}`) // it may have none
+	// it may have none
+	_, _ = kubectl("", "-n", c.ns, "patch", "etcdcluster", name, "--type=merge", "-p",
+		`{"spec":{"deletionProtection":false,"bootstrap":null}}`)
 	kube(t, "delete", "namespace", c.ns, "--ignore-not-found")
-	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied, "{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
+	require.NoError(t, api.send(http.MethodPatch, "/api/v1/namespaces/"+c.ns+"?fieldManager=e2e", applied,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: "+c.ns+"}}"))
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.dump()
@@ -66,7 +70,8 @@ func namespaced(t *testing.T, ns string) *cluster {
 	return c
 }
 
-// tell tells a story on a cluster that others share: each begins and ends with one that has converged. The next one is told only when it did.
+// tell tells a story on a cluster that others share: each begins and ends with one that has converged. The next one
+// is told only when it did.
 func (c *cluster) tell(story string, tells func(*cluster)) {
 	c.t.Helper()
 	if !c.t.Run(story, func(t *testing.T) {
@@ -79,7 +84,8 @@ func (c *cluster) tell(story string, tells func(*cluster)) {
 }
 
 func (c *cluster) manifest(spec string) string {
-	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: %s}\nspec:\n%s\n", name, c.ns, spec)
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
+		"%s}\nspec:\n%s\n", name, c.ns, spec)
 }
 
 func (c *cluster) apply(spec string) {
@@ -116,7 +122,8 @@ func (c *cluster) object() *v1alpha1.EtcdCluster {
 // pods are those of members; Jobs of snapshots have others.
 func (c *cluster) pods() []corev1.Pod {
 	c.t.Helper()
-	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"), func(p corev1.Pod) bool { return p.Labels[objects.LabelMember] == "" })
+	return slices.DeleteFunc(list[corev1.Pod](c.t, c.ns, "pods"),
+		func(p corev1.Pod) bool { return p.Labels[objects.LabelMember] == "" })
 }
 
 // converges waits until the cluster serves with n voters and nothing is left to do for the newest spec.
@@ -131,7 +138,8 @@ func (c *cluster) notConverged(n int) string {
 	switch {
 	case s.ObservedGeneration != o.Generation:
 		return "the status is of an older spec"
-	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n, s.Phase != "Converged":
+	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.Available), int(s.ReadyReplicas) != n, int(s.Replicas) != n,
+		s.Phase != "Converged":
 		p := meta.FindStatusCondition(s.Conditions, v1alpha1.Ready)
 		if p == nil {
 			return "there is no status"
@@ -161,7 +169,8 @@ func (c *cluster) hasPods(want int) {
 	})
 }
 
-// claims waits until there are so many claims, none of them on its way out, and returns them: Kubernetes lets go of one some time after its pod.
+// claims waits until there are so many claims, none of them on its way out, and returns them: Kubernetes lets go of
+// one some time after its pod.
 func (c *cluster) claims(n int) []corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	var all []corev1.PersistentVolumeClaim
@@ -297,7 +306,8 @@ func (c *cluster) dump() {
 		out, err := kubectl("", append([]string{"-n", c.ns}, args...)...)
 		fmt.Fprintf(&all, "--- %s\n%s%v\n", strings.Join(args, " "), out, err)
 	}
-	out, err := kubectl("", "-n", "quorate-system", "logs", "-l", "app.kubernetes.io/name=quorate", "--prefix", "--tail=200")
+	out, err := kubectl("", "-n", "quorate-system", "logs", "-l", "app.kubernetes.io/name=quorate", "--prefix",
+		"--tail=200")
 	var mine []string
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, c.ns) {

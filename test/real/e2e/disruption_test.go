@@ -29,7 +29,8 @@ func (c *cluster) changesWithoutQuorate() {
 		return ""
 	})
 	require.NoError(c.t, noViolations(), "those who leave take what they have counted with them")
-	kube(c.t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0", "--force")
+	kube(c.t, "-n", quorateNamespace, "delete", "pods", "-l", "app.kubernetes.io/name=quorate", "--grace-period=0",
+		"--force")
 	killsMetacontroller(c.t)
 	c.converges(5)
 	w.losesNothing()
@@ -48,17 +49,20 @@ func (c *cluster) isDrained() {
 	}
 	assert.Len(c.t, on, 3, "members are spread over the nodes")
 	w := c.writes()
-	// Node 1 carries the control plane of the lab; the others are drained as an administrator would, one after the other.
+	// Node 1 carries the control plane of the lab; the others are drained as an administrator would, one after the
+	// other.
 	for _, node := range nodes[1:] {
 		c.t.Cleanup(func() { _, _ = kubectl("", "uncordon", node.Name) }) // where the drain fails
-		kube(c.t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--pod-selector=etcd.quorate.dev/cluster="+name)
+		kube(c.t, "drain", node.Name, "--ignore-daemonsets", "--delete-emptydir-data",
+			"--pod-selector=etcd.quorate.dev/cluster="+name)
 		c.converges(3)
 		kube(c.t, "uncordon", node.Name)
 	}
 	w.losesNothing()
 }
 
-// restsInSilence looks at what was written last before and after Quorate has decided some more times, as it does at each resync of Metacontroller's.
+// restsInSilence looks at what was written last before and after Quorate has decided some more times, as it does at
+// each resync of Metacontroller's.
 func (c *cluster) restsInSilence() {
 	looks := 2
 	if os.Getenv("QUORATE_BENCH") != "" {
@@ -77,7 +81,8 @@ func (c *cluster) restsInSilence() {
 			c.decidesAgain()
 		}
 		now, status := writesIn(c.t, c.ns), fmt.Sprintf("%s etcdcluster/%s status", c.ns, name)
-		if now[status] != writes[status] { // the API server takes no write of what it has: etcd elected, or a member did not answer in time
+		// the API server takes no write of what it has: etcd elected, or a member did not answer in time
+		if now[status] != writes[status] {
 			return "the status has changed: " + fmt.Sprintf("%+v", c.object().Status)
 		}
 		assert.Equal(c.t, writes, now, "something of ours was written although nothing has changed")
@@ -92,7 +97,8 @@ func (c *cluster) decidesAgain() {
 		all, err := quorateMetrics()
 		require.NoError(c.t, err)
 		for _, metrics := range all {
-			at = max(at, sample(metrics, fmt.Sprintf("quorate_cluster_decided_timestamp_seconds{cluster=%q,namespace=%q}", name, c.ns)))
+			at = max(at, sample(metrics,
+				fmt.Sprintf("quorate_cluster_decided_timestamp_seconds{cluster=%q,namespace=%q}", name, c.ns)))
 		}
 		return at
 	}

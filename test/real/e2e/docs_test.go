@@ -50,7 +50,8 @@ type scene struct {
 	replaced *strings.Replacer
 }
 
-// enter makes the folder: manifests/ and bin/quorate as in a checkout, kubectl's plugin and etcdctl on the PATH, a kubeconfig of its own.
+// enter makes the folder: manifests/ and bin/quorate as in a checkout, kubectl's plugin and etcdctl on the PATH, a
+// kubeconfig of its own.
 func enter(t *testing.T, page docs.Page) *scene {
 	t.Helper()
 	s := &scene{cluster: inNamespace(t), page: page, dir: t.TempDir()}
@@ -58,17 +59,20 @@ func enter(t *testing.T, page docs.Page) *scene {
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(root, "bin/quorate"), "make build")
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "bin"), 0o700))
-	for link, to := range map[string]string{"manifests": "manifests", "test": "test", "bin/quorate": "bin/quorate", "bin/kubectl-quorate": "bin/quorate"} {
+	for link, to := range map[string]string{"manifests": "manifests", "test": "test", "bin/quorate": "bin/quorate",
+		"bin/kubectl-quorate": "bin/quorate"} {
 		require.NoError(t, os.Symlink(filepath.Join(root, to), filepath.Join(s.dir, link)))
 	}
 	config, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "kubeconfig"), config, 0o600))
-	path := strings.Join([]string{filepath.Join(s.dir, "bin"), filepath.Join(os.Getenv("QUORATE_LAB_BIN"), "etcd-3.6.16"), os.Getenv("PATH")}, ":")
+	path := strings.Join([]string{filepath.Join(s.dir, "bin"),
+		filepath.Join(os.Getenv("QUORATE_LAB_BIN"), "etcd-3.6.16"), os.Getenv("PATH")}, ":")
 	s.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.dir, "kubeconfig"), "PATH="+path, "HOME="+s.dir)
 	bucket := store(t)
 	s.replaced = strings.NewReplacer("s3://backups/etcd?region=eu-west-1", bucket.url(s.ns),
-		"AWS_ACCESS_KEY_ID=...", "AWS_ACCESS_KEY_ID="+s3Key, "AWS_SECRET_ACCESS_KEY=...", "AWS_SECRET_ACCESS_KEY="+s3Pass)
+		"AWS_ACCESS_KEY_ID=...", "AWS_ACCESS_KEY_ID="+s3Key, "AWS_SECRET_ACCESS_KEY=...",
+		"AWS_SECRET_ACCESS_KEY="+s3Pass)
 	s.run(0, "kubectl config set-context --current --namespace="+s.ns)
 	s.watch()
 	return s
@@ -100,7 +104,8 @@ func (s *scene) play() {
 // patient finds how long a reader waits: a slow machine must not decide here.
 var patient = regexp.MustCompile(`--timeout=[0-9]+m`)
 
-// run has a shell run this, and fails the test when a command of it fails. What it starts in the background ends with the test.
+// run has a shell run this, and fails the test when a command of it fails. What it starts in the background ends with
+// the test.
 func (s *scene) run(line int, script string, more ...string) string {
 	s.t.Helper()
 	out, err := os.CreateTemp(s.dir, "out-") // a pipe would be waited for as long as anything in the background has it
@@ -108,7 +113,8 @@ func (s *scene) run(line int, script string, more ...string) string {
 	defer func() { _ = out.Close() }()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", patient.ReplaceAllString(s.replaced.Replace(script), "--timeout="+patience.String()))
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
+		patient.ReplaceAllString(s.replaced.Replace(script), "--timeout="+patience.String()))
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(s.env, more...), out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(s.t, cmd.Start())
@@ -121,7 +127,8 @@ func (s *scene) run(line int, script string, more ...string) string {
 	return strings.ReplaceAll(string(printed), s.ns, "default")
 }
 
-// watch notes every row that `kubectl get etcdcluster` would show from now on: what comes and goes in a second is seen, too.
+// watch notes every row that `kubectl get etcdcluster` would show from now on: what comes and goes in a second is
+// seen, too.
 func (s *scene) watch() {
 	s.t.Helper()
 	s.rows = filepath.Join(s.dir, "rows")
@@ -152,13 +159,15 @@ func notYet(t *testing.T, ns, object, status string) string {
 	return ""
 }
 
-// applies asks the API server whether it takes a manifest, or gives it to it. A part of a manifest has been looked at by test/static/docs.
+// applies asks the API server whether it takes a manifest, or gives it to it. A part of a manifest has been looked at
+// by test/static/docs.
 func (s *scene) applies(part docs.Part) {
 	s.t.Helper()
 	if !strings.Contains(part.Text, "apiVersion: ") {
 		return
 	}
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "manifest.yaml"), []byte(s.replaced.Replace(part.Text)), 0o600))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "manifest.yaml"), []byte(s.replaced.Replace(part.Text)),
+		0o600))
 	if part.Apply {
 		s.run(part.Line, "kubectl apply -f manifest.yaml")
 	} else {
@@ -211,7 +220,8 @@ func (s *scene) shows(part docs.Part, c docs.Command, printed string) {
 	}
 }
 
-// harmless is a folder with a kubectl that changes nothing: the API server says what it would do. What waits for a change does not wait.
+// harmless is a folder with a kubectl that changes nothing: the API server says what it would do. What waits for a
+// change does not wait.
 func (s *scene) harmless() string {
 	s.t.Helper()
 	program, err := exec.LookPath("kubectl")

@@ -64,8 +64,8 @@ func missing(keys []string, present map[string]bool) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return present[key] })
 }
 
-// shares waits until a member itself has what a writer has been acknowledged by now, and returns how much that is: of what comes later, this
-// member may lack what the others have acknowledged without it.
+// shares waits until a member itself has what a writer has been acknowledged by now, and returns how much that is: of
+// what comes later, this member may lack what the others have acknowledged without it.
 func (c *cluster) shares(member string, w *writer) int {
 	c.t.Helper()
 	n := w.count.Load()
@@ -118,7 +118,8 @@ func (c *cluster) comesBackFromASurvivor() {
 	c.writesWith(c.client(), "after").losesNothing()
 }
 
-// survived waits until the cluster has come back after an epoch, with what was acknowledged and shared with the survivor for sure.
+// survived waits until the cluster has come back after an epoch, with what was acknowledged and shared with the
+// survivor for sure.
 func (c *cluster) survived(epoch int64, w *writer, sure int) {
 	c.t.Helper()
 	begin := time.Now()
@@ -126,7 +127,8 @@ func (c *cluster) survived(epoch int64, w *writer, sure int) {
 	c.converges(3)
 	there := c.present(w.word)
 	assert.Empty(c.t, missing(w.acked[:sure], there), "acknowledged and on the survivor")
-	c.t.Logf("back with 3 voters after %.1f s; of %d acknowledged writes, %d were on the survivor for sure, %d are gone",
+	c.t.Logf("back with 3 voters after %.1f s; of %d acknowledged writes, %d were on the survivor for sure, %d are "+
+		"gone",
 		time.Since(begin).Seconds(), len(w.acked), sure, len(missing(w.acked, there)))
 }
 
@@ -220,7 +222,8 @@ func (bucket *s3) restoresInPlaceAndBack(c *cluster) {
 	assert.Empty(c.t, missing(later.acked, c.present("later")), "what was there before the restore is there again")
 	eventually(c.t, "the snapshot that was deleted while it was restored is gone, and what was stored", func() string {
 		_, there := c.snapshot("tuesday")
-		stored := slices.DeleteFunc(bucket.stored(c), func(key string) bool { return !strings.Contains(key, "tuesday") })
+		stored := slices.DeleteFunc(bucket.stored(c),
+			func(key string) bool { return !strings.Contains(key, "tuesday") })
 		if there || len(stored) > 0 {
 			return fmt.Sprint(there, stored)
 		}
@@ -245,11 +248,12 @@ func (c *cluster) inEpoch(n int64) {
 	})
 }
 
-// The cause here is an image that is not there. What is said of an etcd that never elects is in test/real/conformance (TestAStillbirth) and the story
-// bootstrap_stillborn: it takes one that dies within a millisecond of its life.
+// The cause here is an image that is not there. What is said of an etcd that never elects is in test/real/conformance
+// (TestAStillbirth) and the story bootstrap_stillborn: it takes one that dies within a millisecond of its life.
 func TestABootstrapThatStallsSaysSo(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: {after: 30s}\n")
+	c := newCluster(t, "  replicas: 1\n  version: 3.6.16\n  image: {repository: nowhere.invalid/etcd}\n  recovery: "+
+		"{after: 30s}\n")
 	c.decides("Start", "within 30s (demo-0: its image can't be pulled: ")
 	degraded := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Degraded)
 	require.Equal(t, "BootstrapStalled", degraded.Reason)
@@ -277,12 +281,14 @@ func (bucket *s3) beginsACluster(c *cluster) {
 	kube(c.t, "-n", c.ns, "delete", "etcdcluster", name)
 	eventually(c.t, "the old cluster is gone", func() string { return strings.Join(c.left(), " ") })
 
-	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n", taken.Status.URI, bucket.yaml(c.ns)))
+	c.apply(three + fmt.Sprintf("  storage: {size: 128Mi}\n  bootstrap: {snapshot: {url: %q, store: %s}}\n",
+		taken.Status.URI, bucket.yaml(c.ns)))
 	took := c.converges(3)
 	assert.Empty(c.t, missing(w.acked, c.present(w.word)))
 	c.t.Logf("three members restored a snapshot and served after %.1f s", took.Seconds())
 
-	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + bucket.url(c.ns) + `/nothing.db","store":` + fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, bucket.url(c.ns)) + `}}}`)
+	c.edit(`{"restore":{"id":"broken","snapshot":{"url":"` + bucket.url(c.ns) + `/nothing.db","store":` +
+		fmt.Sprintf(`{"url":%q,"credentialsSecret":"s3"}`, bucket.url(c.ns)) + `}}}`)
 	eventually(c.t, "the condition Restored says why not", func() string {
 		restored := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Restored)
 		if restored == nil || !strings.Contains(restored.Message, "NotFound") {
@@ -341,12 +347,14 @@ func TestAGibibyte(t *testing.T) {
 	c.holds(1024)
 	begin := time.Now()
 	taken := c.snapshots("large", s.yaml(c.ns))
-	t.Logf("1 GiB was stored and restored on trial after %.1f s, %s of it", time.Since(begin).Seconds(), taken.Status.Duration.Duration)
+	t.Logf("1 GiB was stored and restored on trial after %.1f s, %s of it", time.Since(begin).Seconds(),
+		taken.Status.Duration.Duration)
 	hash := c.hash(taken.Status.Revision)
 
 	other := namespaced(t, c.ns+"-other")
 	s.credentials(other)
-	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, bumpRevision: 0, store: %s}}\n", taken.Status.URI, s.yaml(c.ns)))
+	other.apply(spec + fmt.Sprintf("  bootstrap: {snapshot: {url: %q, bumpRevision: 0, store: %s}}\n", taken.Status.URI,
+		s.yaml(c.ns)))
 	took := other.converges(1)
 	t.Logf("1 GiB was restored and served after %.1f s", took.Seconds())
 	assert.Equal(t, hash, other.hash(taken.Status.Revision))

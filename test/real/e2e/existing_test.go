@@ -30,8 +30,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// foreigners is an etcd whose members are processes on node 1, outside of Kubernetes, with an authority of their own. They resolve names by the
-// cluster's DNS server, and pods reach them at the node's address.
+// foreigners is an etcd whose members are processes on node 1, outside of Kubernetes, with an authority of their own.
+// They resolve names by the cluster's DNS server, and pods reach them at the node's address.
 type foreigners struct {
 	t       *testing.T
 	dir     string
@@ -56,7 +56,8 @@ func newForeigners(t *testing.T, version string, from int, encrypted bool) *fore
 		ca := stranger(t, pkix.Name{CommonName: "the former authority"})
 		f.ca = &ca
 		cert, key := ca.issue("member", time.Now().Add(time.Hour), nodeAddress)
-		for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert, "tls.key": key} {
+		for file, content := range map[string][]byte{"ca.crt": bundle(ca), "peer-ca.crt": bundle(ca), "tls.crt": cert,
+			"tls.key": key} {
 			require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
 		}
 	}
@@ -115,18 +116,22 @@ func (f *foreigners) start(n int) {
 		initial, state = []string{f.initial}, "existing"
 	}
 	node := filepath.Dir(os.Getenv("QUORATE_LAB_NETNS"))
-	args := []string{"--mount=" + node + "/mnt", "--net=" + node + "/net", fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
+	args := []string{"--mount=" + node + "/mnt", "--net=" + node + "/net",
+		fmt.Sprintf("%s/etcd-%s/etcd", os.Getenv("QUORATE_LAB_BIN"), f.version),
 		fmt.Sprintf("--name=old-%d", n), fmt.Sprintf("--data-dir=%s/old-%d", f.dir, n),
 		"--listen-client-urls=" + f.clientURL(n), "--advertise-client-urls=" + f.clientURL(n),
 		"--listen-peer-urls=" + f.peerURL(n), "--initial-advertise-peer-urls=" + f.peerURL(n),
-		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir, "--initial-cluster-state=" + state,
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + f.dir,
+		"--initial-cluster-state=" + state,
 	}
 	if f.initial != "" {
 		args = append(args, "--peer-skip-client-san-verification") // of 3.6 and later
 	}
 	if f.ca != nil {
-		args = append(args, "--bcrypt-cost=4", "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key", "--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
-			"--peer-cert-file="+f.dir+"/tls.crt", "--peer-key-file="+f.dir+"/tls.key", "--peer-trusted-ca-file="+f.dir+"/peer-ca.crt", "--peer-client-cert-auth")
+		args = append(args, "--bcrypt-cost=4", "--cert-file="+f.dir+"/tls.crt", "--key-file="+f.dir+"/tls.key",
+			"--trusted-ca-file="+f.dir+"/ca.crt", "--client-cert-auth",
+			"--peer-cert-file="+f.dir+"/tls.crt", "--peer-key-file="+f.dir+"/tls.key", "--peer-trusted-ca-file="+f.dir+
+				"/peer-ca.crt", "--peer-client-cert-auth")
 	}
 	log, err := os.OpenFile(fmt.Sprintf("%s/old-%d.log", f.dir, n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(f.t, err)
@@ -173,7 +178,8 @@ func (f *foreigners) shown(commonName string, trusts ...[]byte) *tls.Config {
 	for _, text := range trusts {
 		pool.AppendCertsFromPEM(text)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{f.ca.client(commonName, time.Now().Add(time.Hour))}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool,
+		Certificates: []tls.Certificate{f.ca.client(commonName, time.Now().Add(time.Hour))}}
 }
 
 func (f *foreigners) urls() []string {
@@ -197,8 +203,10 @@ func (f *foreigners) clientOf(commonName string, urls ...string) *clientv3.Clien
 func labClient(t *testing.T, config *tls.Config, hosts map[string]string, urls ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: config, DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		Endpoints: urls, TLS: config, DialTimeout: 5 * time.Second, DialKeepAliveTime: 2 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn,
+			error) {
 			address = strings.TrimPrefix(strings.TrimPrefix(address, "https://"), "http://")
 			if known := hosts[address]; known != "" {
 				address = known
@@ -218,7 +226,8 @@ func (c *cluster) stage(reason string) {
 		o := c.object()
 		s := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ForeignMembers)
 		p := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.Ready)
-		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation || meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
+		if s == nil || p == nil || s.Reason != reason || o.Status.ObservedGeneration != o.Generation ||
+			meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.Reconciling) {
 			return fmt.Sprintf("%+v, %+v", s, p)
 		}
 		return ""
@@ -229,7 +238,8 @@ func (c *cluster) stage(reason string) {
 func membersOf(t *testing.T, client *clientv3.Client) []string {
 	t.Helper()
 	var list *clientv3.MemberListResponse
-	require.NoError(t, answered(t, func(ctx context.Context) (err error) { list, err = client.MemberList(ctx); return err }))
+	require.NoError(t, answered(t,
+		func(ctx context.Context) (err error) { list, err = client.MemberList(ctx); return err }))
 	var names []string
 	for _, m := range list.Members {
 		names = append(names, m.Name)
@@ -238,8 +248,8 @@ func membersOf(t *testing.T, client *clientv3.Client) []string {
 	return names
 }
 
-// hasMembers waits until these are the members. Etcd knows a new member's name when that has published it, and what got lost of that is
-// repeated after seven seconds (publishV3 in etcd's server.go).
+// hasMembers waits until these are the members. Etcd knows a new member's name when that has published it, and what
+// got lost of that is repeated after seven seconds (publishV3 in etcd's server.go).
 func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the members are %q", want), func() string {
@@ -250,8 +260,8 @@ func hasMembers(t *testing.T, client *clientv3.Client, want ...string) {
 	})
 }
 
-// TestJoinPlainAndBack: three of ours join an etcd in plain text, outside of Kubernetes, and leave it again, as replicas says and when they are
-// deleted, and the application that writes all the time loses nothing.
+// TestJoinPlainAndBack: three of ours join an etcd in plain text, outside of Kubernetes, and leave it again, as
+// replicas says and when they are deleted, and the application that writes all the time loses nothing.
 func TestJoinPlainAndBack(t *testing.T) {
 	t.Parallel()
 	f := newForeigners(t, "3.6.16", 23790, false)
@@ -271,8 +281,9 @@ func TestJoinPlainAndBack(t *testing.T) {
 	w.losesNothing()
 }
 
-// TestJoinByTLSAndStay: ours take the place of an etcd with an authority of its own, which asks for passwords. Each side is told to trust the
-// other's authority, and the application that writes all the time with its old certificate loses nothing.
+// TestJoinByTLSAndStay: ours take the place of an etcd with an authority of its own, which asks for passwords. Each
+// side is told to trust the other's authority, and the application that writes all the time with its old certificate
+// loses nothing.
 func TestJoinByTLSAndStay(t *testing.T) {
 	t.Parallel()
 	f := newForeigners(t, "3.6.16", 23690, true)
@@ -280,9 +291,11 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c := inNamespace(t)
 	cert, key := f.ca.issue("nobody", time.Now().Add(time.Hour))
 	c.puts("former", cert, key, bundle(*f.ca))
-	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root", "--from-literal=password=secret")
+	kube(t, "-n", c.ns, "create", "secret", "generic", "former-root", "--from-literal=username=root",
+		"--from-literal=password=secret")
 	kube(t, "-n", c.ns, "label", "secret", "former-root", "etcd.quorate.dev/cluster="+name)
-	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" + f.clientURL(1) + "'], tls: {secretName: former}, auth: {secretName: former-root}}}\n")
+	c.apply("  replicas: 0\n  version: 3.6.16\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(0) + "', '" +
+		f.clientURL(1) + "'], tls: {secretName: former}, auth: {secretName: former-root}}}\n")
 
 	// The foreign peers learn to trust our authority before anybody joins.
 	var ours []byte
@@ -298,7 +311,8 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	f.restart()
 
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app", ours), map[string]string{service: c.service()}, append(f.urls(), "https://"+service)...)
+	app := labClient(t, f.shown("app", ours), map[string]string{service: c.service()},
+		append(f.urls(), "https://"+service)...)
 	w := c.writesWith(app, "key")
 	c.edit(`{"replicas":3}`)
 	c.stage("ForeignMembers")
@@ -309,7 +323,8 @@ func TestJoinByTLSAndStay(t *testing.T) {
 	c.stage("Retired")
 	c.converges(3)
 	for _, pod := range c.pods() {
-		assert.Contains(t, strings.Join(pod.Spec.Containers[0].Command, " "), "--peer-cert-allowed-cn="+name+":peers", "the peers' door is narrow again")
+		assert.Contains(t, strings.Join(pod.Spec.Containers[0].Command, " "), "--peer-cert-allowed-cn="+name+":peers",
+			"the peers' door is narrow again")
 	}
 	for member, id := range c.ids() {
 		assert.Equal(t, ids[member], id, "the members that joined")
@@ -342,26 +357,30 @@ func (f *foreigners) enableAuth() {
 		},
 		func(ctx context.Context) error { _, err := root.RoleAdd(ctx, "app"); return err },
 		func(ctx context.Context) error {
-			_, err := root.RoleGrantPermission(ctx, "app", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+			_, err := root.RoleGrantPermission(ctx, "app", "\x00", "\x00",
+				clientv3.PermissionType(clientv3.PermReadWrite))
 			return err
 		},
 		func(ctx context.Context) error { _, err := root.UserGrantRole(ctx, "app", "app"); return err },
 		func(ctx context.Context) error { _, err := root.AuthEnable(ctx); return err },
 	} {
 		err := answered(f.t, step)
-		if !errors.Is(err, rpctypes.ErrUserAlreadyExist) && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) { // by a request whose answer got lost
+		// by a request whose answer got lost
+		if !errors.Is(err, rpctypes.ErrUserAlreadyExist) && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 			require.NoError(f.t, err)
 		}
 	}
 }
 
-// TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that nobody there has to be told anything.
+// TestJoinWithTheirAuthority: our members come with certificates of the foreign authority, so that nobody there has
+// to be told anything.
 func TestJoinWithTheirAuthority(t *testing.T) {
 	t.Parallel()
 	f := newForeigners(t, "3.6.16", 23590, true)
 	c := inNamespace(t)
 	until := time.Now().Add(time.Hour)
-	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns + ".svc.cluster.local"}
+	peerNames := []string{"*." + name + "-peers." + c.ns + ".svc", "*." + name + "-peers." + c.ns +
+		".svc.cluster.local"}
 	for secret, issued := range map[string][2][]byte{
 		"their-server":   pairOf(f.ca.issue("", until, c.names()...)),
 		"their-peer":     pairOf(f.ca.issue(name+":peers", until, peerNames...)),
@@ -369,8 +388,10 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 	} {
 		c.puts(secret, issued[0], issued[1], bundle(*f.ca))
 	}
-	c.apply(three + "  tls: {mode: Secrets, secrets: {server: their-server, peer: their-peer, operator: their-operator}}\n" +
-		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) + "'], tls: {secretName: their-operator}, retireForeign: true}}\n")
+	c.apply(three + "  tls: {mode: Secrets, secrets: {server: their-server, peer: their-peer, operator: " +
+		"their-operator}}\n" +
+		"  bootstrap: {existing: {endpoints: ['" + f.clientURL(2) +
+		"'], tls: {secretName: their-operator}, retireForeign: true}}\n")
 	eventually(t, "there is a client Service", func() string {
 		if _, found := get[corev1.Service](t, c.ns, "svc", name); !found {
 			return "none"
@@ -378,7 +399,8 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 		return ""
 	})
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()}, append(f.urls(), "https://"+service)...)
+	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
+		append(f.urls(), "https://"+service)...)
 	w := c.writesWith(app, "key")
 	c.stage("Retired")
 	c.converges(3)
@@ -388,7 +410,8 @@ func TestJoinWithTheirAuthority(t *testing.T) {
 
 func pairOf(a, b []byte) [2][]byte { return [2][]byte{a, b} }
 
-// TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to ours and are then deleted.
+// TestJoinAStatefulSet: members of a StatefulSet in the same namespace, as a chart makes it, hand their data over to
+// ours and are then deleted.
 func TestJoinAStatefulSet(t *testing.T) {
 	t.Parallel()
 	c := inNamespace(t)
@@ -398,17 +421,20 @@ func TestJoinAStatefulSet(t *testing.T) {
 	require.NoError(t, err)
 	kube(t, "-n", c.ns, "rollout", "status", "statefulset/former")
 	eventually(t, "the former etcd serves", func() string { // its pods are ready when they listen
-		if _, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before", "the move"); err != nil {
+		if _, err := kubectl("", "-n", c.ns, "exec", "former-0", "--", "etcdctl", "put", "before",
+			"the move"); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
 
-	var endpoints []string // all of them: under the short names that they advertise, Quorate's namespace doesn't know them
+	// all of them: under the short names that they advertise, Quorate's namespace doesn't know them
+	var endpoints []string
 	for n := range 3 {
 		endpoints = append(endpoints, fmt.Sprintf("'http://former-%d.former.%s.svc:2379'", n, c.ns))
 	}
-	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: [" + strings.Join(endpoints, ", ") + "], retireForeign: true}}\n")
+	c.apply(three + "  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: [" + strings.Join(endpoints, ", ") +
+		"], retireForeign: true}}\n")
 	c.stage("Retired")
 	c.convergesBeside(3)
 	kube(t, "-n", c.ns, "delete", "statefulset/former", "service/former")
@@ -428,21 +454,24 @@ func (c *cluster) convergesBeside(n int) {
 	})
 }
 
-// TestMoveOut: the way out, by etcd's own tools, while Quorate is suspended: members elsewhere join with certificates of our authority, ours are
-// removed, and the application that writes all the time loses nothing.
+// TestMoveOut: the way out, by etcd's own tools, while Quorate is suspended: members elsewhere join with certificates
+// of our authority, ours are removed, and the application that writes all the time loses nothing.
 func TestMoveOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three)
 	c.converges(3)
 	ours := forgerWith(t, c.secretOf(name+"-ca"))
-	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours, procs: map[int]*exec.Cmd{}}
+	f := &foreigners{t: t, dir: t.TempDir(), version: "3.6.16", from: 23490, members: 3, ca: &ours,
+		procs: map[int]*exec.Cmd{}}
 	cert, key := ours.issue(name+":peers", time.Now().Add(time.Hour), nodeAddress)
-	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert, "tls.key": key} {
+	for file, content := range map[string][]byte{"ca.crt": bundle(ours), "peer-ca.crt": bundle(ours), "tls.crt": cert,
+		"tls.key": key} {
 		require.NoError(t, os.WriteFile(f.dir+"/"+file, content, 0o600))
 	}
 	t.Cleanup(f.end)
 	service := fmt.Sprintf("%s.%s.svc:2379", name, c.ns)
-	app := labClient(t, f.shown("app"), map[string]string{service: c.service()}, append(f.urls(), "https://"+service)...)
+	app := labClient(t, f.shown("app"), map[string]string{service: c.service()},
+		append(f.urls(), "https://"+service)...)
 	w := c.writesWith(app, "key")
 
 	c.edit(`{"suspend":true}`)
@@ -463,9 +492,9 @@ func TestMoveOut(t *testing.T) {
 	w.losesNothing()
 }
 
-// moveIn adds a member outside as a learner, starts it and promotes it, until the list says that it votes and how to reach it. What etcd says to a
-// repeated request tells less: it "can only promote a learner member" where one votes already, and "can only promote a learner member which is
-// in sync with leader" where one does not.
+// moveIn adds a member outside as a learner, starts it and promotes it, until the list says that it votes and how to
+// reach it. What etcd says to a repeated request tells less: it "can only promote a learner member" where one votes
+// already, and "can only promote a learner member which is in sync with leader" where one does not.
 func (f *foreigners) moveIn(c *cluster, n int) {
 	f.t.Helper()
 	name := fmt.Sprintf("old-%d", n)
@@ -564,7 +593,8 @@ func TestJoinEveryMinorVersion(t *testing.T) {
 			f := newForeigners(t, version, 23390+10*i, false)
 			w := (&cluster{t: t}).writesWith(f.client(""), "key")
 			c := inNamespace(t)
-			c.apply("  replicas: 3\n  version: " + version + "\n  tls: {mode: Disabled}\n  bootstrap: {existing: {endpoints: ['" + f.clientURL(1) + "']}}\n")
+			c.apply("  replicas: 3\n  version: " + version + "\n  tls: {mode: Disabled}\n  bootstrap: {existing: " +
+				"{endpoints: ['" + f.clientURL(1) + "']}}\n")
 			c.stage("ForeignMembers")
 			w.losesNothing()
 			c.edit(`{"bootstrap":{"existing":{"retireForeign":true}}}`)

@@ -23,9 +23,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes for its log before it
-// writes, so 192Mi), every other one in plain text, ten to a namespace, and
-// lets them rest: what they cost then, and that nobody writes. It runs on demand: `make bench-fleet CLUSTERS=100`.
+// TestFleet makes as many clusters of one member as QUORATE_FLEET says, in memory (two files of 64 MB that etcd makes
+// for its log before it writes, so 192Mi), every other one in plain text, ten to a namespace, and lets them rest:
+// what they cost then, and that nobody writes. It runs on demand: `make bench-fleet CLUSTERS=100`.
 func TestFleet(t *testing.T) {
 	clusters, err := strconv.Atoi(os.Getenv("QUORATE_FLEET"))
 	if err != nil {
@@ -42,7 +42,8 @@ func TestFleet(t *testing.T) {
 	require.NoError(t, err)
 	applied := time.Since(began)
 	took := eventually(t, "all are Available and at rest", func() string { return fleetWaits(t, namespaces, clusters) })
-	fmt.Printf("%d clusters: applied in %.0f s, all Available and Converged %.0f s after that\n", clusters, applied.Seconds(), took.Seconds())
+	fmt.Printf("%d clusters: applied in %.0f s, all Available and Converged %.0f s after that\n", clusters,
+		applied.Seconds(), took.Seconds())
 
 	var before map[string]string
 	eventually(t, "the last write of ours is over", func() string {
@@ -82,8 +83,10 @@ func fleetManifest(namespaces []string, clusters int) string {
 		if i%2 == 1 {
 			tls = "  tls: {mode: Disabled}\n"
 		}
-		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, namespace: %s}\nspec:\n"+
-			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 192Mi}\n  resources: {requests: {cpu: 1m, memory: 32Mi}}\n%s", i, namespaces[i/10], tls)
+		fmt.Fprintf(&b, "---\napiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: fleet-%d, "+
+			"namespace: %s}\nspec:\n"+
+			"  replicas: 1\n  version: 3.6.16\n  storage: {medium: Memory, size: 192Mi}\n  resources: {requests: "+
+			"{cpu: 1m, memory: 32Mi}}\n%s", i, namespaces[i/10], tls)
 	}
 	return b.String()
 }
@@ -107,8 +110,9 @@ func fleetWaits(t *testing.T, namespaces []string, clusters int) string {
 	return fmt.Sprintf("%d of %d: %v", ready, clusters, phases)
 }
 
-// writesIn are the last writes of Metacontroller in these namespaces, by the field managers that the API server keeps with each object.
-// Pods become Ready and budgets count them, and a loaded machine makes kubelets write now and then: that is Kubernetes' writing.
+// writesIn are the last writes of Metacontroller in these namespaces, by the field managers that the API server keeps
+// with each object. Pods become Ready and budgets count them, and a loaded machine makes kubelets write now and then:
+// that is Kubernetes' writing.
 func writesIn(t *testing.T, namespaces ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -141,9 +145,11 @@ func costsOf(t *testing.T, during time.Duration) string {
 	<-time.After(during)
 	var all []string
 	for i, c := range processes(t) {
-		line := fmt.Sprintf("%s: %.1f MiB resident, %.2f %% of a core", c.pod, c.resident, 100*(c.cpu-before[i].cpu)/during.Seconds())
+		line := fmt.Sprintf("%s: %.1f MiB resident, %.2f %% of a core", c.pod, c.resident,
+			100*(c.cpu-before[i].cpu)/during.Seconds())
 		if calls := c.calls - before[i].calls; calls > 0 {
-			line += fmt.Sprintf(", %.1f calls in a second, %.2f ms of CPU each, %.1f ms from request to answer", calls/during.Seconds(), 1000*(c.cpu-before[i].cpu)/calls, 1000*(c.answers-before[i].answers)/calls)
+			line += fmt.Sprintf(", %.1f calls in a second, %.2f ms of CPU each, %.1f ms from request to answer",
+				calls/during.Seconds(), 1000*(c.cpu-before[i].cpu)/calls, 1000*(c.answers-before[i].answers)/calls)
 		}
 		if strings.HasPrefix(c.pod, "metacontroller-") {
 			line += fmt.Sprintf(", %.0f writes", c.writes-before[i].writes)
@@ -160,9 +166,11 @@ func processes(t *testing.T) []costs {
 		for _, pod := range pods {
 			text := pageOf(t, fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, port))
 			all = append(all, costs{
-				pod: pod.Name, cpu: sample(text, "process_cpu_seconds_total"), resident: sample(text, "process_resident_memory_bytes") / (1 << 20),
-				calls: sample(text, `quorate_hook_duration_seconds_count{code="200",hook="sync"}`), answers: sample(text, `quorate_hook_duration_seconds_sum{code="200",hook="sync"}`),
-				writes: written(text),
+				pod: pod.Name, cpu: sample(text, "process_cpu_seconds_total"),
+				resident: sample(text, "process_resident_memory_bytes") / (1 << 20),
+				calls:    sample(text, `quorate_hook_duration_seconds_count{code="200",hook="sync"}`),
+				answers:  sample(text, `quorate_hook_duration_seconds_sum{code="200",hook="sync"}`),
+				writes:   written(text),
 			})
 		}
 	}

@@ -21,14 +21,15 @@ import (
 	"github.com/quorate-dev/quorate/test/real/paused"
 )
 
-// dataOf is the data directory of a member that runs, as this machine sees it: the lab's nodes are namespaces of it. Zero for one that does
-// not run now.
+// dataOf is the data directory of a member that runs, as this machine sees it: the lab's nodes are namespaces of it.
+// Zero for one that does not run now.
 func (c *cluster) dataOf(member string) (pid int, dir string) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(c.t, err)
 	flag := fmt.Appendf(nil, "://%s.%s-peers.%s.svc:2380\x00", member, name, c.ns)
 	for _, path := range all {
-		if words, err := os.ReadFile(path); err == nil && bytes.HasPrefix(words, []byte("/usr/local/bin/etcd\x00")) && bytes.Contains(words, flag) {
+		if words, err := os.ReadFile(path); err == nil && bytes.HasPrefix(words, []byte("/usr/local/bin/etcd\x00")) &&
+			bytes.Contains(words, flag) {
 			pid, _ = strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			return pid, filepath.Join(filepath.Dir(path), "root/var/lib/etcd/data")
 		}
@@ -55,8 +56,8 @@ func unreadable(dir string) error {
 
 func emptied(dir string) error { return os.RemoveAll(filepath.Join(dir, "member")) }
 
-// succeeds waits until a member is gone from the list and the cluster has converged without it, and returns the name of its successor. That may
-// be the second that was tried, where the first took too long.
+// succeeds waits until a member is gone from the list and the cluster has converged without it, and returns the name
+// of its successor. That may be the second that was tried, where the first took too long.
 func (c *cluster) succeeds(member string, meanwhile func()) string {
 	c.t.Helper()
 	before := c.ids()
@@ -76,7 +77,8 @@ func (c *cluster) succeeds(member string, meanwhile func()) string {
 	return ""
 }
 
-// givesACrashingMemberUp tells the cluster to be patient first, so that what it says meanwhile is there for as long as this takes to read it.
+// givesACrashingMemberUp tells the cluster to be patient first, so that what it says meanwhile is there for as long
+// as this takes to read it.
 func (c *cluster) givesACrashingMemberUp() {
 	w := c.writes()
 	member, _ := c.follower()
@@ -107,7 +109,8 @@ func (c *cluster) givesACrashingMemberUp() {
 	w.losesNothing()
 }
 
-// triesALearnerAgain that comes to nothing: no node will take its pod, because of a claim of a class without a provisioner.
+// triesALearnerAgain that comes to nothing: no node will take its pod, because of a claim of a class without a
+// provisioner.
 func (c *cluster) triesALearnerAgain() {
 	before := c.ids()
 	c.edit(`{"memberReplacement":{"after":"30s"},"replicas":4,"storage":{"storageClassName":"nobody"}}`)
@@ -138,7 +141,8 @@ func (c *cluster) triesALearnerAgain() {
 	c.edit(`{"memberReplacement":null,"storage":{"storageClassName":null}}`)
 }
 
-// forgetsNothing empties a voter's data under load, and that of its successor: it has joined, and was told whom, and the same must not happen to it.
+// forgetsNothing empties a voter's data under load, and that of its successor: it has joined, and was told whom, and
+// the same must not happen to it.
 func (c *cluster) forgetsNothing() {
 	c.edit(`{"memberReplacement":{"after":"30s"}}`)
 	member, _ := c.follower()
@@ -146,8 +150,8 @@ func (c *cluster) forgetsNothing() {
 	c.edit(`{"memberReplacement":null}`)
 }
 
-// staysForgotten empties a voter's data directory under load, in a pod that stays. Its etcd must not begin a second time: it could vote
-// twice, and what was acknowledged could be lost.
+// staysForgotten empties a voter's data directory under load, in a pod that stays. Its etcd must not begin a second
+// time: it could vote twice, and what was acknowledged could be lost.
 func (c *cluster) staysForgotten(member string) (successor string) {
 	c.t.Helper()
 	w := c.writesWith(c.client(), "before-"+member)

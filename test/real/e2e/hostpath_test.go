@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestMembersOnNodes: each member has a node and a directory there. A deleted pod finds its data on its node; a member whose directory is
-// emptied under load is succeeded by another one, in a directory of its own.
+// TestMembersOnNodes: each member has a node and a directory there. A deleted pod finds its data on its node; a
+// member whose directory is emptied under load is succeeded by another one, in a directory of its own.
 func TestMembersOnNodes(t *testing.T) {
 	t.Parallel()
 	c := inNamespace(t)
@@ -24,7 +24,8 @@ func TestMembersOnNodes(t *testing.T) {
 			_ = os.RemoveAll(root)
 		}
 	})
-	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, node1, node2]}}\n", root))
+	c.apply(three + fmt.Sprintf("  storage: {medium: HostPath, size: 256Mi, hostPath: {path: %s, nodes: [node3, "+
+		"node1, node2]}}\n", root))
 	c.converges(3)
 	c.onNodes(map[string]string{"demo-0": "node3", "demo-1": "node1", "demo-2": "node2"})
 	assert.Empty(t, list[corev1.PersistentVolumeClaim](t, c.ns, "pvc"))

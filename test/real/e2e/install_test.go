@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var aloneFlag = flag.Bool("alone", false, "tell the stories that exchange the lab's Quorate, and need it for themselves")
+var aloneFlag = flag.Bool("alone", false, "tell the stories that exchange the lab's Quorate, and need it for "+
+	"themselves")
 
 // alone skips a story that exchanges the Quorate of all others, unless it has the lab for itself.
 func alone(t *testing.T) {
@@ -44,7 +45,8 @@ func thisRelease(t *testing.T) release {
 	return release{name: "this release", binary: binary, image: image}
 }
 
-// previousRelease is built as its own Makefile builds it, from the commit that testdata/previous-release names, and loaded.
+// previousRelease is built as its own Makefile builds it, from the commit that testdata/previous-release names, and
+// loaded.
 func previousRelease(t *testing.T) release {
 	t.Helper()
 	r := release{name: "the previous release", image: "ghcr.io/quorate-dev/quorate:previous"}
@@ -56,18 +58,20 @@ func previousRelease(t *testing.T) release {
 	require.NoError(t, err, string(out))
 	begin := time.Now()
 	build := exec.Command("make", "-s", "-C", dir, "image", "VERSION=previous", "COMMIT=previous", "IMAGE="+r.image)
-	build.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") }) // those of the make that runs this
+	// those of the make that runs this
+	build.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
 	out, err = build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	t.Logf("%s was built in %.0f s", r.name, time.Since(begin).Seconds())
-	out, err = exec.Command("go", "run", "-C", "../lab", ".", "load", filepath.Join(dir, "bin/quorate.tar")).CombinedOutput()
+	out, err = exec.Command("go", "run", "-C", "../lab", ".", "load",
+		filepath.Join(dir, "bin/quorate.tar")).CombinedOutput()
 	require.NoError(t, err, string(out))
 	r.binary = filepath.Join(dir, "bin/quorate")
 	return r
 }
 
-// install does what docs/operations.md says, under "Install" the first time and under "Upgrade Quorate" later, and waits until no other
-// release answers.
+// install does what docs/operations.md says, under "Install" the first time and under "Upgrade Quorate" later, and
+// waits until no other release answers.
 func (r release) install(t *testing.T) {
 	t.Helper()
 	args := []string{"install", "--metacontroller=" + os.Getenv("QUORATE_METACONTROLLER"), "--image=" + r.image}
@@ -86,7 +90,8 @@ func (r release) install(t *testing.T) {
 	_, err := kubectl(manifests.String(), "apply", "--server-side", "-f", "-")
 	require.NoError(t, err)
 
-	// In the lab every decision is checked against the rules of safety. The field is another manager's, so the next release keeps it.
+	// In the lab every decision is checked against the rules of safety. The field is another manager's, so the next
+	// release keeps it.
 	kube(t, "-n", "quorate-system", "set", "env", "deployment/quorate", "QUORATE_VERIFY=1")
 	kube(t, "-n", "quorate-system", "rollout", "status", "deployment/quorate")
 	// A pod that is being stopped answers calls too, to the end of its grace.

@@ -24,8 +24,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// issue signs a certificate as a person does who keeps an authority of his own: tls.crt and tls.key in PEM. With names it is for
-// servers too.
+// issue signs a certificate as a person does who keeps an authority of his own: tls.crt and tls.key in PEM. With
+// names it is for servers too.
 func (f forger) issue(commonName string, until time.Time, names ...string) (certificate, private []byte) {
 	f.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +49,8 @@ func (f forger) issue(commonName string, until time.Time, names ...string) (cert
 	require.NoError(f.t, err)
 	private, err = x509.MarshalECPrivateKey(key)
 	require.NoError(f.t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})
 }
 
 // bundle is what ca.crt says when these are trusted.
@@ -110,8 +111,9 @@ func (c *cluster) putsPeer(signer forger, trusted ...forger) {
 	c.puts("mine-peer", certificate, private, bundle(trusted...))
 }
 
-// says waits until the condition Secured is false for this reason and says this. With clusters of the same name in other namespaces,
-// as these tests have, Metacontroller may notice a Secret that changed at its next look only, which is up to 30 s later.
+// says waits until the condition Secured is false for this reason and says this. With clusters of the same name in
+// other namespaces, as these tests have, Metacontroller may notice a Secret that changed at its next look only, which
+// is up to 30 s later.
 func (c *cluster) says(reason, words string) {
 	c.t.Helper()
 	eventually(c.t, words, func() string {
@@ -123,15 +125,17 @@ func (c *cluster) says(reason, words string) {
 	})
 }
 
-// TestCertificatesOfOnesOwn: what is wrong with them is said before there is a pod; then they are exchanged, and their authority
-// too, in the order that is safe and in one that is not, with a client that writes all the time.
+// TestCertificatesOfOnesOwn: what is wrong with them is said before there is a pod; then they are exchanged, and
+// their authority too, in the order that is safe and in one that is not, with a client that writes all the time.
 func TestCertificatesOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	ours, other := stranger(t, pkix.Name{CommonName: "ours"}), stranger(t, pkix.Name{CommonName: "others"})
-	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {server: mine-server, peer: mine-peer, operator: mine-operator}}\n")
+	c := newCluster(t, three+"  tls: {mode: Secrets, secrets: {server: mine-server, peer: mine-peer, operator: "+
+		"mine-operator}}\n")
 	tomorrow := time.Now().Add(24 * time.Hour)
 
-	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or lacks the label etcd.quorate.dev/cluster: demo")
+	c.says("CertificatesLacking", "Secret mine-server: it does not exist, or lacks the label "+
+		"etcd.quorate.dev/cluster: demo")
 	certificate, private := ours.issue("", time.Now().Add(-time.Minute), c.names()...)
 	c.puts("mine-server", certificate, private, bundle(ours))
 	c.putsPeer(ours, ours)
@@ -167,7 +171,8 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	rolls := func(what string, trusted ...forger) {
 		eventually(t, what, func() string {
 			for _, pod := range c.pods() {
-				if n := strings.Count(pod.Annotations["etcd.quorate.dev/trusts"], ":"); n != len(trusted) || pod.DeletionTimestamp != nil {
+				if n := strings.Count(pod.Annotations["etcd.quorate.dev/trusts"], ":"); n != len(trusted) ||
+					pod.DeletionTimestamp != nil {
 					return fmt.Sprintf("%s trusts %d", pod.Name, n)
 				}
 			}
@@ -188,7 +193,8 @@ func TestCertificatesOfOnesOwn(t *testing.T) {
 	third := stranger(t, pkix.Name{CommonName: "others"}) // under the former one's name, with another key
 	started = c.restarts()
 	c.putsAll(third, third)
-	c.says("AuthorityChanged", "is signed by an authority that demo-0, demo-1, demo-2, running since before, does not trust")
+	c.says("AuthorityChanged", "is signed by an authority that demo-0, demo-1, demo-2, running since before, does "+
+		"not trust")
 	assert.Equal(t, started, c.restarts())
 	c.stops()
 	c.edit(`{"replicas":3}`)
@@ -219,7 +225,8 @@ func (c *cluster) distrustsEverything() {
 	c.stops()
 	c.edit(`{"suspend":true}`)
 	c.meets("etcdcluster/demo", "Suspended")
-	kube(c.t, "-n", c.ns, "delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token")
+	kube(c.t, "-n", c.ns, "delete", "secret", "demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls",
+		"demo-client-tls", "demo-token")
 	c.edit(`{"suspend":false,"replicas":1}`)
 	c.converges(1)
 	c.remembers()
@@ -276,10 +283,12 @@ func (c *cluster) renews(certificates ...string) {
 
 func TestCertManager(t *testing.T) {
 	t.Parallel()
-	out, err := kubectl("", "get", "compositecontroller", "quorate-etcdcluster", "-o", "jsonpath={.spec.childResources[*].resource}")
+	out, err := kubectl("", "get", "compositecontroller", "quorate-etcdcluster", "-o",
+		"jsonpath={.spec.childResources[*].resource}")
 	require.NoError(t, err)
 	require.Contains(t, out, "certificates", "cert-manager is not there: `make install CERT_MANAGER=1`")
-	c := newCluster(t, three+"  tls: {mode: CertManager, extraSANs: [etcd.example.com], certManager: {issuerRef: {name: etcd}, duration: 1h}}\n")
+	c := newCluster(t, three+"  tls: {mode: CertManager, extraSANs: [etcd.example.com], certManager: {issuerRef: "+
+		"{name: etcd}, duration: 1h}}\n")
 	c.says("CertificatesLacking", "cert-manager says of the Certificate: ")
 	assert.Zero(t, len(c.pods()))
 	_, err = kubectl(issuers, "-n", c.ns, "apply", "-f", "-")
@@ -299,7 +308,8 @@ func TestCertManager(t *testing.T) {
 	c.renews(name+"-server-tls", name+"-peer-tls", name+"-operator-tls", name+"-client-tls")
 	require.Error(t, certificateIn(t, c.secretOf(name+"-server-tls")).CheckSignatureFrom(intermediate))
 	eventually(t, "every member shows the renewed certificate", func() string {
-		return c.shows(certificateIn(t, c.secretOf(name+"-server-tls")), func(newest, now *x509.Certificate) bool { return newest.Equal(now) })
+		return c.shows(certificateIn(t, c.secretOf(name+"-server-tls")),
+			func(newest, now *x509.Certificate) bool { return newest.Equal(now) })
 	})
 	c.converges(3)
 	assert.Equal(t, started, c.restarts(), "nobody was restarted for it")
@@ -307,12 +317,14 @@ func TestCertManager(t *testing.T) {
 
 	// What is deleted is issued again; what is edited goes back.
 	kube(t, "-n", c.ns, "delete", "certificate", name+"-peer-tls")
-	kube(t, "-n", c.ns, "patch", "certificate", name+"-server-tls", "--type=merge", "-p", `{"spec":{"secretTemplate":{"labels":{"etcd.quorate.dev/cluster":"other"}}}}`)
+	kube(t, "-n", c.ns, "patch", "certificate", name+"-server-tls", "--type=merge", "-p",
+		`{"spec":{"secretTemplate":{"labels":{"etcd.quorate.dev/cluster":"other"}}}}`)
 	eventually(t, "both Certificates are as they should be", func() string {
 		if _, err := kubectl("", "-n", c.ns, "get", "certificate", name+"-peer-tls"); err != nil {
 			return err.Error()
 		}
-		out, err := kubectl("", "-n", c.ns, "get", "certificate", name+"-server-tls", "-o", "jsonpath={.spec.secretTemplate.labels}")
+		out, err := kubectl("", "-n", c.ns, "get", "certificate", name+"-server-tls", "-o",
+			"jsonpath={.spec.secretTemplate.labels}")
 		if err != nil || !strings.Contains(out, `"demo"`) {
 			return out
 		}

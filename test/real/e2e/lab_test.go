@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package e2e tells the stories of the README on a real Kubernetes: the lab's, with Metacontroller and Quorate installed from
-// manifests as a user would. `make e2e` brings all of that up.
+// Package e2e tells the stories of the README on a real Kubernetes: the lab's, with Metacontroller and Quorate
+// installed from manifests as a user would. `make e2e` brings all of that up.
 package e2e
 
 import (
@@ -28,14 +28,16 @@ import (
 
 // kubectl runs kubectl against the lab and returns what it prints. An error holds what it said.
 func kubectl(stdin string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute) // what kubectl waits for itself, it tells of
+	// what kubectl waits for itself, it tells of
+	ctx, cancel := context.WithTimeout(context.Background(), patience+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		return out.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return out.String(), nil
 }
@@ -70,8 +72,8 @@ func read(t *testing.T, path string, into any) bool {
 	return found
 }
 
-// read gets a path into an object; false when there is none. As long as the API server gives no answer of its own (its own etcd may elect) it is
-// asked again.
+// read gets a path into an object; false when there is none. As long as the API server gives no answer of its own
+// (its own etcd may elect) it is asked again.
 func (a *apiServer) read(path string, into any) (bool, error) {
 	for deadline := time.Now().Add(patience); ; {
 		r, err := a.client.Get(a.server + path)
@@ -98,7 +100,8 @@ func (a *apiServer) read(path string, into any) (bool, error) {
 	}
 }
 
-// send asks the API server to change something, which must do no harm when it is done twice. An error is what it refused, and why.
+// send asks the API server to change something, which must do no harm when it is done twice. An error is what it
+// refused, and why.
 func (a *apiServer) send(method, path, contentType, body string) error {
 	for deadline := time.Now().Add(patience); ; <-time.After(time.Second) {
 		request, err := http.NewRequest(method, a.server+path, strings.NewReader(body))
@@ -177,12 +180,15 @@ func newAPI() (*apiServer, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(config.Clusters[0].Cluster.CA)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
-	return &apiServer{server: config.Clusters[0].Cluster.Server, client: &http.Client{Transport: transport, Timeout: time.Minute}}, nil
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert},
+		MinVersion: tls.VersionTLS12}}
+	return &apiServer{server: config.Clusters[0].Cluster.Server,
+		client: &http.Client{Transport: transport, Timeout: time.Minute}}, nil
 }
 
-// patience is how long a wait may last before it counts as one without end. How fast the machine is must not decide: waits end by their states, and
-// what things took is in the log. How long they may take is measured where nothing else runs (measure_test.go).
+// patience is how long a wait may last before it counts as one without end. How fast the machine is must not decide:
+// waits end by their states, and what things took is in the log. How long they may take is measured where nothing
+// else runs (measure_test.go).
 const patience = 15 * time.Minute
 
 // eventually waits for a condition, which says what it still waits for; an empty string is success.
@@ -265,7 +271,8 @@ func noViolations() error {
 // quorateMetrics is what each replica of Quorate shows Prometheus, by pod.
 func quorateMetrics() (map[string]string, error) {
 	var pods corev1.PodList
-	if _, err := api.read("/api/v1/namespaces/"+quorateNamespace+"/pods?labelSelector=app.kubernetes.io/name=quorate", &pods); err != nil {
+	if _, err := api.read("/api/v1/namespaces/"+quorateNamespace+"/pods?labelSelector=app.kubernetes.io/name=quorate",
+		&pods); err != nil {
 		return nil, err
 	}
 	client := lab.httpClient()

@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the machine's mood
-// is the same for both. It runs on demand: `make bench`.
+// TestTimeToAvailable alternates a cluster of Quorate's with the same three pods written by hand, so that the
+// machine's mood is the same for both. It runs on demand: `make bench`.
 func TestTimeToAvailable(t *testing.T) {
 	if os.Getenv("QUORATE_BENCH") == "" {
 		t.Skip("a measurement, for `make bench`")
@@ -50,7 +50,8 @@ func TestTimeToAvailable(t *testing.T) {
 		return ratio
 	}
 	fmt.Printf("\n| seconds: median (min-max) of %d | Quorate | by hand | ratio |\n|---|---|---|---|\n", rounds)
-	// By hand there is no Available: all pods Ready is the nearest that one can wait for, and it waits for the probes too.
+	// By hand there is no Available: all pods Ready is the nearest that one can wait for, and it waits for the probes
+	// too.
 	ratio := report("apply to Available (by hand: all pods Ready), 3 members on claims", ours, byHand)
 	report("apply to all pods Ready, 3 members on claims", oursReady, byHand)
 	report("deleted pod Ready again", returns, returnsByHand)
@@ -83,7 +84,8 @@ func (c *cluster) replacedByHand(pod string) time.Duration {
 	return time.Since(begin)
 }
 
-// byHandManifest is what an engineer writes without an operator: Services, three claims, three pods, a static bootstrap.
+// byHandManifest is what an engineer writes without an operator: Services, three claims, three pods, a static
+// bootstrap.
 func byHandManifest(ns string) string {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(`

@@ -24,7 +24,8 @@ func metacontrollerPods(t *testing.T) []corev1.Pod {
 	var all []corev1.Pod
 	for _, namespace := range []string{quorateNamespace, "metacontroller"} {
 		for _, pod := range list[corev1.Pod](t, namespace, "pods") {
-			if pod.Labels["app.kubernetes.io/name"] == "metacontroller" && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" {
+			if pod.Labels["app.kubernetes.io/name"] == "metacontroller" && pod.DeletionTimestamp == nil &&
+				pod.Status.PodIP != "" {
 				all = append(all, pod)
 			}
 		}
@@ -91,8 +92,8 @@ func requestsOfMetacontroller(t *testing.T) map[string]int {
 	return all
 }
 
-// neverForbidden: with the few rights that an installation grants, Metacontroller was refused nothing in all stories, in
-// any of its versions. It prints which of the rights no story has used.
+// neverForbidden: with the few rights that an installation grants, Metacontroller was refused nothing in all stories,
+// in any of its versions. It prints which of the rights no story has used.
 func neverForbidden() error {
 	var refused []string
 	used := map[string]int{}
@@ -109,7 +110,8 @@ func neverForbidden() error {
 		return errors.New("the audit log has no request of Metacontroller's")
 	}
 	if len(refused) > 0 {
-		return fmt.Errorf("Metacontroller was refused these rights, which the installation lacks: %s", strings.Join(refused, ", "))
+		return fmt.Errorf("Metacontroller was refused these rights, which the installation lacks: %s",
+			strings.Join(refused, ", "))
 	}
 	granted, err := grantedToMetacontroller()
 	if err != nil {
@@ -125,7 +127,8 @@ func neverForbidden() error {
 	return nil
 }
 
-// grantedToMetacontroller are the rights that the installation's ClusterRoles and Roles grant, as asked.right writes them.
+// grantedToMetacontroller are the rights that the installation's ClusterRoles and Roles grant, as asked.right writes
+// them.
 func grantedToMetacontroller() ([]string, error) {
 	var all []string
 	for _, path := range []string{"clusterroles", "namespaces/" + quorateNamespace + "/roles"} {

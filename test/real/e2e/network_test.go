@@ -43,8 +43,8 @@ func newNetwork(file string, threads int) (*network, error) {
 	return n, errors.Join(err, ns.Close())
 }
 
-// newIsland makes a network namespace in which every address is local: whoever connects to 10.244.1.7:2379 in there reaches the
-// one who listens on port 2379, who learns the address that was meant. It goes with the process.
+// newIsland makes a network namespace in which every address is local: whoever connects to 10.244.1.7:2379 in there
+// reaches the one who listens on port 2379, who learns the address that was meant. It goes with the process.
 func newIsland(threads int) (*network, error) {
 	file := make(chan string)
 	failed := make(chan error)
@@ -106,6 +106,9 @@ func (n *network) DialContext(ctx context.Context, address string) (conn net.Con
 
 func (n *network) httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return n.DialContext(ctx, address) },
+		DialContext: func(ctx context.Context, _, address string) (net.Conn,
+			error) {
+			return n.DialContext(ctx, address)
+		},
 	}}
 }

@@ -44,7 +44,8 @@ func plugin(t *testing.T) func(args ...string) (out, errs string, code int) {
 	}
 }
 
-// answersByPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without their server.
+// answersByPlugin: what a person asks with kubectl quorate is answered by the real etcd, and by the hooks without
+// their server.
 func (c *cluster) answersByPlugin() {
 	quorate := plugin(c.t)
 	does := func(args ...string) string {
@@ -59,7 +60,8 @@ func (c *cluster) answersByPlugin() {
 	var screen string
 	eventually(c.t, "status and the object name the same leader", func() string {
 		screen = does("status")
-		if line := "demo in namespace " + c.ns + ": 3/3 ready, etcd 3.6.16, " + c.object().Status.Leader + " leads"; !strings.Contains(screen, line) {
+		if line := "demo in namespace " + c.ns + ": 3/3 ready, etcd 3.6.16, " + c.object().Status.Leader +
+			" leads"; !strings.Contains(screen, line) {
 			return "no line " + line
 		}
 		return ""
@@ -118,7 +120,8 @@ func (c *cluster) movesTheLeader(quorate func(...string) (string, string, int), 
 		moved, why, _ := quorate("move-leader", to, "-n", c.ns)
 		again, _, _ := quorate("move-leader", name, to, "-n", c.ns)
 		screen := does("status")
-		if moved != to+" leads now\n" || again != to+" leads already\n" || !strings.Contains(screen, "etcd 3.6.16, "+to+" leads") {
+		if moved != to+" leads now\n" || again != to+" leads already\n" ||
+			!strings.Contains(screen, "etcd 3.6.16, "+to+" leads") {
 			return moved + why + again + screen
 		}
 		return ""
@@ -148,8 +151,10 @@ func (c *cluster) reports(does func(...string) string) {
 		files, all, problems = unpacked(c.t, file)
 		return problems
 	})
-	for _, want := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml", "children/secrets.yaml", "events.txt", "nodes.txt",
-		"logs/demo-0.etcd.log", "logs/demo-0.prepare.log", "quorate/deployment.yaml", "quorate/compositecontroller.yaml", "metacontroller/pods.yaml"} {
+	for _, want := range []string{"status.txt", "explain.txt", "etcdcluster.yaml", "children/pods.yaml",
+		"children/secrets.yaml", "events.txt", "nodes.txt",
+		"logs/demo-0.etcd.log", "logs/demo-0.prepare.log", "quorate/deployment.yaml",
+		"quorate/compositecontroller.yaml", "metacontroller/pods.yaml"} {
 		assert.Contains(c.t, files, want)
 	}
 	for _, ns := range []string{c.ns, "quorate-system"} {
@@ -160,7 +165,8 @@ func (c *cluster) reports(does func(...string) string) {
 				}
 				value = bytes.TrimSpace(value)
 				assert.False(c.t, strings.Contains(all, string(value)), "%s of %s/%s", key, ns, secret.Name)
-				assert.False(c.t, strings.Contains(all, base64.StdEncoding.EncodeToString(value)), "%s of %s/%s in base64", key, ns, secret.Name)
+				assert.False(c.t, strings.Contains(all, base64.StdEncoding.EncodeToString(value)),
+					"%s of %s/%s in base64", key, ns, secret.Name)
 			}
 		}
 	}

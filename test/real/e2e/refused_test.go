@@ -22,7 +22,8 @@ func TestWhatKubernetesRefusesIsSaid(t *testing.T) {
 	quorate := plugin(t)
 	refuses := func(rule string, words ...string) {
 		t.Helper()
-		_, command, _ := strings.Cut(c.decides(rule, "Kubernetes has not made Pod demo-0: `kubectl quorate status -n "), "`kubectl quorate ")
+		_, command, _ := strings.Cut(c.decides(rule, "Kubernetes has not made Pod demo-0: `kubectl quorate status -n "),
+			"`kubectl quorate ")
 		command, _, _ = strings.Cut(command, "`")
 		screen, errs, code := quorate(strings.Fields(command)...)
 		assert.Zero(t, code, errs)

@@ -72,7 +72,8 @@ func (c *cluster) rolls() {
 		assert.NotEqual(c.t, before[name], uid)
 	}
 	assert.Equal(c.t, "55m", c.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String())
-	c.t.Logf("three members were restarted in %.1f s; longest stall of a writer: %d ms", took.Seconds(), w.stalled().Milliseconds())
+	c.t.Logf("three members were restarted in %.1f s; longest stall of a writer: %d ms", took.Seconds(),
+		w.stalled().Milliseconds())
 }
 
 func (c *cluster) waitsForItsWindow() {
@@ -85,7 +86,8 @@ func (c *cluster) waitsForItsWindow() {
 
 	c.edit(`{"maintenance":` + daily(later) + `,"resources":{"requests":{"cpu":"60m"}}}`)
 	c.decides("WaitForWindow", "that opens at "+later.Format(time.RFC3339)+" to restart demo-")
-	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Ready), "it serves, and no tool waits for half a day")
+	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Ready),
+		"it serves, and no tool waits for half a day")
 	assert.Equal(c.t, before, c.uids(), "no member was restarted")
 
 	c.edit(`{"maintenance":` + daily(time.Now().UTC().Add(-time.Minute)) + `}`)
@@ -143,7 +145,8 @@ func TestUpgradesAndDowngrades(t *testing.T) {
 		for _, version := range c.versions() {
 			assert.Equal(t, step.version, version)
 		}
-		t.Logf("at %s after %.1f s; longest stall so far %d ms, %d writes repeated", step.version, took.Seconds(), w.stalled().Milliseconds(), w.retries())
+		t.Logf("at %s after %.1f s; longest stall so far %d ms, %d writes repeated", step.version, took.Seconds(),
+			w.stalled().Milliseconds(), w.retries())
 	}
 	assert.Equal(t, ids, c.ids(), "restarted, not replaced")
 	w.losesNothing()
@@ -199,7 +202,8 @@ func (c *cluster) succeedsItsOnlyMember() {
 	c.claims(1)
 }
 
-// TestEveryMinorVersion: clusters begin and grow with the versions that TestUpgradesAndDowngrades and TestMemory only come to, or from.
+// TestEveryMinorVersion: clusters begin and grow with the versions that TestUpgradesAndDowngrades and TestMemory only
+// come to, or from.
 func TestEveryMinorVersion(t *testing.T) {
 	nightly(t)
 	t.Parallel()
@@ -212,7 +216,8 @@ func TestEveryMinorVersion(t *testing.T) {
 			for member, runs := range c.versions() {
 				assert.Equal(t, version, runs, member)
 			}
-			assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Advised), "two voters deserve a word")
+			assert.True(t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Advised),
+				"two voters deserve a word")
 		})
 	}
 }

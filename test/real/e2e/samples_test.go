@@ -15,8 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestSamples: each file of manifests/samples is applied as it lies there and does what its first lines say. What the lab lacks is put in by the
-// smallest of patches, in testdata/samples. (A test in test/static/docs finds samples without a story.)
+// TestSamples: each file of manifests/samples is applied as it lies there and does what its first lines say. What the
+// lab lacks is put in by the smallest of patches, in testdata/samples. (A test in test/static/docs finds samples
+// without a story.)
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	for story, play := range map[string]func(*cluster){
@@ -42,7 +43,8 @@ func (c *cluster) sample(file string) {
 	kube(c.t, "-n", c.ns, "apply", "-f", filepath.Join("../../../manifests/samples", file))
 }
 
-// unchanged insists that nothing differs between a file and what is stored: neither Flux nor Argo CD would have anything to do.
+// unchanged insists that nothing differs between a file and what is stored: neither Flux nor Argo CD would have
+// anything to do.
 func (c *cluster) unchanged(file string) {
 	c.t.Helper()
 	path := filepath.Join("../../../manifests/samples", file)
@@ -77,10 +79,12 @@ func (c *cluster) meets(object, condition string) {
 	if !strings.HasPrefix(condition, "jsonpath=") {
 		condition = "condition=" + condition
 	}
-	kube(c.t, append([]string{"-n", c.ns, "wait", "--for=" + condition, "--timeout=" + patience.String()}, strings.Fields(object)...)...)
+	kube(c.t, append([]string{"-n", c.ns, "wait", "--for=" + condition, "--timeout=" + patience.String()},
+		strings.Fields(object)...)...)
 }
 
-// playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot and has the key.
+// playBackups: the smallest cluster, a snapshot of it, a schedule, and a new cluster that begins with the snapshot
+// and has the key.
 func (c *cluster) playBackups() {
 	c.sample("etcdcluster.yaml")
 	c.meets("etcdcluster/demo", "Ready")
@@ -100,7 +104,8 @@ func (c *cluster) playBackups() {
 
 func (c *cluster) playProduction() {
 	unprotect := func() error {
-		_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", "production", "--type=merge", "-p", `{"spec":{"deletionProtection":false}}`)
+		_, err := kubectl("", "-n", c.ns, "patch", "etcdcluster", "production", "--type=merge", "-p",
+			`{"spec":{"deletionProtection":false}}`)
 		return err
 	}
 	c.t.Cleanup(func() { _ = unprotect() }) // the namespace could not be deleted
@@ -164,7 +169,8 @@ func (c *cluster) playUsers() {
 	}
 }
 
-// playExisting: as the file says, the authority is there before anybody joins; when the former members trust it, ours join them.
+// playExisting: as the file says, the authority is there before anybody joins; when the former members trust it, ours
+// join them.
 func (c *cluster) playExisting() {
 	f := newForeigners(c.t, "3.6.16", 23190, true)
 	cert, key := f.ca.issue("nobody", time.Now().Add(time.Hour))

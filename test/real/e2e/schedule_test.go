@@ -30,11 +30,12 @@ func (c *cluster) schedule(object string) (*v1alpha1.EtcdSnapshotSchedule, []v1a
 func (c *cluster) put(value string) {
 	c.t.Helper()
 	client := c.client()
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) error { _, err := client.Put(ctx, "key", value); return err }))
+	require.NoError(c.t, answered(c.t,
+		func(ctx context.Context) error { _, err := client.Put(ctx, "key", value); return err }))
 }
 
-// TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are kept, what is let go is
-// gone from the bucket, and a schedule that is deleted leaves the rest.
+// TestSchedule: a snapshot every minute. What is unchanged is not stored again, of what is stored the last two are
+// kept, what is let go is gone from the bucket, and a schedule that is deleted leaves the rest.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	store := store(t)
@@ -65,11 +66,13 @@ spec:
 		eventually(t, fmt.Sprintf("a snapshot is %s", phase), func() string {
 			s, all := c.schedule("often")
 			for _, found = range all {
-				if seen[found.Name] || found.Status.Phase == "" || found.Status.Phase == v1alpha1.SnapshotPending || found.Status.Phase == v1alpha1.SnapshotRunning {
+				if seen[found.Name] || found.Status.Phase == "" || found.Status.Phase == v1alpha1.SnapshotPending ||
+					found.Status.Phase == v1alpha1.SnapshotRunning {
 					continue
 				}
 				seen[found.Name] = true
-				if found.Status.Phase == v1alpha1.SnapshotSkipped && phase != v1alpha1.SnapshotSkipped && found.CreationTimestamp.Time.Before(written) {
+				if found.Status.Phase == v1alpha1.SnapshotSkipped && phase != v1alpha1.SnapshotSkipped &&
+					found.CreationTimestamp.Time.Before(written) {
 					continue // its minute began before what was to be stored was written
 				}
 				require.Equal(t, phase, found.Status.Phase, "%s: %s", found.Name, found.Status.Message)
@@ -106,7 +109,8 @@ spec:
 		if all[0].Name != first.Name && slices.Equal(store.stored(c), left) {
 			return ""
 		}
-		return fmt.Sprintf("%s is %s: %s; the bucket has %v", all[0].Name, all[0].Status.Phase, all[0].Status.Message, store.stored(c))
+		return fmt.Sprintf("%s is %s: %s; the bucket has %v", all[0].Name, all[0].Status.Phase, all[0].Status.Message,
+			store.stored(c))
 	})
 
 	kube(t, "-n", c.ns, "patch", "etcdsnapshotschedule", "often", "--type=merge", "-p", `{"spec":{"suspend":true}}`)

@@ -37,8 +37,8 @@ func quoratePods(t *testing.T) []corev1.Pod {
 	return pods
 }
 
-// TestQuorateHasNoCredentials: nothing in Quorate's running pods speaks for them to the API server, and if it did, it could
-// do no more than everybody who may log in.
+// TestQuorateHasNoCredentials: nothing in Quorate's running pods speaks for them to the API server, and if it did, it
+// could do no more than everybody who may log in.
 func TestQuorateHasNoCredentials(t *testing.T) {
 	t.Parallel()
 	for _, pod := range quoratePods(t) {
@@ -57,7 +57,8 @@ func TestQuorateHasNoCredentials(t *testing.T) {
 	}
 	for _, namespace := range []string{"default", quorateNamespace, "kube-system"} {
 		may := func(account string) string {
-			return kube(t, "auth", "can-i", "--list", "-n", namespace, "--as=system:serviceaccount:"+quorateNamespace+":"+account)
+			return kube(t, "auth", "can-i", "--list", "-n", namespace, "--as=system:serviceaccount:"+quorateNamespace+
+				":"+account)
 		}
 		require.Equal(t, may("no-such-account"), may("quorate"), "in %s", namespace)
 	}
@@ -79,20 +80,23 @@ func newCaller(t *testing.T) caller {
 	require.True(t, read(t, "/api/v1/namespaces/"+quorateNamespace+"/secrets/quorate-hooks", &secret))
 	tokens := strings.Fields(string(secret.Data["tokens"]))
 	c := caller{
-		address: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port), host: "quorate." + quorateNamespace + ".svc",
-		token: tokens[len(tokens)-1], client: lab.httpClient(),
+		address: fmt.Sprintf("%s:%d", service.Spec.ClusterIP, service.Spec.Ports[0].Port),
+		host:    "quorate." + quorateNamespace + ".svc",
+		token:   tokens[len(tokens)-1], client: lab.httpClient(),
 	}
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(secret.Data["ca.crt"]))
 	c.client.Timeout = patience
-	c.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: c.host, MinVersion: tls.VersionTLS12}
+	c.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: c.host,
+		MinVersion: tls.VersionTLS12}
 	return c
 }
 
 // post calls a hook, and returns the code and text of the answer.
 func (c caller) post(t *testing.T, scheme, hook, token string, body []byte) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+"://"+c.address+"/"+hook, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+"://"+c.address+"/"+hook,
+		bytes.NewReader(body))
 	require.NoError(t, err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -138,8 +142,8 @@ func (c *cluster) heedsNoStranger() {
 	require.Equal(c.t, before.Status.ClusterID, c.object().Status.ClusterID)
 }
 
-// TestTokenIsNowhere: the token is in its Secret, and in the URLs of the CompositeController where this Metacontroller can't
-// read it from a Secret; not in a log, a metric, an event or a status.
+// TestTokenIsNowhere: the token is in its Secret, and in the URLs of the CompositeController where this
+// Metacontroller can't read it from a Secret; not in a log, a metric, an event or a status.
 func TestTokenIsNowhere(t *testing.T) {
 	t.Parallel()
 	hooks := newCaller(t)
@@ -152,11 +156,13 @@ func TestTokenIsNowhere(t *testing.T) {
 	}
 	for _, pod := range quoratePods(t) {
 		hidden("Quorate's log", kube(t, "-n", quorateNamespace, "logs", pod.Name))
-		hidden("Quorate's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+quorateNamespace+"/pods/"+pod.Name+":8081/proxy/metrics"))
+		hidden("Quorate's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+quorateNamespace+"/pods/"+pod.Name+
+			":8081/proxy/metrics"))
 	}
 	for _, pod := range metacontrollerPods(t) {
 		hidden("Metacontroller's log", kube(t, "-n", pod.Namespace, "logs", pod.Name))
-		hidden("Metacontroller's metrics", kube(t, "get", "--raw", "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+":9999/proxy/metrics"))
+		hidden("Metacontroller's metrics",
+			kube(t, "get", "--raw", "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+":9999/proxy/metrics"))
 	}
 	hidden("events", kube(t, "get", "events", "-A", "-o", "yaml"))
 	hidden("EtcdClusters", kube(t, "get", "etcdclusters", "-A", "-o", "yaml"))

@@ -36,7 +36,8 @@ import (
 // asksFor applies an EtcdSnapshot with this spec besides the cluster, in one line of YAML.
 func (c *cluster) asksFor(object, spec string) {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s}\nspec: {cluster: %s, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
+	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
+		"namespace: %s}\nspec: {cluster: %s, %s}\n", object, c.ns, name, spec), "apply", "-f", "-")
 	require.NoError(c.t, err)
 }
 
@@ -84,7 +85,8 @@ func (c *cluster) holds(mebibytes int) {
 		value := make([]byte, 1<<20)
 		_, _ = rand.Read(value)
 		require.NoError(c.t, answered(c.t, func(ctx context.Context) error {
-			_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024])) // a request has at most 1.5 MiB
+			// a request has at most 1.5 MiB
+			_, err := client.Put(ctx, fmt.Sprintf("ballast-%04d", i), string(value[:1<<20-1024]))
 			return err
 		}))
 	}
@@ -130,7 +132,8 @@ func (bucket *s3) whole(c *cluster, s *v1alpha1.EtcdSnapshot) []byte {
 
 // isStoredOnAClaim: a snapshot on a claim is taken over TLS, restored on trial, and deleted with its object.
 func (c *cluster) isStoredOnAClaim() {
-	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
+	_, err := kubectl("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: backups, namespace: "+c.ns+
+		"}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n", "apply", "-f", "-")
 	require.NoError(c.t, err)
 	w := c.writes()
 	w.wrote(30)
@@ -191,13 +194,14 @@ spec:
 	return files
 }
 
-// storesSealed: in a bucket it lies compressed, and encrypted for those who may read it; with wrong credentials nothing is stored, and the
-// message says why.
+// storesSealed: in a bucket it lies compressed, and encrypted for those who may read it; with wrong credentials
+// nothing is stored, and the message says why.
 func (bucket *s3) storesSealed(c *cluster) {
 	c.holds(2)
 	reader, err := age.GenerateX25519Identity()
 	require.NoError(c.t, err)
-	c.asksFor("sealed", fmt.Sprintf("deletionPolicy: Delete, encryption: {recipients: [%s]}, store: %s", reader.Recipient(), bucket.yaml(c.ns)))
+	c.asksFor("sealed", fmt.Sprintf("deletionPolicy: Delete, encryption: {recipients: [%s]}, store: %s",
+		reader.Recipient(), bucket.yaml(c.ns)))
 	s := c.ends("sealed", v1alpha1.SnapshotSucceeded)
 	assert.False(c.t, s.Status.VerifiedAt.IsZero())
 	object := bucket.whole(c, s)
@@ -209,15 +213,18 @@ func (bucket *s3) storesSealed(c *cluster) {
 	require.NoError(c.t, err)
 	assert.Equal(c.t, []byte{0x28, 0xb5, 0x2f, 0xfd}, magic, "Zstandard")
 
-	c.asksFor("again", fmt.Sprintf("unless: {revision: %d, clusterID: %q, authRevision: %d}, deletionPolicy: Delete, store: %s", s.Status.Revision, s.Status.ClusterID, s.Status.AuthRevision, bucket.yaml(c.ns)))
+	c.asksFor("again", fmt.Sprintf("unless: {revision: %d, clusterID: %q, authRevision: %d}, deletionPolicy: Delete, "+
+		"store: %s", s.Status.Revision, s.Status.ClusterID, s.Status.AuthRevision, bucket.yaml(c.ns)))
 	c.ends("again", v1alpha1.SnapshotSkipped)
 	bucket.whole(c, s)
 	c.discards("again")
 	c.discards("sealed")
 	assert.Empty(c.t, bucket.stored(c))
 
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
-	c.asksFor("refused", fmt.Sprintf("deletionPolicy: Delete, job: {retries: 0}, store: {url: %q, credentialsSecret: wrong}", bucket.url(c.ns)))
+	kube(c.t, "-n", c.ns, "create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+		"--from-literal=AWS_SECRET_ACCESS_KEY=wrong")
+	c.asksFor("refused", fmt.Sprintf("deletionPolicy: Delete, job: {retries: 0}, store: {url: %q, credentialsSecret: "+
+		"wrong}", bucket.url(c.ns)))
 	s = c.ends("refused", v1alpha1.SnapshotFailed)
 	assert.Contains(c.t, s.Status.Message, "check the credentials of the store")
 	assert.Empty(c.t, bucket.stored(c))
@@ -257,7 +264,8 @@ func (bucket *s3) staysWhole(c *cluster) {
 		if running != "" {
 			c.kills(running)
 		}
-		took := eventually(c.t, "its processes are gone", func() string { return strings.Join(processesOf(c.t, running), ", ") })
+		took := eventually(c.t, "its processes are gone",
+			func() string { return strings.Join(processesOf(c.t, running), ", ") })
 		c.t.Logf("%s was killed %s after it began, and ended %.1f s later", running, moment, took.Seconds())
 		if round%2 == 0 {
 			s := c.ends(object, v1alpha1.SnapshotSucceeded)
@@ -268,8 +276,8 @@ func (bucket *s3) staysWhole(c *cluster) {
 	}
 }
 
-// isStoredUnverified: the only Job is killed when all is stored and not verified yet. A second Job looks what there is, which is neither
-// lost nor said to be good.
+// isStoredUnverified: the only Job is killed when all is stored and not verified yet. A second Job looks what there
+// is, which is neither lost nor said to be good.
 func (bucket *s3) isStoredUnverified(c *cluster) {
 	c.asksFor("unverified", "deletionPolicy: Delete, job: {retries: 0}, store: "+bucket.yaml(c.ns))
 	var pod string
@@ -279,7 +287,8 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 		}
 		return ""
 	})
-	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a second or more.
+	// The record is there from when all is stored. Then the Job fetches it, and starts an etcd on it: that takes a
+	// second or more.
 	asked, _ := c.snapshot("unverified")
 	record := bucket.path(c, snapshot.Key(asked)+".json")
 	require.Eventually(c.t, func() bool { _, err := os.Stat(record); return err == nil }, patience, 5*time.Millisecond)
@@ -296,15 +305,16 @@ func (bucket *s3) isStoredUnverified(c *cluster) {
 	assert.Empty(c.t, bucket.stored(c))
 }
 
-// processesOf are what still runs in a pod, as this machine sees it. The API server forgets a pod that is deleted by force at once, its node
-// ends it after that; until then it may store what nobody will discard.
+// processesOf are what still runs in a pod, as this machine sees it. The API server forgets a pod that is deleted by
+// force at once, its node ends it after that; until then it may store what nobody will discard.
 func processesOf(t *testing.T, pod string) []string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)
 	var list []string
 	for _, path := range all {
-		if environ, err := os.ReadFile(path); err == nil && slices.Contains(strings.Split(string(environ), "\x00"), "HOSTNAME="+pod) {
+		if environ, err := os.ReadFile(path); err == nil && slices.Contains(strings.Split(string(environ), "\x00"),
+			"HOSTNAME="+pod) {
 			list = append(list, path)
 		}
 	}

@@ -36,7 +36,8 @@ func (c *cluster) keepsItsLogElsewhere() {
 	w.losesNothing()
 }
 
-// movesToLargerVolumes lets the API server refuse, then has the members replaced, which brings their logs back to where the data is.
+// movesToLargerVolumes lets the API server refuse, then has the members replaced, which brings their logs back to
+// where the data is.
 func (c *cluster) movesToLargerVolumes() {
 	before := c.ids()
 	c.edit(`{"storage":{"size":"512Mi"}}`)
@@ -75,7 +76,8 @@ func (c *cluster) movesToLargerVolumes() {
 	}
 }
 
-// movesToAnotherClass, and to smaller volumes. The lab's class expandable has volumes that grow; those of its default one don't.
+// movesToAnotherClass, and to smaller volumes. The lab's class expandable has volumes that grow; those of its default
+// one don't.
 func (c *cluster) movesToAnotherClass() {
 	clusterID, w := c.object().Status.ClusterID, c.writes()
 	c.edit(`{"storage":{"size":"256Mi","storageClassName":"expandable","wal":null,"migration":"Replace"}}`)

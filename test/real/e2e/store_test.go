@@ -54,7 +54,9 @@ func newS3(port int) (*s3, error) {
 
 // start has it listen on node 1's address, and ends it with this process.
 func (bucket *s3) start() error {
-	bucket.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port", fmt.Sprintf(":%d", bucket.port), "posix", "--sidecar", filepath.Join(bucket.dir, "attributes"), filepath.Join(bucket.dir, "buckets"))
+	bucket.process = exec.Command("versitygw", "--access", s3Key, "--secret", s3Pass, "--port",
+		fmt.Sprintf(":%d", bucket.port), "posix", "--sidecar", filepath.Join(bucket.dir, "attributes"),
+		filepath.Join(bucket.dir, "buckets"))
 	bucket.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	bucket.process.Stderr = os.Stderr
 	return lab.do(bucket.process.Start)
@@ -103,7 +105,8 @@ func (bucket *s3) url(folder string) string {
 // credentials makes the Secret that stores in the cluster's namespace name.
 func (bucket *s3) credentials(c *cluster) {
 	c.t.Helper()
-	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key, "--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
+	kube(c.t, "-n", c.ns, "create", "secret", "generic", "s3", "--from-literal=AWS_ACCESS_KEY_ID="+s3Key,
+		"--from-literal=AWS_SECRET_ACCESS_KEY="+s3Pass)
 }
 
 // yaml of a store in this folder, in one line.
@@ -114,7 +117,9 @@ func (bucket *s3) yaml(folder string) string {
 // snapshots takes an EtcdSnapshot and waits until it is stored.
 func (c *cluster) snapshots(object, store string) *v1alpha1.EtcdSnapshot {
 	c.t.Helper()
-	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name, name, store), "apply", "-f", "-")
+	_, err := kubectl(fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshot\nmetadata: {name: %s, "+
+		"namespace: %s, labels: {etcd.quorate.dev/cluster: %s}}\nspec: {cluster: %s, store: %s}\n", object, c.ns, name,
+		name, store), "apply", "-f", "-")
 	require.NoError(c.t, err)
 	var s *v1alpha1.EtcdSnapshot
 	eventually(c.t, "the snapshot "+object+" is stored", func() string {
@@ -138,6 +143,7 @@ func (c *cluster) revision() int64 {
 func (c *cluster) reads(key string) (r *clientv3.GetResponse) {
 	c.t.Helper()
 	client := c.client()
-	require.NoError(c.t, answered(c.t, func(ctx context.Context) (err error) { r, err = client.Get(ctx, key); return err }))
+	require.NoError(c.t, answered(c.t,
+		func(ctx context.Context) (err error) { r, err = client.Get(ctx, key); return err }))
 	return r
 }

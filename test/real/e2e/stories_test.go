@@ -60,7 +60,8 @@ func (c *cluster) isCreated() {
 	})
 
 	// The restricted profile of Pod Security accepts the pods.
-	out, err := kubectl("", "label", "--dry-run=server", "--overwrite", "ns", c.ns, "pod-security.kubernetes.io/enforce=restricted")
+	out, err := kubectl("", "label", "--dry-run=server", "--overwrite", "ns", c.ns,
+		"pod-security.kubernetes.io/enforce=restricted")
 	require.NoError(c.t, err)
 	assert.NotContains(c.t, out, "violate")
 }
@@ -137,7 +138,8 @@ func (c *cluster) pausesAndResumes() {
 	c.remembers()
 }
 
-// pausesBesideAClaimThatGoes suspends first, so that both are seen at once: a voter whose claim goes would be succeeded.
+// pausesBesideAClaimThatGoes suspends first, so that both are seen at once: a voter whose claim goes would be
+// succeeded.
 func (c *cluster) pausesBesideAClaimThatGoes() {
 	c.writes().losesNothing()
 	member, others := c.follower()
@@ -182,7 +184,8 @@ func (c *cluster) replacesALostClaim() {
 	c.deletes("pvc", member)
 	c.deletes("pods", member)
 	successor := c.succeeds(member, func() {})
-	assert.ElementsMatch(c.t, append(others, successor), slices.Collect(maps.Keys(c.ids())), "the successor has a new name")
+	assert.ElementsMatch(c.t, append(others, successor), slices.Collect(maps.Keys(c.ids())),
+		"the successor has a new name")
 	w.losesNothing()
 }
 

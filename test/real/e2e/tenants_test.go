@@ -11,22 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestTenantsAskForTooMuch: what reaches beyond a namespace is refused by the API server, by the list that the lab's Quorate is installed with.
+// TestTenantsAskForTooMuch: what reaches beyond a namespace is refused by the API server, by the list that the lab's
+// Quorate is installed with.
 func TestTenantsAskForTooMuch(t *testing.T) {
 	t.Parallel()
 	c := inNamespace(t)
 	for spec, words := range map[string]string{
-		"bootstrap: {existing: {endpoints: ['http://127.0.0.1:2379']}}":                      "lets EtcdClusters join an etcd at 10.1.2.0/24, 10.244.0.0/16, 172.30.0.0/24 alone",
-		"bootstrap: {existing: {endpoints: ['http://169.254.169.254:80']}}":                  "alone",
-		"bootstrap: {existing: {endpoints: ['http://10.96.0.1:443']}}":                       "alone",
-		"bootstrap: {existing: {endpoints: ['http://kubernetes.default.svc:443']}}":          "alone",
-		"bootstrap: {existing: {endpoints: ['http://quorate:8080']}}":                        "alone",
-		"bootstrap: {existing: {endpoints: ['http://former." + c.ns + ".svc:2379']}}":        "",
-		"bootstrap: {existing: {endpoints: ['http://172.30.0.1:2379']}}":                     "",
-		"tls: {mode: CertManager, certManager: {issuerRef: {name: x, kind: ClusterIssuer}}}": "other namespaces can have certificates of this issuer too",
-		"tls: {mode: CertManager, certManager: {issuerRef: {name: x}}}":                      "",
+		"bootstrap: {existing: {endpoints: " +
+			"['http://127.0.0.1:2379']}}": "lets EtcdClusters join an etcd at 10.1.2.0/24, " +
+			"10.244.0.0/16, 172.30.0.0/24 alone",
+		"bootstrap: {existing: {endpoints: ['http://169.254.169.254:80']}}":           "alone",
+		"bootstrap: {existing: {endpoints: ['http://10.96.0.1:443']}}":                "alone",
+		"bootstrap: {existing: {endpoints: ['http://kubernetes.default.svc:443']}}":   "alone",
+		"bootstrap: {existing: {endpoints: ['http://quorate:8080']}}":                 "alone",
+		"bootstrap: {existing: {endpoints: ['http://former." + c.ns + ".svc:2379']}}": "",
+		"bootstrap: {existing: {endpoints: ['http://172.30.0.1:2379']}}":              "",
+		"tls: {mode: CertManager, certManager: {issuerRef: {name: x, kind: " +
+			"ClusterIssuer}}}": "other namespaces can have certificates of this issuer too",
+		"tls: {mode: CertManager, certManager: {issuerRef: {name: x}}}": "",
 	} {
-		object := "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: greedy}\nspec:\n  version: 3.6.16\n  " + spec + "\n"
+		object := "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: greedy}\nspec:\n  " +
+			"version: 3.6.16\n  " + spec + "\n"
 		_, err := kubectl(object, "-n", c.ns, "apply", "--dry-run=server", "-f", "-")
 		if words == "" {
 			require.NoError(t, err, spec)
@@ -36,8 +41,9 @@ func TestTenantsAskForTooMuch(t *testing.T) {
 	}
 }
 
-// TestNoKeyInAnAnnotation: kubectl describe prints annotations of Secrets, and Metacontroller's is one. When a cluster has come to rest, and when its certificates
-// have been renewed, none has a key in it, and the Secrets hold what they should.
+// TestNoKeyInAnAnnotation: kubectl describe prints annotations of Secrets, and Metacontroller's is one. When a
+// cluster has come to rest, and when its certificates have been renewed, none has a key in it, and the Secrets hold
+// what they should.
 func TestNoKeyInAnAnnotation(t *testing.T) {
 	t.Parallel()
 	c := inNamespace(t)

@@ -49,7 +49,8 @@ func stranger(t *testing.T, subject pkix.Name) forger {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	ca, err := x509.ParseCertificate(der)
@@ -63,7 +64,8 @@ func (f forger) client(commonName string, until time.Time) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(f.t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName}, NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: commonName},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: until,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, f.ca, &key.PublicKey, f.key)
@@ -81,12 +83,13 @@ func knock(pod corev1.Pod, port int, show ...tls.Certificate) error {
 	}
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, Certificates: show, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, Certificates: show, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS12})
 	if err := secured.Handshake(); err != nil {
 		return err
 	}
-	// With TLS 1.3 the server's refusal comes after the client's last word: it is in what can be read. A server of HTTP/2 that
-	// lets one in says its settings.
+	// With TLS 1.3 the server's refusal comes after the client's last word: it is in what can be read. A server of
+	// HTTP/2 that lets one in says its settings.
 	_, err = secured.Read(make([]byte, 1))
 	return err
 }
@@ -109,16 +112,19 @@ func (c *cluster) letsNobodyElseIn() {
 
 	letsIn(c.t, pod, ours.client("client", tomorrow)) // the way that everybody should go
 	for why, err := range map[string]error{
-		"no certificate":                                 knock(pod, 2379),
-		"a certificate of another authority":             knock(pod, 2379, stranger(c.t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
-		"one of an authority that bears our name":        knock(pod, 2379, stranger(c.t, ours.ca.Subject).client("root", tomorrow)),
-		"a certificate that has expired":                 knock(pod, 2379, ours.client("client", yesterday)),
-		"the peers' port, no certificate":                knock(pod, 2380),
-		"the peers' port, a client's certificate":        knock(pod, 2380, ours.client("client", tomorrow)),
-		"the peers' port, root's certificate":            knock(pod, 2380, ours.client("root", tomorrow)),
-		"the peers' port, a peer of another cluster's":   knock(pod, 2380, ours.client("other:peers", tomorrow)),
-		"the peers' port, a peer of another authority's": knock(pod, 2380, stranger(c.t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
-		"the peers' port, a peer whose time is over":     knock(pod, 2380, ours.client(name+":peers", yesterday)),
+		"no certificate": knock(pod, 2379),
+		"a certificate of another authority": knock(pod, 2379,
+			stranger(c.t, pkix.Name{CommonName: "me"}).client("root", tomorrow)),
+		"one of an authority that bears our name": knock(pod, 2379,
+			stranger(c.t, ours.ca.Subject).client("root", tomorrow)),
+		"a certificate that has expired":               knock(pod, 2379, ours.client("client", yesterday)),
+		"the peers' port, no certificate":              knock(pod, 2380),
+		"the peers' port, a client's certificate":      knock(pod, 2380, ours.client("client", tomorrow)),
+		"the peers' port, root's certificate":          knock(pod, 2380, ours.client("root", tomorrow)),
+		"the peers' port, a peer of another cluster's": knock(pod, 2380, ours.client("other:peers", tomorrow)),
+		"the peers' port, a peer of another authority's": knock(pod, 2380,
+			stranger(c.t, pkix.Name{CommonName: "me"}).client(name+":peers", tomorrow)),
+		"the peers' port, a peer whose time is over": knock(pod, 2380, ours.client(name+":peers", yesterday)),
 	} {
 		assert.Error(c.t, err, why)
 		c.t.Logf("%s: %v", why, err)
@@ -132,7 +138,8 @@ func (c *cluster) letsNobodyElseIn() {
 	assert.True(c.t, meta.IsStatusConditionTrue(c.object().Status.Conditions, v1alpha1.Secured))
 }
 
-// TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application writes, which then follows.
+// TestPlainTextLearnsTLSUnderLoad: a cluster in plain text, on purpose, is switched to TLS while an application
+// writes, which then follows.
 func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, three+"  tls: {mode: Disabled}\n")
@@ -148,7 +155,8 @@ func TestPlainTextLearnsTLSUnderLoad(t *testing.T) {
 	assert.Contains(t, err.Error(), "allowPlaintextClients")
 	c.edit(`{"tls":{"mode":"Auto","allowPlaintextClients":true}}`)
 	eventually(t, "all members speak TLS among themselves", func() string {
-		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil || s.Reason != "PlaintextAllowed" {
+		if s := meta.FindStatusCondition(c.object().Status.Conditions, v1alpha1.Secured); s == nil ||
+			s.Reason != "PlaintextAllowed" {
 			return fmt.Sprintf("%+v", s)
 		}
 		return c.notConverged(3)

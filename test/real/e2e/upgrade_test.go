@@ -14,9 +14,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestUpgradeOfQuorate: a new release takes over from the one before it under running clusters of all kinds, by the command that
-// docs/operations.md has, then the old one takes over again, and then the new one. No member is restarted, none is another one
-// afterwards, and no write is lost.
+// TestUpgradeOfQuorate: a new release takes over from the one before it under running clusters of all kinds, by the
+// command that docs/operations.md has, then the old one takes over again, and then the new one. No member is
+// restarted, none is another one afterwards, and no write is lost.
 func TestUpgradeOfQuorate(t *testing.T) {
 	alone(t)
 	before, now := previousRelease(t), thisRelease(t)
@@ -26,7 +26,8 @@ func TestUpgradeOfQuorate(t *testing.T) {
 	for kind, spec := range map[string]string{
 		"persistent": three,
 		"memory":     three + "  storage: {medium: Memory, size: 128Mi}\n",
-		"auth": "  replicas: 1\n  version: 3.6.16\n  auth: {enabled: true, roles: [{name: all, permissions: [{access: ReadWrite, prefix: \"\"}]}], " +
+		"auth": "  replicas: 1\n  version: 3.6.16\n  auth: {enabled: true, roles: [{name: all, permissions: " +
+			"[{access: ReadWrite, prefix: \"\"}]}], " +
 			"users: [{name: client, roles: [all]}]}\n",
 		"plain":     "  replicas: 1\n  version: 3.6.16\n  tls: {mode: Disabled}\n",
 		"scheduled": "  replicas: 1\n  version: 3.6.16\n  storage: {size: 100Mi}\n",
@@ -58,7 +59,8 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 		"auth":       running["auth"].writes(),
 		"plain":      running["plain"].writesWith(running["plain"].clientWith(nil, running["plain"].service()), "key"),
 	}
-	// What these say is so anyway. The release before restarts all members for such words, unless it is told that they are no others.
+	// What these say is so anyway. The release before restarts all members for such words, unless it is told that
+	// they are no others.
 	const words = `,"tolerations":[],"nodeSelector":{},"options":{"snapshotCount":10000,"autoCompaction":{"retention":"60m"}}`
 	now.takesOver(t, running, words)
 	before.takesOver(t, running, "")
@@ -84,8 +86,8 @@ spec: {schedule: "* * * * *", retention: {last: 2}, template: {cluster: %s, stor
 	})
 }
 
-// takesOver installs the release while the clusters run, and checks that it only looks after them. Once it has answered about all pods, the
-// specs also say these words, which have no effect.
+// takesOver installs the release while the clusters run, and checks that it only looks after them. Once it has
+// answered about all pods, the specs also say these words, which have no effect.
 func (r release) takesOver(t *testing.T, running map[string]*cluster, words string) {
 	t.Helper()
 	for _, c := range running {
@@ -114,8 +116,8 @@ func (r release) takesOver(t *testing.T, running map[string]*cluster, words stri
 	t.Log("\n" + kube(t, "get", "etcdcluster", "-A"))
 }
 
-// answers has the specs say these words, with a change that only the release that runs now can answer, and that restarts no member; and waits
-// until it has.
+// answers has the specs say these words, with a change that only the release that runs now can answer, and that
+// restarts no member; and waits until it has.
 func (r release) answers(t *testing.T, running map[string]*cluster, words string) {
 	t.Helper()
 	word := fmt.Sprint(time.Now().UnixNano())
@@ -135,7 +137,8 @@ func (r release) answers(t *testing.T, running map[string]*cluster, words string
 	}
 }
 
-// rests waits until nothing is left to do for the newest spec: all members serve, or are stopped because the spec says so.
+// rests waits until nothing is left to do for the newest spec: all members serve, or are stopped because the spec
+// says so.
 func (c *cluster) rests() {
 	c.t.Helper()
 	eventually(c.t, c.ns+" rests", func() string {

@@ -18,7 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// writer is an application that writes through the client Service, one key after the other, and remembers what etcd acknowledged.
+// writer is an application that writes through the client Service, one key after the other, and remembers what etcd
+// acknowledged.
 type writer struct {
 	t       *testing.T
 	client  *clientv3.Client
@@ -101,14 +102,15 @@ func (w *writer) put(ctx context.Context, key string) {
 	}
 }
 
-// refusal reports whether it was etcd that said no. Whatever else went wrong, as in an election, may go well the next time.
+// refusal reports whether it was etcd that said no. Whatever else went wrong, as in an election, may go well the next
+// time.
 func refusal(err error) bool {
 	var said rpctypes.EtcdError
 	return errors.As(err, &said) && said.Code() != codes.Unavailable && said.Code() != codes.DeadlineExceeded
 }
 
-// answered repeats a request, which must do no harm when it is carried out twice, until etcd has taken or refused it: the client itself repeats
-// no write whose answer got lost.
+// answered repeats a request, which must do no harm when it is carried out twice, until etcd has taken or refused it:
+// the client itself repeats no write whose answer got lost.
 func answered(t *testing.T, request func(ctx context.Context) error) error {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -158,5 +160,6 @@ func (w *writer) losesNothing() {
 	for _, key := range w.acked {
 		require.Equal(w.t, "value of "+key, found[key], "an acknowledged write is lost")
 	}
-	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms, at %v", len(w.acked), w.retries(), w.stalled().Milliseconds(), w.stallAt.Load())
+	w.t.Logf("%d writes acknowledged, none lost; %d retried, longest stall %d ms, at %v", len(w.acked), w.retries(),
+		w.stalled().Milliseconds(), w.stallAt.Load())
 }

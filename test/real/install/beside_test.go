@@ -20,8 +20,9 @@ func at(o any, path ...string) object {
 	return o.(object)
 }
 
-// forOld makes what quorate install prints for Metacontroller 4.16 and later fit the 1.5.20 of the lab, which has no selector for parents, and no CA and
-// token for single webhooks: the hooks are plain HTTP, and Metacontroller asks every Quorate about everything. What each then refuses is the same.
+// forOld makes what quorate install prints for Metacontroller 4.16 and later fit the 1.5.20 of the lab, which has no
+// selector for parents, and no CA and token for single webhooks: the hooks are plain HTTP, and Metacontroller asks
+// every Quorate about everything. What each then refuses is the same.
 func forOld(t *testing.T, text string) string {
 	t.Helper()
 	if !isOld {
@@ -46,7 +47,8 @@ func forOld(t *testing.T, text string) string {
 			container := at(o, "spec", "template", "spec")["containers"].([]any)[0].(object)
 			var env []any
 			for _, e := range container["env"].([]any) {
-				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") && name != "QUORATE_TOKEN_FILE" && name != "QUORATE_METACONTROLLER" {
+				if name := at(e)["name"].(string); !strings.HasPrefix(name, "QUORATE_TLS_") &&
+					name != "QUORATE_TOKEN_FILE" && name != "QUORATE_METACONTROLLER" {
 					env = append(env, e)
 				}
 			}
@@ -62,8 +64,9 @@ func forOld(t *testing.T, text string) string {
 	return strings.Join(all, "---\n")
 }
 
-// TestSideBySide: two Quorates share a Kubernetes, each looks after the clusters with its labels, also under a Metacontroller that asks both
-// about all. While one is away, the other's clusters are looked after as ever. A cluster changes hands by its label.
+// TestSideBySide: two Quorates share a Kubernetes, each looks after the clusters with its labels, also under a
+// Metacontroller that asks both about all. While one is away, the other's clusters are looked after as ever. A
+// cluster changes hands by its label.
 func TestSideBySide(t *testing.T) {
 	removesQuorate(t, "quorate-red", "quorate-blue", "both")
 	first := forOld(t, printed(t, "--namespace=quorate-red", "--selector=!quorate.dev/by"))
@@ -93,7 +96,8 @@ func TestSideBySide(t *testing.T) {
 	converges(t, "both", "plain", "3/3")
 	kube(t, "-n", "quorate-red", "scale", "deployment/quorate", "--replicas=1")
 	kube(t, "-n", "quorate-red", "rollout", "status", "deployment/quorate", patient)
-	for _, name := range []string{"plain", "blue"} { // each has finalizers of both under a Metacontroller that asks both
+	// each has finalizers of both under a Metacontroller that asks both
+	for _, name := range []string{"plain", "blue"} {
 		kube(t, "-n", "both", "delete", "etcdcluster", name, patient)
 	}
 }

@@ -47,8 +47,9 @@ func shortNames(t *testing.T) string {
 	return kube(t, "get", "crd", "etcdclusters.etcd.quorate.dev", "-o", "jsonpath={.spec.names.shortNames}")
 }
 
-// TestHelm: somebody installs the chart, makes a cluster, upgrades the release with other values, takes it away and installs it again. The kinds
-// are upgraded with it. No member restarts by any of it, the certificate and the token stay, and the upgraded Quorate does its work.
+// TestHelm: somebody installs the chart, makes a cluster, upgrades the release with other values, takes it away and
+// installs it again. The kinds are upgraded with it. No member restarts by any of it, the certificate and the token
+// stay, and the upgraded Quorate does its work.
 func TestHelm(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
 	helm(t, "etcd-ops", "install", "quorate", olderChart(t), "--create-namespace", "--set", there)
@@ -59,10 +60,12 @@ func TestHelm(t *testing.T) {
 	fits(t, "etcd-ops")
 	pods, before := members(t, "default", "demo"), credentials(t, "etcd-ops")
 
-	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set", "verify=true,replicas=1,onlyNamespaces={default}")
+	helm(t, "etcd-ops", "upgrade", "quorate", chart, "--set", there, "--set",
+		"verify=true,replicas=1,onlyNamespaces={default}")
 	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	const server = `jsonpath={.status.updatedReplicas}/{.status.replicas} {range .spec.template.spec.containers[0].env[*]}{.name}={.value},{end}`
-	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", patient) // helm does not wait for those who leave
+	// helm does not wait for those who leave
+	kube(t, "-n", "etcd-ops", "rollout", "status", "deployment/quorate", patient)
 	now := kube(t, "-n", "etcd-ops", "get", "deployment", "quorate", "-o", server)
 	for _, want := range []string{"1/1 ", "QUORATE_VERIFY=true,", "QUORATE_ONLY_NAMESPACES=default,"} {
 		require.Contains(t, now, want)
@@ -70,7 +73,8 @@ func TestHelm(t *testing.T) {
 	require.Equal(t, before, credentials(t, "etcd-ops"))
 	require.Equal(t, "no", mayMetacontroller("etcd-ops", "create", "pods"))
 	require.Equal(t, pods, members(t, "default", "demo"), "no member restarted")
-	kube(t, "delete", "pod", "demo-0") // and it comes back: Metacontroller and the new Quorate know each other, and may do what they must
+	// and it comes back: Metacontroller and the new Quorate know each other, and may do what they must
+	kube(t, "delete", "pod", "demo-0")
 	becomes(t, "true", "get", "pod", "demo-0", "-o", "jsonpath={.status.containerStatuses[0].ready}")
 	converges(t, "default", "demo", "3/3")
 	after := members(t, "default", "demo")
@@ -79,7 +83,8 @@ func TestHelm(t *testing.T) {
 
 	helm(t, "etcd-ops", "uninstall", "quorate")
 	assert.Equal(t, after, members(t, "default", "demo"), "the members run on")
-	assert.Equal(t, "3/3", kube(t, "get", "etcdcluster", "demo", "-o", "jsonpath={.status.ready}"), "and their EtcdCluster is there")
+	assert.Equal(t, "3/3", kube(t, "get", "etcdcluster", "demo", "-o", "jsonpath={.status.ready}"),
+		"and their EtcdCluster is there")
 	becomes(t, "", "-n", "etcd-ops", "get", "all,secrets", "-l", "app.kubernetes.io/name=quorate", "-o", "name")
 
 	kube(t, "patch", "crd", "etcdclusters.etcd.quorate.dev", "--type=json", "-p", noShortName)
@@ -93,18 +98,21 @@ func TestHelm(t *testing.T) {
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
-// TestOneNamespace: somebody installs Quorate for one namespace. A cluster elsewhere is refused in words that say why; Metacontroller may
-// write there and nowhere else, and that is enough. Later they go on with helm, and no member notices.
+// TestOneNamespace: somebody installs Quorate for one namespace. A cluster elsewhere is refused in words that say
+// why; Metacontroller may write there and nowhere else, and that is enough. Later they go on with helm, and no member
+// notices.
 func TestOneNamespace(t *testing.T) {
 	removesQuorate(t, "quorate-system", "shop")
 	kube(t, "create", "namespace", "shop")
-	apply(t, printed(t, "--metacontroller="+metacontroller, "--only-namespaces=shop", "--allowed-image-repositories=gcr.io/etcd-development/"))
+	apply(t, printed(t, "--metacontroller="+metacontroller, "--only-namespaces=shop",
+		"--allowed-image-repositories=gcr.io/etcd-development/"))
 	restartMetacontroller(t)
 	becomes(t, "2", "-n", "quorate-system", "get", "deployment", "quorate", "-o", "jsonpath={.status.readyReplicas}")
 	apply(t, inMemory("shop", "cart"))
 	converges(t, "shop", "cart", "1/1")
 	_, err := command(inMemory("default", "cart"), "kubectl", "apply", "-f", "-")
-	require.ErrorContains(t, err, "Quorate was installed for the namespaces shop alone: nobody would look after EtcdCluster cart in namespace default")
+	require.ErrorContains(t, err, "Quorate was installed for the namespaces shop alone: nobody would look after "+
+		"EtcdCluster cart in namespace default")
 	for _, resource := range []string{"pods", "persistentvolumeclaims", "secrets", "etcdsnapshots.etcd.quorate.dev"} {
 		require.Equal(t, "yes", mayMetacontroller("shop", "create", resource))
 		require.Equal(t, "no", mayMetacontroller("default", "create", resource))
@@ -112,7 +120,8 @@ func TestOneNamespace(t *testing.T) {
 	fits(t, "quorate-system")
 	pods, before := members(t, "shop", "cart"), credentials(t, "quorate-system")
 	from := func(repository string) {
-		kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"image":{"repository":`+repository+`}}}`)
+		kube(t, "-n", "shop", "patch", "etcdcluster", "cart", "--type=merge", "-p", `{"spec":{"image":{"repository":`+
+			repository+`}}}`)
 	}
 	stalled := func(field string) []string {
 		return []string{"-n", "shop", "get", "etcdcluster", "cart", "-o", `jsonpath={.status.conditions[?(@.type=="Stalled")].` + field + "}"}
@@ -127,7 +136,8 @@ func TestOneNamespace(t *testing.T) {
 	resync := []string{"compositecontroller", "quorate-etcdcluster"}
 	kube(t, append([]string{"patch", "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":300}}`}, resync...)...)
 
-	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", there, "--set", "onlyNamespaces={shop}")
+	helm(t, "quorate-system", "install", "quorate", chart, "--take-ownership", "--set", there, "--set",
+		"onlyNamespaces={shop}")
 	require.Equal(t, before, credentials(t, "quorate-system"), "so that Metacontroller needs no restart")
 	require.Equal(t, `["qetcd"]`, shortNames(t), "the kinds are upgraded")
 	require.Equal(t, "30", kube(t, append([]string{"get", "-o", "jsonpath={.spec.resyncPeriodSeconds}"}, resync...)...))

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package install installs, upgrades and uninstalls Quorate in a lab of its own, in ways that the stories of test/real/e2e do not: those share one
-// Quorate that looks after everything. `make e2e-install` brings the lab up.
+// Package install installs, upgrades and uninstalls Quorate in a lab of its own, in ways that the stories of
+// test/real/e2e do not: those share one Quorate that looks after everything. `make e2e-install` brings the lab up.
 package install
 
 import (
@@ -24,7 +24,8 @@ const (
 	patient  = "--timeout=15m"
 )
 
-// metacontroller is the version that the lab has, as its make target says: it runs in a namespace of its own, and the image of 4.x is loaded.
+// metacontroller is the version that the lab has, as its make target says: it runs in a namespace of its own, and the
+// image of 4.x is loaded.
 var metacontroller = cmp.Or(os.Getenv("QUORATE_METACONTROLLER"), "1.5.20")
 
 // isOld: it reads what it trusts once, has no selector for parents, and can't be Quorate's own.
@@ -39,7 +40,8 @@ func command(stdin, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err,
+			strings.TrimSpace(errs.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
 }
@@ -73,25 +75,32 @@ func becomes(t *testing.T, want string, args ...string) {
 
 // inMemory is an EtcdCluster of one member that needs no claim.
 func inMemory(namespace, name string, labels ...string) string {
-	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: %s, labels: {%s}}\n"+
-		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 128Mi}}\n", name, namespace, strings.Join(labels, ", "))
+	return fmt.Sprintf("apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: %s, namespace: "+
+		"%s, labels: {%s}}\n"+
+		"spec: {replicas: 1, version: 3.6.16, storage: {medium: Memory, size: 128Mi}}\n", name, namespace,
+		strings.Join(labels, ", "))
 }
 
 func converges(t *testing.T, namespace, name, ready string) {
 	t.Helper()
-	becomes(t, ready+" Converged", "-n", namespace, "get", "etcdcluster", name, "-o", "jsonpath={.status.ready} {.status.phase}")
+	becomes(t, ready+" Converged", "-n", namespace, "get", "etcdcluster", name, "-o",
+		"jsonpath={.status.ready} {.status.phase}")
 }
 
-// members are the pods of a cluster, which are others after each restart: name, UID and how often etcd was started again.
+// members are the pods of a cluster, which are others after each restart: name, UID and how often etcd was started
+// again.
 func members(t *testing.T, namespace, cluster string) string {
 	t.Helper()
-	return kube(t, "-n", namespace, "get", "pods", "-l", "etcd.quorate.dev/cluster="+cluster, "--sort-by=.metadata.name",
+	return kube(t, "-n", namespace, "get", "pods", "-l", "etcd.quorate.dev/cluster="+cluster,
+		"--sort-by=.metadata.name",
 		"-o", `jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.containerStatuses[0].restartCount}{"\n"}{end}`)
 }
 
-var ourKinds = []string{"etcdclusters.etcd.quorate.dev", "etcdsnapshots.etcd.quorate.dev", "etcdsnapshotschedules.etcd.quorate.dev"}
+var ourKinds = []string{"etcdclusters.etcd.quorate.dev", "etcdsnapshots.etcd.quorate.dev",
+	"etcdsnapshotschedules.etcd.quorate.dev"}
 
-// removesQuorate takes away, when the test is over, what it has installed in namespaces of its own: the next one finds nothing of Quorate's.
+// removesQuorate takes away, when the test is over, what it has installed in namespaces of its own: the next one
+// finds nothing of Quorate's.
 func removesQuorate(t *testing.T, namespaces ...string) {
 	for _, namespace := range namespaces { // of the test before, whose objects would go with it
 		becomes(t, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
@@ -126,7 +135,9 @@ func restartMetacontroller(t *testing.T) {
 
 // mayMetacontroller is what kubectl auth can-i answers.
 func mayMetacontroller(namespace, verb, resource string) string {
-	out, _ := command("", "kubectl", "-n", namespace, "auth", "can-i", verb, resource, "--as=system:serviceaccount:metacontroller:metacontroller") // no is an error
+	// no is an error
+	out, _ := command("", "kubectl", "-n", namespace, "auth", "can-i", verb, resource,
+		"--as=system:serviceaccount:metacontroller:metacontroller")
 	return strings.TrimSpace(out)
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forItsOwn leaves the Kubernetes without a Metacontroller and its kinds, as a new one is. Both are there again after the
-// test.
+// forItsOwn leaves the Kubernetes without a Metacontroller and its kinds, as a new one is. Both are there again after
+// the test.
 func forItsOwn(t *testing.T) {
 	t.Helper()
 	if isOld {
-		t.Skipf("the lab has Metacontroller %s, which can't be Quorate's own: with QUORATE_METACONTROLLER=4.17.2 and its image in the lab this runs", metacontroller)
+		t.Skipf("the lab has Metacontroller %s, which can't be Quorate's own: with QUORATE_METACONTROLLER=4.17.2 and "+
+			"its image in the lab this runs", metacontroller)
 	}
 	scale := func(replicas string) {
 		kube(t, "-n", "metacontroller", "scale", "statefulset/metacontroller", "--replicas="+replicas)
@@ -28,14 +29,16 @@ func forItsOwn(t *testing.T) {
 	})
 	scale("0")
 	becomes(t, "", "-n", "metacontroller", "get", "pods", "-o", "name")
-	kube(t, "delete", "crd", "--ignore-not-found", "compositecontrollers.metacontroller.k8s.io", "decoratorcontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io")
+	kube(t, "delete", "crd", "--ignore-not-found", "compositecontrollers.metacontroller.k8s.io",
+		"decoratorcontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io")
 }
 
 // serves: etcd takes a write and gives it back.
 func serves(t *testing.T, value string) {
 	t.Helper()
 	kube(t, "exec", "demo-0", "-c", "etcd", "--", "etcdctl", "put", "greeting", value)
-	require.Equal(t, value, kube(t, "exec", "demo-0", "-c", "etcd", "--", "etcdctl", "get", "greeting", "--print-value-only"))
+	require.Equal(t, value, kube(t, "exec", "demo-0", "-c", "etcd", "--", "etcdctl", "get", "greeting",
+		"--print-value-only"))
 }
 
 // takenUp: Quorate looks after the cluster, which it grows by two members, and has restarted none.
@@ -43,11 +46,13 @@ func takenUp(t *testing.T, members3 string) {
 	t.Helper()
 	kube(t, "patch", "etcdcluster", "demo", "--type=merge", "-p", `{"spec":{"replicas":5}}`)
 	converges(t, "default", "demo", "5/5")
-	require.Equal(t, members3, strings.Join(strings.Split(members(t, "default", "demo"), "\n")[:3], "\n"), "no member restarted")
+	require.Equal(t, members3, strings.Join(strings.Split(members(t, "default", "demo"), "\n")[:3], "\n"),
+		"no member restarted")
 }
 
-// TestHelmAlone: a user who has neither Metacontroller nor its kinds installs the chart as the README says, upgrades and uninstalls the release, and
-// installs it again. Kinds and clusters stay, etcd serves on, and is taken up again without a restart of anybody's.
+// TestHelmAlone: a user who has neither Metacontroller nor its kinds installs the chart as the README says, upgrades
+// and uninstalls the release, and installs it again. Kinds and clusters stay, etcd serves on, and is taken up again
+// without a restart of anybody's.
 func TestHelmAlone(t *testing.T) {
 	removesQuorate(t, "etcd-ops")
 	forItsOwn(t)
@@ -79,8 +84,9 @@ func TestHelmAlone(t *testing.T) {
 	helm(t, "etcd-ops", "uninstall", "quorate")
 }
 
-// TestApply: a user who has neither Metacontroller nor its kinds has quorate install --apply do it all, once and again: nothing restarts the second
-// time. What it installed is deleted but the kinds; etcd serves on; and the same command takes it up again.
+// TestApply: a user who has neither Metacontroller nor its kinds has quorate install --apply do it all, once and
+// again: nothing restarts the second time. What it installed is deleted but the kinds; etcd serves on; and the same
+// command takes it up again.
 func TestApply(t *testing.T) {
 	removesQuorate(t, "quorate-system")
 	forItsOwn(t)
@@ -102,20 +108,24 @@ func TestApply(t *testing.T) {
 	_, err := command("", "../../../bin/quorate", "install", "--apply")
 	require.ErrorContains(t, err, "add --with-metacontroller", "it would be cut off from its own")
 
-	// Under server-side apply Metacontroller may change nothing with the rights of the installation. With all rights, it meets Quorate's refusal.
-	// Installing again sets it right.
+	// Under server-side apply Metacontroller may change nothing with the rights of the installation. With all rights,
+	// it meets Quorate's refusal. Installing again sets it right.
 	kube(t, "-n", "quorate-system", "patch", "deployment", "metacontroller", "--type=json", "-p",
 		`[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--apply-strategy=server-side-apply"}]`)
 	refused := func() string {
-		return kube(t, "get", "events", "--field-selector", "reason=SyncError,involvedObject.name=demo", "-o", "jsonpath={.items[*].message}")
+		return kube(t, "get", "events", "--field-selector", "reason=SyncError,involvedObject.name=demo", "-o",
+			"jsonpath={.items[*].message}")
 	}
-	require.Eventually(t, func() bool { return strings.Contains(refused(), "cannot patch resource") }, patience, time.Second)
+	require.Eventually(t, func() bool { return strings.Contains(refused(), "cannot patch resource") }, patience,
+		time.Second)
 	said, err := command("", "../../../bin/quorate", "check")
 	require.Error(t, err)
 	require.Contains(t, said, "set --apply-strategy=dynamic-apply")
-	kube(t, "create", "clusterrolebinding", "all", "--clusterrole=cluster-admin", "--serviceaccount=quorate-system:metacontroller")
+	kube(t, "create", "clusterrolebinding", "all", "--clusterrole=cluster-admin",
+		"--serviceaccount=quorate-system:metacontroller")
 	t.Cleanup(func() { kube(t, "delete", "clusterrolebinding", "all", "--ignore-not-found") })
-	becomes(t, "ApplyStrategy True", "get", "etcdcluster", "demo", "-o", `jsonpath={.status.phase} {.status.conditions[?(@.type=="Stalled")].status}`)
+	becomes(t, "ApplyStrategy True", "get", "etcdcluster", "demo", "-o",
+		`jsonpath={.status.phase} {.status.conditions[?(@.type=="Stalled")].status}`)
 	require.Equal(t, pods, members(t, "default", "demo"), "the members run on")
 	kube(t, "delete", "clusterrolebinding", "all")
 	apply()
@@ -133,12 +143,13 @@ func TestApply(t *testing.T) {
 	kube(t, "delete", "etcdcluster", "demo", patient)
 }
 
-// TestKustomize: the two commands for kustomize install, upgrade and, without the kinds, uninstall. Kinds and clusters stay, and the same
-// commands take them up again.
+// TestKustomize: the two commands for kustomize install, upgrade and, without the kinds, uninstall. Kinds and
+// clusters stay, and the same commands take them up again.
 func TestKustomize(t *testing.T) {
 	removesQuorate(t, "quorate-system")
 	forItsOwn(t)
-	if text, err := os.ReadFile("../../../manifests/metacontroller/kustomization.yaml"); err != nil || !strings.Contains(string(text), "newTag: v"+metacontroller+"\n") {
+	if text, err := os.ReadFile("../../../manifests/metacontroller/kustomization.yaml"); err != nil ||
+		!strings.Contains(string(text), "newTag: v"+metacontroller+"\n") {
 		t.Skipf("manifests/metacontroller names another Metacontroller than the lab's %s: %v", metacontroller, err)
 	}
 	apply := func() {

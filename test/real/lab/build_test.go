@@ -26,8 +26,9 @@ func TestVersionsArePinned(t *testing.T) {
 		"kubernetes": "k8s.io/kubernetes", "containerd": "github.com/containerd/containerd/v2",
 		"coredns":                "github.com/coredns/coredns",
 		"local-path-provisioner": "github.com/rancher/local-path-provisioner", "metacontroller": "metacontroller",
-		"cert-manager": "github.com/cert-manager/cert-manager", "expandable": "github.com/kubernetes-csi/external-resizer/v2",
-		"s3": "github.com/versity/versitygw", "fake-gcs-server": "github.com/fsouza/fake-gcs-server",
+		"cert-manager": "github.com/cert-manager/cert-manager",
+		"expandable":   "github.com/kubernetes-csi/external-resizer/v2",
+		"s3":           "github.com/versity/versitygw", "fake-gcs-server": "github.com/fsouza/fake-gcs-server",
 	}
 	l := &lab{source: sourceFolder()}
 	for _, c := range components() {
@@ -48,7 +49,8 @@ func TestVersionsArePinned(t *testing.T) {
 // once. Kubernetes and etcd have versions of their own, with what belongs to them.
 func TestVersionsAreShared(t *testing.T) {
 	theirs := map[string]bool{
-		"github.com/pelletier/go-toml/v2": true, "github.com/quic-go/quic-go": true, // newer ones of containerd and CoreDNS
+		// newer ones of containerd and CoreDNS
+		"github.com/pelletier/go-toml/v2": true, "github.com/quic-go/quic-go": true,
 		"cel.dev/expr": true, // Quorate does not compile it
 		// Only `make try` does, for etcdctl 3.7.
 		"github.com/cheggaaa/pb/v3": true, "github.com/fatih/color": true,

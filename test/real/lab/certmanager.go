@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// installCertManager builds cert-manager, if need be, and installs it: an image, CRDs, one Deployment and its webhook. It may be
-// repeated.
+// installCertManager builds cert-manager, if need be, and installs it: an image, CRDs, one Deployment and its
+// webhook. It may be repeated.
 func installCertManager(l *lab, _ []string) error {
 	if _, err := l.running(); err != nil {
 		return err
@@ -31,7 +31,8 @@ func installCertManager(l *lab, _ []string) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := conf("cert-manager.yaml", map[string]any{"Image": image.refs[0], "Content": digest([]byte(image.inputs()))})
+	manifest, err := conf("cert-manager.yaml",
+		map[string]any{"Image": image.refs[0], "Content": digest([]byte(image.inputs()))})
 	if err != nil {
 		return err
 	}
@@ -46,10 +47,12 @@ func installCertManager(l *lab, _ []string) error {
 		return err
 	}
 	for _, wait := range [][]string{
-		{"wait", "--for=condition=Established", "--timeout=30s", "crd", "certificates.cert-manager.io", "certificaterequests.cert-manager.io", "issuers.cert-manager.io", "clusterissuers.cert-manager.io"},
+		{"wait", "--for=condition=Established", "--timeout=30s", "crd", "certificates.cert-manager.io",
+			"certificaterequests.cert-manager.io", "issuers.cert-manager.io", "clusterissuers.cert-manager.io"},
 		{"rollout", "status", "-n", "cert-manager", "deployment/cert-manager", "--timeout=90s"},
 		// Until then the API server trusts no webhook, and refuses every Certificate.
-		{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "validatingwebhookconfiguration/cert-manager-webhook", "mutatingwebhookconfiguration/cert-manager-webhook"},
+		{"wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s",
+			"validatingwebhookconfiguration/cert-manager-webhook", "mutatingwebhookconfiguration/cert-manager-webhook"},
 	} {
 		if err := l.kubectl(nil, wait...); err != nil {
 			return err

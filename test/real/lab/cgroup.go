@@ -138,8 +138,10 @@ func handOnControllers(dir string) error {
 		if slices.Contains(strings.Fields(string(handsOn)), controller) {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
-			return fmt.Errorf("control group %s does not hand on %s: %w; in a container, give it a control group namespace with an empty root", dir, controller, err)
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller),
+			0o644); err != nil {
+			return fmt.Errorf("control group %s does not hand on %s: %w; in a container, give it a control group "+
+				"namespace with an empty root", dir, controller, err)
 		}
 	}
 	return nil

@@ -47,20 +47,29 @@ func init() {
 		{"down", "", "end it and leave nothing behind; KEEP=1 keeps its folder with the logs", downCommand},
 		{"env", "", "shell exports: KUBECONFIG, PATH, and QUORATE_* for tests", printEnv},
 		{"ps", "", "processes of the nodes, and their memory", ps},
-		{"metacontroller", "[image]", "install Metacontroller into the cluster, or only load its image; the README says which release", installMetacontroller},
+		{"metacontroller", "[image]", "install Metacontroller into the cluster, or only load its image; the README " +
+			"says which release", installMetacontroller},
 		{"etcd", "", "load the images of every release of etcd, building what is missing", loadReleases},
 		{"cert-manager", "", "install cert-manager into the cluster, building it if need be", installCertManager},
-		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be", installExpandable},
+		{"expandable", "", "give the cluster a StorageClass whose volumes grow, building its driver if need be",
+			installExpandable},
 		{"load", "TAR...", "import image tars on every node", load},
 		{"exec", "N CMD...", "run a command on node N", onNode(1, "exec N CMD...", execOn)},
-		{"start", "N NAME CMD...", "start a process on node N, in the background", onNode(2, "start N NAME CMD...", func(n node, args []string) error { return n.start(args[0], args[1:]...) })},
-		{"stop", "N NAME [SIGNAL]", "stop a process: TERM, or KILL, STOP, CONT, ...", onNode(1, "stop N NAME [SIGNAL]", stopOn)},
-		{"again", "N NAME", "start it again with the same command", onNode(1, "again N NAME", func(n node, args []string) error { return n.again(args[0]) })},
+		{"start", "N NAME CMD...", "start a process on node N, in the background",
+			onNode(2, "start N NAME CMD...",
+				func(n node, args []string) error { return n.start(args[0], args[1:]...) })},
+		{"stop", "N NAME [SIGNAL]", "stop a process: TERM, or KILL, STOP, CONT, ...",
+			onNode(1, "stop N NAME [SIGNAL]", stopOn)},
+		{"again", "N NAME", "start it again with the same command",
+			onNode(1, "again N NAME", func(n node, args []string) error { return n.again(args[0]) })},
 		{"logs", "N NAME", "print its log", onNode(1, "logs N NAME", printLog)},
-		{"partition", "N", "cut node N off the others", onNode(0, "partition N", func(n node, _ []string) error { return n.partition() })},
+		{"partition", "N", "cut node N off the others",
+			onNode(0, "partition N", func(n node, _ []string) error { return n.partition() })},
 		{"heal", "N", "join it again", onNode(0, "heal N", func(n node, _ []string) error { return n.heal() })},
-		{"poweroff", "N", "end node N at once", onNode(0, "poweroff N", func(n node, _ []string) error { return n.powerOff() })},
-		{"poweron", "N", "start it again with its disk", onNode(0, "poweron N", func(n node, _ []string) error { return n.powerOn() })},
+		{"poweroff", "N", "end node N at once",
+			onNode(0, "poweroff N", func(n node, _ []string) error { return n.powerOff() })},
+		{"poweron", "N", "start it again with its disk",
+			onNode(0, "poweron N", func(n node, _ []string) error { return n.powerOn() })},
 		{"node-init", "", "", nodeInit},
 		{"forward", "", "", forward},
 	}...)
@@ -79,7 +88,8 @@ func printEnv(l *lab, _ []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport QUORATE_LAB_AUDIT=%s\n"+
+	fmt.Printf("export KUBECONFIG=%s\nexport QUORATE_LAB_NETNS=/proc/%d/ns/net\nexport QUORATE_LAB_BIN=%s\nexport "+
+		"QUORATE_LAB_AUDIT=%s\n"+
 		"export QUORATE_METACONTROLLER=%s\nexport PATH=%s:\"$PATH\"\n",
 		quote(l.kubeconfig()), pid, quote(l.bin), quote(l.auditLog()), quote(m.version), quote(l.bin))
 	return nil

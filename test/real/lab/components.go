@@ -73,7 +73,8 @@ func components() []component {
 		{
 			name: "kubernetes", version: kubernetesVersion, source: cluster,
 			binaries: []binary{{"kubernetes", "quorate.lab/cluster/kubernetes"}},
-			links:    []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"},
+			links: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
+				"kubectl"},
 		},
 		{
 			name: "containerd", version: containerdVersion, source: cluster,
@@ -109,7 +110,8 @@ func components() []component {
 		},
 		{
 			name: "cert-manager", version: certManagerVersion, optional: true,
-			binaries: []binary{{"cert-manager-" + certManagerVersion + "/cert-manager", "github.com/cert-manager/cert-manager/lab"}},
+			binaries: []binary{{"cert-manager-" + certManagerVersion + "/cert-manager",
+				"github.com/cert-manager/cert-manager/lab"}},
 			file: moduleFile{
 				module: "github.com/cert-manager/cert-manager",
 				from:   "deploy/crds/*.yaml",

@@ -20,9 +20,10 @@ func TestConfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := map[string]map[string]any{
-		"base.yaml":           {"DNS": dnsServiceIP, "IP": "172.30.0.1"},
-		"cert-manager.yaml":   {"Image": "x:y", "Content": "sha256:0"},
-		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args(), "Old": false},
+		"base.yaml":         {"DNS": dnsServiceIP, "IP": "172.30.0.1"},
+		"cert-manager.yaml": {"Image": "x:y", "Content": "sha256:0"},
+		"metacontroller.yaml": {"Image": "x:y", "Content": "sha256:0", "Args": metacontroller{version: "4.17.2"}.args(),
+			"Old": false},
 	}
 	files, err := fs.ReadDir(confFiles, "conf")
 	if err != nil {

@@ -45,7 +45,8 @@ func (l *lab) apiServerArgs() []string {
 	return []string{
 		"kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort), "--advertise-address=" + l.node(1).ip().String(),
+		"--bind-address=0.0.0.0", "--secure-port=" + strconv.Itoa(nodeAPIPort),
+		"--advertise-address=" + l.node(1).ip().String(),
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--allow-privileged=true", "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + l.pki("ca.crt"),

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// expandable: a volume grows under its pod, and under a claim whose pod is away; what was written to it is there after all of that.
+// expandable: a volume grows under its pod, and under a claim whose pod is away; what was written to it is there
+// after all of that.
 func (s *smoke) expandable(t *testing.T) {
 	if err := installExpandable(s.lab, nil); err != nil {
 		t.Fatal(err)
@@ -53,7 +54,8 @@ func (s *smoke) startGrower(t *testing.T) {
 
 func (s *smoke) askFor(t *testing.T, size string) {
 	t.Helper()
-	s.must(t, "", "patch", "persistentvolumeclaim", "grower", "-p", `{"spec":{"resources":{"requests":{"storage":"`+size+`"}}}}`)
+	s.must(t, "", "patch", "persistentvolumeclaim", "grower", "-p", `{"spec":{"resources":{"requests":{"storage":"`+
+		size+`"}}}}`)
 }
 
 // mebibytes is what df shows in the pod: the file system's size, less its own log.
@@ -73,7 +75,8 @@ func (s *smoke) mebibytes(t *testing.T) int {
 
 func (s *smoke) podAndStart(t *testing.T) string {
 	t.Helper()
-	return s.must(t, "", "get", "pod", "grower", "-o", "jsonpath={.metadata.uid} {.status.containerStatuses[0].containerID}")
+	return s.must(t, "", "get", "pod", "grower", "-o", "jsonpath={.metadata.uid} "+
+		"{.status.containerStatuses[0].containerID}")
 }
 
 // grownAndKept is asked again after nodes lost their power.

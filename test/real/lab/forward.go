@@ -26,7 +26,8 @@ func (l *lab) hostAddress() string { return net.JoinHostPort("127.0.0.1", strcon
 func (l *lab) startForwarder() error {
 	listener, err := net.Listen("tcp", l.hostAddress())
 	if err != nil {
-		return fmt.Errorf("%w; another lab may run: choose another QUORATE_LAB_API_PORT (and QUORATE_LAB_NAME and QUORATE_LAB_RUN)", err)
+		return fmt.Errorf("%w; another lab may run: choose another QUORATE_LAB_API_PORT (and QUORATE_LAB_NAME and "+
+			"QUORATE_LAB_RUN)", err)
 	}
 	defer listener.Close()
 	socket, err := listener.(*net.TCPListener).File()

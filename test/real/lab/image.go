@@ -157,7 +157,8 @@ func (i image) build() (top map[string]any, blobs [][]byte, err error) {
 			stored = descriptor(layerType+"+gzip", layer)
 		}
 		manifest := encode(i.annotated(map[string]any{
-			"schemaVersion": 2, "mediaType": manifestType, "config": descriptor(configType, config), "layers": []any{stored},
+			"schemaVersion": 2, "mediaType": manifestType, "config": descriptor(configType, config),
+			"layers": []any{stored},
 		}))
 		top = descriptor(manifestType, manifest)
 		top["platform"] = map[string]string{"os": "linux", "architecture": arch}
@@ -341,7 +342,8 @@ func (l layerWriter) file(source, destination string) error {
 	if err := l.folder(path.Dir(destination)); err != nil {
 		return err
 	}
-	header := tar.Header{Typeflag: tar.TypeReg, Name: strings.Trim(destination, "/"), Mode: mode, Size: int64(len(content)), ModTime: l.time}
+	header := tar.Header{Typeflag: tar.TypeReg, Name: strings.Trim(destination, "/"), Mode: mode,
+		Size: int64(len(content)), ModTime: l.time}
 	if err := l.tar.WriteHeader(&header); err != nil {
 		return err
 	}

@@ -156,12 +156,14 @@ func TestReleaseImageRepeats(t *testing.T) {
 		dir := t.TempDir()
 		for _, arch := range []string{"amd64", "arm64"} {
 			file := filepath.Join(dir, "program-"+arch)
-			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode), os.Chtimes(file, changed, changed)); err != nil {
+			if err := errors.Join(os.WriteFile(file, []byte("machine code for "+arch), 0o600), os.Chmod(file, mode),
+				os.Chtimes(file, changed, changed)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		target := filepath.Join(dir, "image.tar")
-		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch", "arm64", "-gzip", "-created", "1700000000",
+		i, out, err := readImage([]string{"-o", target, "-ref", "example.org/a/program:v1", "-arch", "amd64", "-arch",
+			"arm64", "-gzip", "-created", "1700000000",
 			"-label", "org.opencontainers.image.title=A program", dir + "/program-ARCH=/program"})
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +224,8 @@ func TestReleaseImageRepeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, _, _ := readTar(t, layer)
-		if content["program"] != "machine code for "+m.Platform.Architecture || config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
+		if content["program"] != "machine code for "+m.Platform.Architecture ||
+			config.Architecture != m.Platform.Architecture || digest(layer) != config.RootFS.DiffIDs[0] {
 			t.Errorf("%s: layer %q, config %+v", m.Platform.Architecture, content, config)
 		}
 		if config.Created.Unix() != 1700000000 {
@@ -242,7 +245,8 @@ func TestReleaseImageRepeats(t *testing.T) {
 // TestDockerfileAgrees: docker build and `make image` make an image with the same labels, user and command.
 func TestDockerfileAgrees(t *testing.T) {
 	dry := exec.Command("make", "-C", "../../..", "-n", "image", "VERSION=v1.2.3", "COMMIT=0123abc")
-	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") }) // of a make that runs this
+	// of a make that runs this
+	dry.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") })
 	out, err := dry.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -264,8 +268,10 @@ func TestDockerfileAgrees(t *testing.T) {
 	if !maps.Equal(made.labels, docker.labels) {
 		t.Errorf("make image has the labels %v, the Dockerfile %v", made.labels, docker.labels)
 	}
-	if made.user != docker.user || !slices.Equal(made.entrypoint, docker.entrypoint) || !slices.Equal(made.cmd, docker.cmd) {
-		t.Errorf("make image runs %v %v as %s, the Dockerfile %v %v as %s", made.entrypoint, made.cmd, made.user, docker.entrypoint, docker.cmd, docker.user)
+	if made.user != docker.user || !slices.Equal(made.entrypoint, docker.entrypoint) ||
+		!slices.Equal(made.cmd, docker.cmd) {
+		t.Errorf("make image runs %v %v as %s, the Dockerfile %v %v as %s", made.entrypoint, made.cmd, made.user,
+			docker.entrypoint, docker.cmd, docker.user)
 	}
 	compilers := map[string]string{}
 	for file, pattern := range map[string]string{"../../../Dockerfile": `golang:(\d\S+)`, "../../tools/release.sh": `GOTOOLCHAIN=go(\S+)`} {

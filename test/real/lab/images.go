@@ -45,7 +45,8 @@ func (l *lab) etcdImage(version string) labImage {
 		refs: []string{"gcr.io/etcd-development/etcd:v" + version, "quay.io/coreos/etcd:v" + version},
 		cmd:  []string{"/usr/local/bin/etcd"},
 		content: []string{
-			dir + "/etcd=/usr/local/bin/etcd", dir + "/etcdctl=/usr/local/bin/etcdctl", dir + "/etcdutl=/usr/local/bin/etcdutl",
+			dir + "/etcd=/usr/local/bin/etcd", dir + "/etcdctl=/usr/local/bin/etcdctl",
+			dir + "/etcdutl=/usr/local/bin/etcdutl",
 			"var/etcd/", "var/lib/etcd/", "tmp/",
 		},
 	}}

@@ -18,12 +18,14 @@ type labCommand struct {
 
 // commands are those of every system; commands_linux.go adds the rest.
 var commands = []labCommand{
-	{"build", "[COMPONENT...]", "build what a lab needs, or these components (etcd: all its releases)", func(l *lab, args []string) error { return l.build(args) }},
+	{"build", "[COMPONENT...]", "build what a lab needs, or these components (etcd: all its releases)",
+		func(l *lab, args []string) error { return l.build(args) }},
 	{"download", "", "fetch the modules of what `up` builds, while something else is compiled", (*lab).downloadNeeded},
 	{"image", "-o TAR -ref NAME ...", "write a container image tar (`lab image` tells the rest)", imageCommand},
 }
 
-const ownCluster = "Without the lab, use a cluster of your own (kind will do): make build && bin/quorate install --with-metacontroller --apply"
+const ownCluster = "Without the lab, use a cluster of your own (kind will do): make build && bin/quorate install " +
+	"--with-metacontroller --apply"
 
 var errNotLinux = errors.New("a lab runs on Linux alone, as root.\n" + ownCluster)
 

@@ -27,7 +27,8 @@ func (l *lab) chooseMetacontroller() (metacontroller, error) {
 	if binary := os.Getenv("METACONTROLLER"); binary != "" {
 		m := metacontroller{version: version, binary: binary, crds: os.Getenv("METACONTROLLER_CRDS")}
 		if m.version == "" || m.crds == "" {
-			return m, fmt.Errorf("METACONTROLLER=%s needs METACONTROLLER_VERSION, such as 4.17.2, and METACONTROLLER_CRDS, a file", binary)
+			return m, fmt.Errorf("METACONTROLLER=%s needs METACONTROLLER_VERSION, such as 4.17.2, and "+
+				"METACONTROLLER_CRDS, a file", binary)
 		}
 		return m, m.complete()
 	}
@@ -76,11 +77,13 @@ func numbers(version string) []int {
 func (m metacontroller) complete() error {
 	for _, file := range []string{m.binary, m.crds} {
 		if !exists(file) {
-			return fmt.Errorf("%s is not there: Metacontroller %s needs its binary and the file of its CRDs", file, m.version)
+			return fmt.Errorf("%s is not there: Metacontroller %s needs its binary and the file of its CRDs", file,
+				m.version)
 		}
 	}
 	if !isStatic(m.binary) {
-		return fmt.Errorf("%s is no static Linux binary, and its image has no libraries; build it with CGO_ENABLED=0", m.binary)
+		return fmt.Errorf("%s is no static Linux binary, and its image has no libraries; build it with CGO_ENABLED=0",
+			m.binary)
 	}
 	return nil
 }

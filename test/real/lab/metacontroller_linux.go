@@ -55,7 +55,8 @@ func installMetacontroller(l *lab, args []string) error {
 		"compositecontrollers.metacontroller.k8s.io", "decoratorcontrollers.metacontroller.k8s.io"); err != nil {
 		return err
 	}
-	if err := l.kubectl(nil, "rollout", "status", "-n", "metacontroller", "statefulset/metacontroller", "--timeout=90s"); err != nil {
+	if err := l.kubectl(nil, "rollout", "status", "-n", "metacontroller", "statefulset/metacontroller",
+		"--timeout=90s"); err != nil {
 		return err
 	}
 	say("Metacontroller %s is ready", m.version)

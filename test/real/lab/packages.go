@@ -76,7 +76,8 @@ func needPackages(packages []debianPackage) error {
 	}
 	install := "apt-get update && apt-get install --no-install-recommends " + strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("this machine lacks what these Debian packages bring: %s; install its own packages for them", strings.Join(missing, " "))
+		return fmt.Errorf("this machine lacks what these Debian packages bring: %s; install its own packages for them",
+			strings.Join(missing, " "))
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("Debian packages are missing; as root: %s", install)

@@ -54,7 +54,8 @@ func writePKI(dir, server string, nodes map[string]net.IP) error {
 	}
 	for name := range nodes {
 		// The node authorizer goes by exactly this user and group.
-		if err := root.writeIdentity(dir, server, identity{"kubelet-" + name, "system:node:" + name, "system:nodes"}); err != nil {
+		if err := root.writeIdentity(dir, server, identity{"kubelet-" + name, "system:node:" + name,
+			"system:nodes"}); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,8 @@ func writePKI(dir, server string, nodes map[string]net.IP) error {
 			return err
 		}
 	}
-	if _, _, err := root.issue(dir, "apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters", nil); err != nil {
+	if _, _, err := root.issue(dir, "apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters",
+		nil); err != nil {
 		return err
 	}
 	// Of another authority: else any client certificate could pose as the proxy
@@ -87,7 +89,8 @@ func writeServing(dir string, root authority, nodes map[string]net.IP) error {
 	}
 	for name, ip := range nodes {
 		hosts = append(hosts, ip.String())
-		if _, _, err := root.issue(dir, "kubelet-serving-"+name, "system:node:"+name, "system:nodes", []string{name, ip.String(), "127.0.0.1"}); err != nil {
+		if _, _, err := root.issue(dir, "kubelet-serving-"+name, "system:node:"+name, "system:nodes",
+			[]string{name, ip.String(), "127.0.0.1"}); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,8 @@ func TestPKI(t *testing.T) {
 		if cert.Subject.CommonName != test.user || strings.Join(cert.Subject.Organization, ",") != test.group {
 			t.Errorf("%s is for %s", test.file, cert.Subject)
 		}
-		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: test.host, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: test.host,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 			t.Errorf("%s for %q: %v", test.file, test.host, err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// progress tells how far a `go build -v` is, which writes the name of each package that it compiles into it: in one line that
-// is written again on a terminal, else in a line every half minute.
+// progress tells how far a `go build -v` is, which writes the name of each package that it compiles into it: in one
+// line that is written again on a terminal, else in a line every half minute.
 type progress struct {
 	what    string
 	out     io.Writer

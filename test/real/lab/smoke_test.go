@@ -74,7 +74,8 @@ func newSmoke(t *testing.T) *smoke {
 
 // try runs kubectl in the test's namespace.
 func (s *smoke) try(stdin string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(s.lab.bin, "kubectl"), append([]string{"--kubeconfig", s.lab.kubeconfig(), "--namespace", s.namespace}, args...)...)
+	cmd := exec.Command(filepath.Join(s.lab.bin, "kubectl"),
+		append([]string{"--kubeconfig", s.lab.kubeconfig(), "--namespace", s.namespace}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
@@ -128,7 +129,8 @@ func (s *smoke) etcd(t *testing.T) {
 	s.must(t, "", "exec", "etcd-1", "--", "etcdctl", "--endpoints=http://etcd-client:2379", "put", "hello", "world")
 	for i := range 3 {
 		endpoint := fmt.Sprintf("--endpoints=http://etcd-%d.etcd.%s.svc.cluster.local:2379", i, s.namespace)
-		if got := s.must(t, "", "exec", "etcd-2", "--", "etcdctl", endpoint, "get", "hello"); !strings.Contains(got, "world") {
+		if got := s.must(t, "", "exec", "etcd-2", "--", "etcdctl", endpoint, "get", "hello"); !strings.Contains(got,
+			"world") {
 			t.Errorf("etcd-%d has %q", i, got)
 		}
 	}
@@ -141,8 +143,10 @@ func (s *smoke) etcd(t *testing.T) {
 // eviction: the budget allows one, and refuses the next while the first is away.
 func (s *smoke) eviction(t *testing.T) {
 	evict := func(pod string) error {
-		body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, s.namespace)
-		_, err := s.try(body, "create", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", s.namespace, pod), "-f", "-")
+		body := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod,
+			s.namespace)
+		_, err := s.try(body, "create", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", s.namespace,
+			pod), "-f", "-")
 		return err
 	}
 	before := s.must(t, "", "get", "pod", "etcd-2", "-o", "jsonpath={.metadata.uid}")
@@ -163,7 +167,8 @@ func (s *smoke) eviction(t *testing.T) {
 
 func (s *smoke) oom(t *testing.T) {
 	s.must(t, s.file(t, "oom.yaml"), "apply", "-f", "-")
-	s.eventually(t, "OOMKilled", "get", "pod", "oom", "-o", "jsonpath={.status.containerStatuses[0].state.terminated.reason}")
+	s.eventually(t, "OOMKilled", "get", "pod", "oom", "-o",
+		"jsonpath={.status.containerStatuses[0].state.terminated.reason}")
 }
 
 // metacontroller: its hook is an image made here.
@@ -177,7 +182,8 @@ func (s *smoke) metacontroller(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, output)
 	}
-	if _, err := (image{refs: []string{"localhost/lab-hook:test"}, entrypoint: []string{"/hook"}, content: []string{hook + "=/hook"}}).write(tar); err != nil {
+	if _, err := (image{refs: []string{"localhost/lab-hook:test"}, entrypoint: []string{"/hook"},
+		content: []string{hook + "=/hook"}}).write(tar); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.lab.loadOn(tar); err != nil {
@@ -185,14 +191,16 @@ func (s *smoke) metacontroller(t *testing.T) {
 	}
 	s.must(t, s.file(t, "hook.yaml"), "apply", "-f", "-")
 	t.Cleanup(func() {
-		s.try("", "delete", "compositecontroller/greeting", "crd/greetings.lab.example", "clusterrole/greeting", "clusterrolebinding/greeting", "--wait=false")
+		s.try("", "delete", "compositecontroller/greeting", "crd/greetings.lab.example", "clusterrole/greeting",
+			"clusterrolebinding/greeting", "--wait=false")
 	})
 	s.must(t, "", "rollout", "status", "deployment/hook", "--timeout=60s")
 	s.must(t, "", "wait", "--for=condition=Established", "crd/greetings.lab.example", "--timeout=30s")
 
 	greet := func(text string) {
 		t.Helper()
-		s.must(t, `{"apiVersion":"lab.example/v1","kind":"Greeting","metadata":{"name":"g"},"spec":{"text":"`+text+`"}}`, "apply", "-f", "-")
+		s.must(t, `{"apiVersion":"lab.example/v1","kind":"Greeting","metadata":{"name":"g"},"spec":{"text":"`+text+
+			`"}}`, "apply", "-f", "-")
 		s.eventually(t, text, "get", "configmap", "g", "-o", "jsonpath={.data.text}")
 	}
 	greet("first")

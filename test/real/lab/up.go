@@ -44,7 +44,8 @@ func up(l *lab, _ []string) error {
 		return err
 	}
 	if strings.HasPrefix(l.run+"/", "/run/") {
-		return fmt.Errorf("%s: a node has a /run of its own and would not see it; choose another QUORATE_LAB_RUN", l.run)
+		return fmt.Errorf("%s: a node has a /run of its own and would not see it; choose another QUORATE_LAB_RUN",
+			l.run)
 	}
 	unlock, err := l.lockRun()
 	if err != nil {
@@ -198,7 +199,8 @@ func (l *lab) prepare() error {
 		return err
 	}
 	if pids := groups.processes(l.name); len(pids) > 0 {
-		return fmt.Errorf("the control group %s has processes (%d and others), of another lab: choose another QUORATE_LAB_NAME", l.name, pids[0])
+		return fmt.Errorf("the control group %s has processes (%d and others), of another lab: choose another "+
+			"QUORATE_LAB_NAME", l.name, pids[0])
 	}
 	for id := 0; id <= l.nodes; id++ {
 		if err := os.MkdirAll(l.node(id).path(), 0o755); err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// access is how clients outside of this program reach the cluster: over its Service for clients, with the certificate that Quorate makes for
-// applications.
+// access is how clients outside of this program reach the cluster: over its Service for clients, with the certificate
+// that Quorate makes for applications.
 type access struct {
 	endpoint string
 	// dir holds ca.crt, tls.crt and tls.key; empty for a cluster in plain text.
@@ -67,7 +67,8 @@ func (t *try) access() (*access, error) {
 func (a *access) flags() []string {
 	flags := []string{"--endpoints=" + a.endpoint}
 	if a.dir != "" {
-		flags = append(flags, "--cacert="+filepath.Join(a.dir, objects.KeyTrust), "--cert="+filepath.Join(a.dir, objects.KeyCertificate), "--key="+filepath.Join(a.dir, objects.KeyPrivate))
+		flags = append(flags, "--cacert="+filepath.Join(a.dir, objects.KeyTrust),
+			"--cert="+filepath.Join(a.dir, objects.KeyCertificate), "--key="+filepath.Join(a.dir, objects.KeyPrivate))
 	}
 	return flags
 }

@@ -51,14 +51,15 @@ func (c *container) begun(p *process) {
 	c.starts++
 }
 
-// ended notes the end of the process once, and reports whether the container may be started now. It is started again after one second, and
-// after twice that with each failure, up to ten: the kubelet's own times are ten times as long.
+// ended notes the end of the process once, and reports whether the container may be started now. It is started again
+// after one second, and after twice that with each failure, up to ten: the kubelet's own times are ten times as long.
 func (c *container) ended() bool {
 	if !c.taken {
 		c.taken = true
 		c.ready.Store(false)
 		code := c.process.code()
-		c.last = &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", StartedAt: seconds(c.process.began), FinishedAt: seconds(time.Now()), ContainerID: c.id}
+		c.last = &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error", StartedAt: seconds(c.process.began),
+			FinishedAt: seconds(time.Now()), ContainerID: c.id}
 		if code == 0 {
 			c.last.Reason, c.done = "Completed", true
 		}
@@ -79,7 +80,8 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 
 // status as the kubelet reports it.
 func (c *container) status(lacks string) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, ContainerID: c.id, RestartCount: int32(max(0, c.starts-1)), Ready: c.done}
+	s := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, ContainerID: c.id,
+		RestartCount: int32(max(0, c.starts-1)), Ready: c.done}
 	switch {
 	case c.process.runs():
 		s.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(c.process.began)}
@@ -103,7 +105,8 @@ func (c *container) probe(p *process, probe *corev1.Probe, port int, poke func()
 		c.ready.Store(true)
 		return
 	}
-	client := &http.Client{Timeout: time.Duration(probe.TimeoutSeconds) * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: time.Duration(probe.TimeoutSeconds) * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true}}
 	url := fmt.Sprintf("http://127.0.0.1:%d%s", port, probe.HTTPGet.Path)
 	failed := int32(0)
 	// Until the first success it asks more often, so that people wait less.

@@ -38,7 +38,8 @@ func read(text []byte) (*v1alpha1.EtcdCluster, error) {
 		return nil, err
 	}
 	if c.Kind != v1alpha1.Kind || c.APIVersion != v1alpha1.GroupVersion.String() || c.Name == "" {
-		return nil, fmt.Errorf("here is room for an %s of %s with a name, not for a %s of %s", v1alpha1.Kind, v1alpha1.GroupVersion, c.Kind, c.APIVersion)
+		return nil, fmt.Errorf("here is room for an %s of %s with a name, not for a %s of %s", v1alpha1.Kind,
+			v1alpha1.GroupVersion, c.Kind, c.APIVersion)
 	}
 	return c, nil
 }
@@ -76,7 +77,8 @@ func (t *try) killEtcd(name string) (err error) {
 	t.ask(func() {
 		pod := t.world.Pod(name)
 		run := t.kubelet.nodes[uid(pod)]
-		if run == nil || run.containers[objects.ContainerEtcd] == nil || !run.containers[objects.ContainerEtcd].process.runs() {
+		if run == nil || run.containers[objects.ContainerEtcd] == nil ||
+			!run.containers[objects.ContainerEtcd].process.runs() {
 			err = fmt.Errorf("no etcd runs in a pod %s; `get` lists what there is", name)
 			return
 		}

@@ -35,13 +35,17 @@ var kinds = []struct {
 	empty                    func() object
 }{
 	{world.PodKind, "v1", "Pod", "pods", func() object { return &corev1.Pod{} }},
-	{world.ClaimKind, "v1", "PersistentVolumeClaim", "persistentvolumeclaims", func() object { return &corev1.PersistentVolumeClaim{} }},
+	{world.ClaimKind, "v1", "PersistentVolumeClaim", "persistentvolumeclaims",
+		func() object { return &corev1.PersistentVolumeClaim{} }},
 	{world.ConfigMapKind, "v1", "ConfigMap", "configmaps", func() object { return &corev1.ConfigMap{} }},
 	{world.ServiceKind, "v1", "Service", "services", func() object { return &corev1.Service{} }},
-	{world.BudgetKind, "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets.policy", func() object { return &policyv1.PodDisruptionBudget{} }},
-	{world.PolicyKind, "networking.k8s.io/v1", "NetworkPolicy", "networkpolicies.networking.k8s.io", func() object { return &networkingv1.NetworkPolicy{} }},
+	{world.BudgetKind, "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets.policy",
+		func() object { return &policyv1.PodDisruptionBudget{} }},
+	{world.PolicyKind, "networking.k8s.io/v1", "NetworkPolicy", "networkpolicies.networking.k8s.io",
+		func() object { return &networkingv1.NetworkPolicy{} }},
 	{world.SecretKind, "v1", "Secret", "secrets", func() object { return &corev1.Secret{} }},
-	{world.ClusterKind, v1alpha1.GroupVersion.String(), v1alpha1.Kind, "etcdclusters.etcd.quorate.dev", func() object { return &v1alpha1.EtcdCluster{} }},
+	{world.ClusterKind, v1alpha1.GroupVersion.String(), v1alpha1.Kind, "etcdclusters.etcd.quorate.dev",
+		func() object { return &v1alpha1.EtcdCluster{} }},
 }
 
 // vault is what the Secrets hold, by name: the world knows only what is public about them.
@@ -80,7 +84,8 @@ func (v vault) asks(q *world.Question) ([]byte, error) {
 		Children   map[string]map[string]json.RawMessage `json:"children"`
 		Related    map[string]map[string]json.RawMessage `json:"related"`
 		Finalizing bool                                  `json:"finalizing"`
-	}{parent, map[string]map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{"Secret.v1": {}}, q.Finalizing}
+	}{parent, map[string]map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{"Secret.v1": {}},
+		q.Finalizing}
 	for _, group := range wire.Groups() {
 		call.Children[group] = map[string]json.RawMessage{}
 	}
@@ -125,7 +130,8 @@ func call(hook http.Handler, body []byte, held vault, finalizing bool) (*answer,
 	return understood(said.Body.Bytes(), held)
 }
 
-// understood is an answer. What it does not tell of a Secret stays as the Secret holds it, and what it tells as text the API server puts into data.
+// understood is an answer. What it does not tell of a Secret stays as the Secret holds it, and what it tells as text
+// the API server puts into data.
 func understood(body []byte, held vault) (*answer, error) {
 	var told struct {
 		Status             v1alpha1.EtcdClusterStatus
@@ -172,5 +178,6 @@ func child(raw json.RawMessage) (world.Key, metav1.Object, error) {
 			return world.Key{Kind: k.kind, Name: o.GetName()}, o, err
 		}
 	}
-	return world.Key{}, nil, fmt.Errorf("the hook answers with a %s of %s, which is no child of this world", head.Kind, head.APIVersion)
+	return world.Key{}, nil, fmt.Errorf("the hook answers with a %s of %s, which is no child of this world", head.Kind,
+		head.APIVersion)
 }

@@ -11,8 +11,9 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 )
 
-// images are the programs behind the names of etcd's images. One release is linked into this program; others are those that the lab has
-// built (make etcd-binaries), or are built from source when a pod asks for one, as an image is pulled.
+// images are the programs behind the names of etcd's images. One release is linked into this program; others are
+// those that the lab has built (make etcd-binaries), or are built from source when a pod asks for one, as an image is
+// pulled.
 type images struct {
 	logs string
 	poke func()
@@ -72,7 +73,8 @@ func (i *images) command(image string, args []string) (cmd *exec.Cmd, reason, me
 	case p.done && p.err != nil:
 		return nil, "ErrImagePull", p.err.Error()
 	}
-	return nil, "ContainerCreating", fmt.Sprintf("etcd %s is being built from source, which takes a minute or two", release)
+	return nil, "ContainerCreating", fmt.Sprintf("etcd %s is being built from source, which takes a minute or two",
+		release)
 }
 
 func (i *images) build(release string) {

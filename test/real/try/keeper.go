@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// keeper is a process that outlives this one by a moment: when this one has ended, however that was, it ends all processes that are left and
-// removes the folder. It hears of the end by its standard input.
+// keeper is a process that outlives this one by a moment: when this one has ended, however that was, it ends all
+// processes that are left and removes the folder. It hears of the end by its standard input.
 type keeper struct {
 	lock sync.Mutex
 	cmd  *exec.Cmd
@@ -58,7 +58,8 @@ func keep(dir string) int {
 	for pid := range alive {
 		_ = syscall.Kill(-pid, syscall.SIGKILL) // with what it has begun: each leads a group of its own
 	}
-	for began := time.Now(); os.RemoveAll(dir) != nil && time.Since(began) < 10*time.Second; { // who is ending may still write
+	// who is ending may still write
+	for began := time.Now(); os.RemoveAll(dir) != nil && time.Since(began) < 10*time.Second; {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return 0

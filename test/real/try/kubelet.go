@@ -21,9 +21,9 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// kubelet runs the pods of the world as processes: their init container prepare and their etcd, with the flags and the environment that the
-// pods say. Only what a container's own file system and network are is put in: folders for the places of volumes, ports of 127.0.0.1 for
-// those that it listens on.
+// kubelet runs the pods of the world as processes: their init container prepare and their etcd, with the flags and
+// the environment that the pods say. Only what a container's own file system and network are is put in: folders for
+// the places of volumes, ports of 127.0.0.1 for those that it listens on.
 type kubelet struct {
 	world  *world.World
 	vault  vault
@@ -52,7 +52,8 @@ func (k *kubelet) pass() {
 	for _, pod := range k.world.Pods() {
 		run := k.nodes[pod.UID]
 		if run == nil {
-			run = &podRun{name: pod.Name, dir: filepath.Join(k.dir, "pods", string(pod.UID)), files: map[string][]byte{}, containers: map[string]*container{}}
+			run = &podRun{name: pod.Name, dir: filepath.Join(k.dir, "pods", string(pod.UID)),
+				files: map[string][]byte{}, containers: map[string]*container{}}
 			k.nodes[pod.UID] = run
 		}
 		switch {
@@ -192,10 +193,12 @@ func conditioned(all []corev1.PodCondition, kind corev1.PodConditionType, is boo
 		return all
 	}
 	all = slices.DeleteFunc(all, func(c corev1.PodCondition) bool { return c.Type == kind })
-	return append(all, corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))})
+	return append(all, corev1.PodCondition{Type: kind, Status: status,
+		LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))})
 }
 
-// mount makes the pod's volumes, with what is in them. It returns the Secret that it waits for, before the pod has begun.
+// mount makes the pod's volumes, with what is in them. It returns the Secret that it waits for, before the pod has
+// begun.
 func (k *kubelet) mount(pod *corev1.Pod, run *podRun) (lacks string) {
 	for _, v := range pod.Spec.Volumes {
 		dir := k.folder(pod, run, &v)
@@ -275,13 +278,15 @@ func (k *kubelet) places(pod *corev1.Pod, run *podRun, spec *corev1.Container, p
 }
 
 // line is the command line and the environment of a container, as they are here.
-func (k *kubelet) line(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) (args, environ []string, err error) {
+func (k *kubelet) line(pod *corev1.Pod, run *podRun, spec *corev1.Container, ports map[int]int) (args, environ []string,
+	err error) {
 	env, err := k.world.Environment(pod, spec.Env)
 	if err != nil {
 		return nil, nil, err
 	}
 	places := k.places(pod, run, spec, ports)
-	environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + run.dir, "HTTP_PROXY=http://" + k.net.proxy.Addr().String(), "HTTPS_PROXY=http://" + k.net.proxy.Addr().String()}
+	environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + run.dir,
+		"HTTP_PROXY=http://" + k.net.proxy.Addr().String(), "HTTPS_PROXY=http://" + k.net.proxy.Addr().String()}
 	expand := []string{"$$", "$"}
 	for name, value := range env {
 		environ = append(environ, name+"="+places.Replace(value))
@@ -303,7 +308,8 @@ func (k *kubelet) initialise(pod *corev1.Pod, run *podRun, c *container) {
 	case err != nil:
 		c.wait("CreateContainerConfigError", err.Error())
 	case c.spec.Name != objects.ContainerPrepare:
-		c.wait("CreateContainerError", fmt.Sprintf("here are no stores and no other disks, so the container %s is not run", c.spec.Name))
+		c.wait("CreateContainerError", fmt.Sprintf("here are no stores and no other disks, so the container %s is "+
+			"not run", c.spec.Name))
 	default:
 		cmd := self(args...)
 		k.begin(run, c, cmd, environ)

@@ -1,7 +1,9 @@
-// Try is Quorate without Kubernetes, containers or root: the API server, Metacontroller and the kubelet of test/simulated/world in memory, the
-// shipped hook server on the wire format of Metacontroller, and a real etcd process for each pod. It plays a tour, and then takes commands.
+// Try is Quorate without Kubernetes, containers or root: the API server, Metacontroller and the kubelet of
+// test/simulated/world in memory, the shipped hook server on the wire format of Metacontroller, and a real etcd
+// process for each pod. It plays a tour, and then takes commands.
 //
-// It is one program that runs itself for its parts: as etcd, as the init container prepare, as etcdctl, and as the keeper that cleans up.
+// It is one program that runs itself for its parts: as etcd, as the init container prepare, as etcdctl, and as the
+// keeper that cleans up.
 package main
 
 import (

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolveNames lets every name of a pod resolve, in the etcd that is linked in. A member that joins looks the names of all members up, to
-// tell whether two URLs are the same one. The addresses are compared and never dialed, since etcd dials over the network's proxy: so any will
-// do that differ.
+// resolveNames lets every name of a pod resolve, in the etcd that is linked in. A member that joins looks the names
+// of all members up, to tell whether two URLs are the same one. The addresses are compared and never dialed, since
+// etcd dials over the network's proxy: so any will do that differ.
 func resolveNames() {
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -37,7 +37,8 @@ func answerNames(conn io.ReadWriter) {
 		return
 	}
 	q := asked.Questions[0]
-	said := dnsmessage.Message{Header: dnsmessage.Header{ID: asked.ID, Response: true, RecursionAvailable: true}, Questions: asked.Questions}
+	said := dnsmessage.Message{Header: dnsmessage.Header{ID: asked.ID, Response: true, RecursionAvailable: true},
+		Questions: asked.Questions}
 	switch {
 	case !strings.HasSuffix(q.Name.String(), ".svc."):
 		said.RCode = dnsmessage.RCodeNameError

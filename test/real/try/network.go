@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// The network of the pods, on loopback alone. Each pod has an address and ports of its own in Kubernetes. Here its etcd listens on free ports
-// of 127.0.0.1, which every Unix has. etcd dials its peers over a proxy when the environment names one, and this is it: it knows by the
-// names of the members' Services, and by the pods' addresses, which ports are meant. So flags, URLs and certificates are those of production,
-// and etcd of any release can be run.
+// The network of the pods, on loopback alone. Each pod has an address and ports of its own in Kubernetes. Here its
+// etcd listens on free ports of 127.0.0.1, which every Unix has. etcd dials its peers over a proxy when the
+// environment names one, and this is it: it knows by the names of the members' Services, and by the pods' addresses,
+// which ports are meant. So flags, URLs and certificates are those of production, and etcd of any release can be run.
 
 // network leads to the pods. It may be used by many at once.
 type network struct {
@@ -82,9 +82,10 @@ func (n *network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		plain := httputil.ReverseProxy{
 			Rewrite:       func(*httputil.ProxyRequest) {},
 			FlushInterval: -1,
-			Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				return n.dial(ctx, address)
-			}},
+			Transport: &http.Transport{DisableKeepAlives: true,
+				DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+					return n.dial(ctx, address)
+				}},
 			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 				http.Error(w, err.Error(), http.StatusBadGateway)
 			},

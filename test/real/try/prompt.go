@@ -92,7 +92,8 @@ func (t *try) prompt(ctx context.Context, c *console) error {
 		_ = terminal.SetSize(w, h)
 	}
 	c.onto(terminal)
-	_, _ = fmt.Fprintf(terminal, "\nIt is yours now: break it. `help` lists what you can do, `quit` ends all of it. Logs: %s\n", t.kubelet.logs())
+	_, _ = fmt.Fprintf(terminal, "\nIt is yours now: break it. `help` lists what you can do, `quit` ends all of it. "+
+		"Logs: %s\n", t.kubelet.logs())
 	if line, err := t.line(); err == nil {
 		_, _ = fmt.Fprintf(terminal, "  %s get greeting\n", line)
 	}
@@ -194,7 +195,8 @@ func (t *try) upgrade(_ context.Context, w io.Writer, args []string) error {
 	}
 	release := strings.TrimPrefix(args[0], "v")
 	if _, there := built(release, "etcd"); !there && release != version.Version {
-		_, _ = fmt.Fprintf(w, "etcd %s is not here: it is built from source when the first member asks for it, in a minute or two\n", release)
+		_, _ = fmt.Fprintf(w, "etcd %s is not here: it is built from source when the first member asks for it, in a "+
+			"minute or two\n", release)
 	}
 	return t.edit(func(s *v1alpha1.EtcdClusterSpec) { s.Version = release })
 }

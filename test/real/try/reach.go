@@ -14,7 +14,8 @@ import (
 
 // What the plugin kubectl quorate reads of a Kubernetes, from this one.
 
-// beside are what it asks for that this world has no objects for: Quorate's own Deployment, and the CompositeController.
+// beside are what it asks for that this world has no objects for: Quorate's own Deployment, and the
+// CompositeController.
 func beside(resource string) ([]byte, bool) {
 	switch resource {
 	case "deployment":

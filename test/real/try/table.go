@@ -22,7 +22,8 @@ func (t *try) table() string {
 			row("There is no EtcdCluster: `apply` makes one.")
 		} else {
 			row("ETCDCLUSTER\tREADY\tVERSION\tLEADER\tSTATUS\tAGE")
-			row(strings.Join([]string{c.Name, c.Status.Ready, c.Status.Running, c.Status.Leader, c.Status.Phase, age(c.CreationTimestamp.Time)}, "\t"))
+			row(strings.Join([]string{c.Name, c.Status.Ready, c.Status.Running, c.Status.Leader, c.Status.Phase,
+				age(c.CreationTimestamp.Time)}, "\t"))
 		}
 		for i, p := range t.world.Pods() {
 			if i == 0 {
@@ -34,7 +35,8 @@ func (t *try) table() string {
 			if i == 0 {
 				row("\nCLAIM\tSTATUS\tCAPACITY\tAGE")
 			}
-			row(strings.Join([]string{claim.Name, string(claim.Status.Phase), claim.Status.Capacity.Storage().String(), age(claim.CreationTimestamp.Time)}, "\t"))
+			row(strings.Join([]string{claim.Name, string(claim.Status.Phase), claim.Status.Capacity.Storage().String(),
+				age(claim.CreationTimestamp.Time)}, "\t"))
 		}
 	})
 	_ = w.Flush()

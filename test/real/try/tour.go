@@ -108,7 +108,8 @@ func (t *tour) create(release string) error {
 	if err != nil {
 		return err
 	}
-	t.c.say("Three members serve, and the first value is read back (greeting: %s): %.1f s after it was applied.", read, time.Since(began).Seconds())
+	t.c.say("Three members serve, and the first value is read back (greeting: %s): %.1f s after it was applied.", read,
+		time.Since(began).Seconds())
 	t.list()
 	line, err := t.line()
 	if err == nil {
@@ -136,7 +137,8 @@ func (t *tour) lose() error {
 	if err := t.loseMember("demo-1"); err != nil {
 		return err
 	}
-	return t.until("a successor votes and demo-1 is removed", both(func() bool { return t.pod("demo-1") == nil }, t.settled(3)))
+	return t.until("a successor votes and demo-1 is removed", both(func() bool { return t.pod("demo-1") == nil },
+		t.settled(3)))
 }
 
 func (t *tour) grow() error {
@@ -156,10 +158,12 @@ func (t *tour) change(upgrades bool) error {
 	if upgrades {
 		t.part("Upgrade to etcd %s: one member after the other, the leader last", version.Version)
 		t.ask(func() { t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Version = version.Version }) })
-		return t.until("all members run "+version.Version, both(t.settled(3), func() bool { return t.cluster().Status.Version == version.Version }))
+		return t.until("all members run "+version.Version,
+			both(t.settled(3), func() bool { return t.cluster().Status.Version == version.Version }))
 	}
 	t.part("Change a flag of etcd (snapshotCount): one member after the other is restarted with it, the leader last")
-	t.c.say("To see an upgrade here, build a second release once (`make etcd-binaries`), or type `upgrade %s` at the prompt.", older)
+	t.c.say("To see an upgrade here, build a second release once (`make etcd-binaries`), or type `upgrade %s` at the "+
+		"prompt.", older)
 	t.ask(func() {
 		t.world.EditSpec(func(s *v1alpha1.EtcdClusterSpec) { s.Options.SnapshotCount = new(int64(20000)) })
 	})
@@ -171,7 +175,8 @@ func (t *tour) count(w *writer) error {
 	if err != nil {
 		return fmt.Errorf("what was written can't be read back: %w", err)
 	}
-	t.part("%d writes were acknowledged meanwhile, %d of them are there; at most %.1f s passed from one to the next", w.acked, there, w.gap.Seconds())
+	t.part("%d writes were acknowledged meanwhile, %d of them are there; at most %.1f s passed from one to the next",
+		w.acked, there, w.gap.Seconds())
 	if there != w.acked {
 		return fmt.Errorf("%d acknowledged writes are lost", w.acked-there)
 	}
@@ -205,7 +210,8 @@ func (t *try) serves(n int) func() bool {
 func (t *try) settled(n int) func() bool {
 	return func() bool {
 		c := t.cluster()
-		return c != nil && c.Status.ObservedGeneration == c.Generation && c.Status.Phase == "Converged" && len(t.pods()) == n && t.serves(n)()
+		return c != nil && c.Status.ObservedGeneration == c.Generation && c.Status.Phase == "Converged" &&
+			len(t.pods()) == n && t.serves(n)()
 	}
 }
 

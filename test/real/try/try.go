@@ -24,8 +24,8 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// try is a Kubernetes in this process, with a real hook server and real etcds. One goroutine, loop, has the world to itself; others do with
-// it what they want by ask.
+// try is a Kubernetes in this process, with a real hook server and real etcds. One goroutine, loop, has the world to
+// itself; others do with it what they want by ask.
 type try struct {
 	dir     string
 	world   *world.World
@@ -61,11 +61,13 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &try{dir: dir, world: world.New(), vault: vault{}, told: told, asks: make(chan func()), wake: make(chan struct{}, 1), answers: make(chan answered, 1)}
+	t := &try{dir: dir, world: world.New(), vault: vault{}, told: told, asks: make(chan func()),
+		wake: make(chan struct{}, 1), answers: make(chan answered, 1)}
 	if t.keeper, err = newKeeper(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	t.kubelet = &kubelet{world: t.world, vault: t.vault, dir: dir, keeper: t.keeper, poke: t.poke, nodes: map[types.UID]*podRun{}}
+	t.kubelet = &kubelet{world: t.world, vault: t.vault, dir: dir, keeper: t.keeper, poke: t.poke,
+		nodes: map[types.UID]*podRun{}}
 	t.kubelet.images = &images{logs: t.kubelet.logs(), keeper: t.keeper, poke: t.poke, pulls: map[string]*pull{}}
 	if err := os.MkdirAll(t.kubelet.logs(), 0o700); err != nil {
 		return nil, err
@@ -79,8 +81,12 @@ func newTry(told func(rule, step, message string)) (*try, error) {
 		return nil, err
 	}
 	t.logs = append(t.logs, log)
-	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn, error) { return t.net.dial(ctx, address) }}
-	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}}, Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
+	etcd := &etcdops.Etcd{Dial: func(ctx context.Context, address string) (net.Conn,
+		error) {
+		return t.net.dial(ctx, address)
+	}}
+	t.hook = server.New(server.Options{Etcd: etcd, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}},
+		Verify: true, Log: slog.New(slog.NewTextHandler(log, nil))}).Handler()
 	return t, nil
 }
 
@@ -194,7 +200,8 @@ func fresh(before, history []v1alpha1.HistoryEntry) (entries []v1alpha1.HistoryE
 	left := slices.Clone(before)
 	for _, e := range history {
 		i := slices.IndexFunc(left, func(old v1alpha1.HistoryEntry) bool {
-			return old.Rule == e.Rule && old.Step == e.Step && old.Message == e.Message && old.Time.Unix() == e.Time.Unix()
+			return old.Rule == e.Rule && old.Step == e.Step && old.Message == e.Message &&
+				old.Time.Unix() == e.Time.Unix()
 		})
 		if i < 0 {
 			entries = append(entries, e)
@@ -207,7 +214,8 @@ func fresh(before, history []v1alpha1.HistoryEntry) (entries []v1alpha1.HistoryE
 
 // logWrites notes what Metacontroller has written to the API server.
 func (t *try) logWrites() {
-	log, err := os.OpenFile(filepath.Join(t.kubelet.logs(), "metacontroller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(t.kubelet.logs(), "metacontroller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600)
 	if err != nil {
 		return
 	}

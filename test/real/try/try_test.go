@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "try")
-	out, err := exec.Command("go", "build", "-tags", "disable_grpc_modules,grpcnotrace,nomsgpack", "-o", program, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "disable_grpc_modules,grpcnotrace,nomsgpack", "-o", program,
+		".").CombinedOutput()
 	code := 1
 	if err != nil {
 		fmt.Println(string(out))
@@ -49,7 +50,8 @@ func TestMain(m *testing.M) {
 // within which everything appears, on a busy machine too.
 const within = 2 * time.Minute
 
-// command runs the program at the top of the repository, with a folder of its own for what it writes, and without other releases of etcd.
+// command runs the program at the top of the repository, with a folder of its own for what it writes, and without
+// other releases of etcd.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, temporary string) {
 	t.Helper()
 	temporary = t.TempDir()
@@ -77,7 +79,8 @@ func TestTour(t *testing.T) {
 	require.NoError(t, err, string(out))
 	said := string(out)
 	for _, words := range []string{
-		"the first value is read back (greeting: hello)", "[move leader to", "Kill demo-1", "with 5 voters", "[add learner demo-5]", "[remove demo-1]", "make etcd-binaries",
+		"the first value is read back (greeting: hello)", "[move leader to", "Kill demo-1", "with 5 voters",
+		"[add learner demo-5]", "[remove demo-1]", "make etcd-binaries",
 	} {
 		require.Contains(t, said, words)
 	}
@@ -223,10 +226,12 @@ func TestFresh(t *testing.T) {
 	require.Empty(t, fresh(history, history))
 	twice := []v1alpha1.HistoryEntry{start, converged, heal, converged}
 	require.Equal(t, []v1alpha1.HistoryEntry{heal, converged}, fresh(history, twice))
-	require.Equal(t, []v1alpha1.HistoryEntry{entry(2, "Converged")}, fresh(twice, append(twice[2:], entry(2, "Converged"))), "the oldest are forgotten")
+	require.Equal(t, []v1alpha1.HistoryEntry{entry(2, "Converged")},
+		fresh(twice, append(twice[2:], entry(2, "Converged"))), "the oldest are forgotten")
 }
 
-// TestPlainText: etcds that speak no TLS find each other too, and data may be in memory. The program is killed then, and leaves nothing.
+// TestPlainText: etcds that speak no TLS find each other too, and data may be in memory. The program is killed then,
+// and leaves nothing.
 func TestPlainText(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "plain.yaml")

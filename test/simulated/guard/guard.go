@@ -1,7 +1,7 @@
-// Package guard says what etcd itself lets through when its members are to change: the checks of strict-reconfig-check and of
-// learners, as in 3.5.30, 3.6.11, 3.7.0 and later; Rules has what was otherwise before. The stories' world and the exhaustive model
-// both ask it, and test/real/conformance asks real servers the same and compares. The errors are those of package
-// etcdops.
+// Package guard says what etcd itself lets through when its members are to change: the checks of
+// strict-reconfig-check and of learners, as in 3.5.30, 3.6.11, 3.7.0 and later; Rules has what was otherwise before.
+// The stories' world and the exhaustive model both ask it, and test/real/conformance asks real servers the same and
+// compares. The errors are those of package etcdops.
 package guard
 
 import (
@@ -18,8 +18,8 @@ type Member struct {
 	Started bool
 	// Connected: it runs, and hears the member that is asked. Settled: for at least five seconds (HealthInterval).
 	Connected, Settled bool
-	// InSync: the leader has sent it 90 % of its log or more. It need not live for that. A new leader has sent nothing to anybody
-	// yet, so that a member which died before is not in sync with it.
+	// InSync: the leader has sent it 90 % of its log or more. It need not live for that. A new leader has sent
+	// nothing to anybody yet, so that a member which died before is not in sync with it.
 	InSync bool
 	// Asked: it is the member that answers. It is always connected to itself.
 	Asked bool
@@ -27,8 +27,9 @@ type Member struct {
 
 // Rules are what differs between releases. The zero value is that of 3.5.30, 3.6.11, 3.7.0 and later.
 type Rules struct {
-	// EveryVoter: a member is added only while all voters are settled, and not a quorum of them and the new one. So it was before
-	// 3.5.30 and 3.6.11 (isConnectedFullySince, later isConnectedToQuorumAfterAddingNewMemberSince, in etcdserver/util.go).
+	// EveryVoter: a member is added only while all voters are settled, and not a quorum of them and the new one. So
+	// it was before 3.5.30 and 3.6.11 (isConnectedFullySince, later isConnectedToQuorumAfterAddingNewMemberSince, in
+	// etcdserver/util.go).
 	EveryVoter bool
 }
 
@@ -86,9 +87,9 @@ func (r Rules) AddVoter(all []Member, taken bool) error {
 	return nil
 }
 
-// Promote is whether member i may become a voter; -1 is a member that is not listed. A learner that has died since it caught up
-// passes (rule S5). That it is a learner is looked at last, so that a voter which is behind is "not ready" too.
-// (mayPromoteMember, isLearnerReady, IsReadyToPromoteMember; ValidateConfigurationChange.)
+// Promote is whether member i may become a voter; -1 is a member that is not listed. A learner that has died since it
+// caught up passes (rule S5). That it is a learner is looked at last, so that a voter which is behind is "not ready"
+// too. (mayPromoteMember, isLearnerReady, IsReadyToPromoteMember; ValidateConfigurationChange.)
 func Promote(all []Member, i int) error {
 	if i < 0 {
 		return etcdops.ErrMemberGone

@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// TestWhatTheGuardsLetHappen looks at every quorate cluster of up to five voters and a learner. Of what etcd lets through, two
-// things lose the quorum, and they are what S4 and S5 are for; nothing else does.
+// TestWhatTheGuardsLetHappen looks at every quorate cluster of up to five voters and a learner. Of what etcd lets
+// through, two things lose the quorum, and they are what S4 and S5 are for; nothing else does.
 func TestWhatTheGuardsLetHappen(t *testing.T) {
 	clusters, lost := 0, map[string]bool{}
 	for n := 1; n <= 5; n++ {
@@ -36,11 +36,13 @@ func TestWhatTheGuardsLetHappen(t *testing.T) {
 					lost["S4"] = true
 					assert.Equal(t, 1, n, "a voter added to %v", voters)
 				}
-				assert.False(t, r.AddLearner(voters, false) == nil && settled(voters) < quorum(n), "a learner added to %v", voters)
+				assert.False(t, r.AddLearner(voters, false) == nil && settled(voters) < quorum(n),
+					"a learner added to %v", voters)
 			}
 			for i := range voters {
 				rest := append(append([]Member{}, voters[:i]...), voters[i+1:]...)
-				assert.False(t, Remove(voters, i) == nil && connected(rest) < quorum(n-1), "%d removed from %v", i, voters)
+				assert.False(t, Remove(voters, i) == nil && connected(rest) < quorum(n-1), "%d removed from %v", i,
+					voters)
 			}
 			for _, l := range learners {
 				after := append(append([]Member{}, voters...), l)
@@ -57,7 +59,8 @@ func TestWhatTheGuardsLetHappen(t *testing.T) {
 
 func TestRulesOfReleases(t *testing.T) {
 	for version, every := range map[string]bool{
-		"3.5.26": true, "3.5.29": true, "3.5.30": false, "3.5.35": false, "3.6.4": true, "3.6.10": true, "3.6.11": false, "3.7.0": false, "x": false,
+		"3.5.26": true, "3.5.29": true, "3.5.30": false, "3.5.35": false, "3.6.4": true, "3.6.10": true,
+		"3.6.11": false, "3.7.0": false, "x": false,
 	} {
 		assert.Equal(t, Rules{EveryVoter: every}, Of(version), version)
 	}

@@ -66,13 +66,15 @@ const (
 
 var classes = [templateEdited + 1]class{
 	callWhole: usual, callCut: mishap, callTwice: mishap, callDecides: hitch, callAnswers: hitch, callGoesOn: usual,
-	podKilled: fault, podDeleted: fault, claimLost: fault, claimDeleted: fault, nodeLost: fault, podStuck: fault, etcdOut: fault,
+	podKilled: fault, podDeleted: fault, claimLost: fault, claimDeleted: fault, nodeLost: fault, podStuck: fault,
+	etcdOut:           fault,
 	memberUnreachable: fault, memberIsolated: fault, leaderMoves: fault, statusWiped: fault, spaceOut: fault,
 	cacheFreezes: hitch, sizeEdited: edit, versionEdited: edit, templateEdited: edit,
 }
 
 // harmless are the faults that take nobody away: they excuse nothing that we do after them.
-var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true, spaceOut: true}
+var harmless = [templateEdited + 1]bool{etcdOut: true, memberUnreachable: true, leaderMoves: true, statusWiped: true,
+	spaceOut: true}
 
 // possible appends every action that would change something, or may.
 func (m *Model) possible(s *state, list []action) []action {
@@ -99,7 +101,8 @@ func (m *Model) only(list []action, from int) []action {
 	if m.Just == nil {
 		return list
 	}
-	return append(list[:from], slices.DeleteFunc(list[from:], func(a action) bool { return !slices.Contains(m.Just, a.deed) })...)
+	return append(list[:from],
+		slices.DeleteFunc(list[from:], func(a action) bool { return !slices.Contains(m.Just, a.deed) })...)
 }
 
 // calls are what the hooks and Metacontroller may do.
@@ -135,8 +138,8 @@ func (m *Model) calls(s *state, list []action) []action {
 	return list
 }
 
-// cuts are the places at which the applying of an answer may be cut off, in either order of the objects. Before the first object
-// is as good as before the status, with nothing to write, or as after the step.
+// cuts are the places at which the applying of an answer may be cut off, in either order of the objects. Before the
+// first object is as good as before the status, with nothing to write, or as after the step.
 func cuts(v *view, a *answer, stepped bool, list []action) []action {
 	deletes, writes := a.deletes(v), a.writes()
 	for i, o := range slices.Concat(deletes, writes) {
@@ -203,7 +206,8 @@ func (m *Model) life(s *state, list []action) []action {
 	}
 	for n := range maxMembers {
 		// While blind nobody else makes it anew.
-		if p := &s.live.pods[n]; p.uid != 0 && !p.bound && p.template == unplaced && s.live.parent.template != unplaced {
+		if p := &s.live.pods[n]; p.uid != 0 && !p.bound && p.template == unplaced &&
+			s.live.parent.template != unplaced {
 			list = append(list, action{badTakenBack, uint8(n), aPendingPod})
 		}
 	}
@@ -211,7 +215,8 @@ func (m *Model) life(s *state, list []action) []action {
 		list = append(list, action{badTakenBack, 0, aVersion})
 	}
 	lacking := s.voters.size() < int(s.live.parent.replicas) || s.learners != 0 || s.leavingClaims()&s.voters != 0
-	strayed := s.agreed > minorOf(s.live.parent.version) && !s.hasQuorum() // agreed on while it was turned back, and now it can't be told
+	// agreed on while it was turned back, and now it can't be told
+	strayed := s.agreed > minorOf(s.live.parent.version) && !s.hasQuorum()
 	if (s.lowered != 0 && lacking || strayed) && s.live.parent.version != nextMinor {
 		list = append(list, action{badTakenBack, 0, aDowngrade})
 	}
@@ -328,7 +333,8 @@ func (m *Model) happen(s *state, a action) (broken []string) {
 	case callDecides:
 		s.flight.view = s.shown()
 		s.flight.disturbed = s.unseen
-		s.flight.phase, s.flight.step, s.flight.list = deciding, m.look(s, &s.flight.view).step, membership{s.voters, s.learners}
+		s.flight.phase, s.flight.step, s.flight.list = deciding, m.look(s, &s.flight.view).step,
+			membership{s.voters, s.learners}
 	case callAnswers:
 		v := s.shown()
 		then, broken := m.act(s, &v, m.look(s, &v), membership{s.voters, s.learners}, manner{})

@@ -18,10 +18,11 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-var agreements = flag.Int("agreements", 150, "how many random walks TestTheModelIsTheWorld takes; with -short a third of them")
+var agreements = flag.Int("agreements", 150, "how many random walks TestTheModelIsTheWorld takes; with -short a "+
+	"third of them")
 
-// TestTheModelIsTheWorld takes random walks through the model and does the same to the world of the stories, which is made of
-// Kubernetes' own objects. After every step the two must agree on everything that both of them know.
+// TestTheModelIsTheWorld takes random walks through the model and does the same to the world of the stories, which is
+// made of Kubernetes' own objects. After every step the two must agree on everything that both of them know.
 func TestTheModelIsTheWorld(t *testing.T) {
 	walks := *agreements
 	if testing.Short() {
@@ -32,8 +33,11 @@ func TestTheModelIsTheWorld(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
 			m := &Model{
-				Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100, Sizes: []int{0, 1, 2, 3, 4, 5},
-				From: []uint8{usualVersion, nextMinor}[r.IntN(2)], Versions: []uint8{usualVersion, patchRelease, nextMinor, unpullable}, // 3.5 leaves something in the log
+				Medium: v1alpha1.Persistent, Replicas: []int{1, 3}[r.IntN(2)], Faults: 5, Edits: 3, Hitches: 100,
+				Sizes: []int{0, 1, 2, 3, 4, 5},
+				// 3.5 leaves something in the log
+				From:      []uint8{usualVersion, nextMinor}[r.IntN(2)],
+				Versions:  []uint8{usualVersion, patchRelease, nextMinor, unpullable},
 				Templates: []uint8{0, 1, unplaced},
 			}
 			if r.IntN(3) == 0 {
@@ -77,8 +81,9 @@ func newDouble(m *Model) *double {
 	w := world.New()
 	w.Etcd.LearnerPace = never
 	w.CreateCluster(cluster, v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(m.Replicas)), Version: versions[m.From], UpgradePolicy: v1alpha1.UpgradeStep, Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
-		TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
+		Replicas: new(int32(m.Replicas)), Version: versions[m.From], UpgradePolicy: v1alpha1.UpgradeStep,
+		Storage: v1alpha1.StorageSpec{Medium: m.Medium, Size: oneGi},
+		TLS:     v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	})
 	w.BadImages[image(unpullable)] = true
 	w.Unplaced[template(unplaced)] = true
@@ -86,7 +91,8 @@ func newDouble(m *Model) *double {
 	return &double{w: w}
 }
 
-var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind, parentCache: world.ClusterKind}
+var kinds = map[uint8]world.Kind{podCache: world.PodKind, claimCache: world.ClaimKind, recordCache: world.ConfigMapKind,
+	parentCache: world.ClusterKind}
 
 func (d *double) do(m *Model, a action, after *state) {
 	w, member := d.w, name(int(a.n))
@@ -129,8 +135,8 @@ func (d *double) do(m *Model, a action, after *state) {
 	d.follow(after)
 }
 
-// follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a leader that goes
-// hands over to the one with the longest log, of which the model knows nothing.
+// follow lets the world have the leader that the model has: raft may elect any member that is up to date, and a
+// leader that goes hands over to the one with the longest log, of which the model knows nothing.
 func (d *double) follow(after *state) {
 	if after.leads() && d.w.Leads() {
 		d.w.Lead(name(int(after.leader) - 1))
@@ -191,10 +197,12 @@ func crash(c cut) world.Crash {
 		return world.Crash{At: world.BeforeStatus}
 	}
 	if c.object.kind == aRecord {
-		return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}}
+		return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
+			Object: world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}}
 	}
 	kind := []world.Kind{world.PodKind, world.ClaimKind}[c.object.kind]
-	return world.Crash{At: world.BeforeObject, Backwards: c.backwards, Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
+	return world.Crash{At: world.BeforeObject, Backwards: c.backwards,
+		Object: world.Key{Kind: kind, Name: name(int(c.object.number))}}
 }
 
 // ---- what both of them know
@@ -204,8 +212,12 @@ func (s *state) facts(m *Model) string {
 	var b strings.Builder
 	for n := range maxMembers {
 		if p := s.live.pods[n]; p.uid != 0 {
-			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start], []string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
-			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound, "running": s.running.has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn, "long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, versions[p.version]: true, "running " + versions[s.proc[n]]: s.running.has(n)})
+			fmt.Fprintf(&b, " pod %s %s %s", name(n), []string{"bootstrap", "join", "resume"}[p.start],
+				[]string{"pending", "runs", "crashes", "refused", "refused", "unpulled", "unpulled"}[p.status])
+			flags(&b, map[string]bool{"leaving": p.deleting != stays, "gated": p.gated, "bound": p.bound,
+				"running": s.running.has(n), "exchanged": p.exchanged, "withdrawn": p.withdrawn == justWithdrawn,
+				"long withdrawn": p.withdrawn == longWithdrawn, template(p.template): true, versions[p.version]: true,
+				"running " + versions[s.proc[n]]: s.running.has(n)})
 		}
 		if c := s.live.claims[n]; c.uid != 0 {
 			fmt.Fprintf(&b, " claim %s", name(n))
@@ -218,7 +230,8 @@ func (s *state) facts(m *Model) string {
 	if m.minors {
 		fmt.Fprintf(&b, "\n agreed on %d, lowered to %d;", s.agreed, s.lowered)
 	}
-	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", s.voters.names(), s.learners.names(), (s.published & s.members()).names())
+	fmt.Fprintf(&b, "\n voters %s, learners %s, published %s", s.voters.names(), s.learners.names(),
+		(s.published & s.members()).names())
 	if s.leads() {
 		fmt.Fprintf(&b, ", led by %s", name(int(s.leader)-1))
 	}
@@ -230,7 +243,8 @@ func (s *state) facts(m *Model) string {
 			}
 		}
 		fmt.Fprintf(&b, "\n record %s starts on %s, next %d", r.initial.names(), starts.names(), r.next)
-		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true, "restarts " + s.chosen(): s.chosen() != ""})
+		flags(&b, map[string]bool{"founded": r.founded, "quorate": r.quorate, versions[r.version]: true,
+			"restarts " + s.chosen(): s.chosen() != ""})
 	}
 	st := s.live.parent.status
 	fmt.Fprintf(&b, "\n status %s and %s", st.voters.names(), st.learners.names())
@@ -263,7 +277,8 @@ func (s *state) chosen() string {
 }
 
 func choiceWords(name string, samePod, exchange, sameContainer bool) string {
-	return fmt.Sprint(name, " same pod ", samePod, " exchange ", exchange, " same container ", samePod && exchange && sameContainer)
+	return fmt.Sprint(name, " same pod ", samePod, " exchange ", exchange, " same container ", samePod && exchange &&
+		sameContainer)
 }
 
 func removalWords(name string, withdrawn uint8) string {
@@ -271,12 +286,14 @@ func removalWords(name string, withdrawn uint8) string {
 }
 
 func (d *double) chosen(record *corev1.ConfigMap) string {
-	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationChosen], " down")), "", "", "", "")
+	fields := append(strings.Fields(strings.TrimSuffix(record.Annotations[objects.AnnotationChosen], " down")), "", "",
+		"", "")
 	if fields[1] == "removal" {
 		return removalWords(fields[0], d.since(fields[3]))
 	}
 	p := d.w.Pod(fields[0])
-	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "", p != nil && containerID(p) == fields[2])
+	return choiceWords(fields[0], p != nil && string(p.UID) == fields[1], fields[2] != "",
+		p != nil && containerID(p) == fields[2])
 }
 
 // withdrawn is how long ago the restart of the pod was withdrawn.
@@ -311,8 +328,11 @@ func (d *double) facts() string {
 			proc, running := w.Procs[p.UID]
 			container := containerID(p)
 			flags(&b, map[string]bool{
-				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0, "bound": p.Spec.NodeName != "", "running": running,
-				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container, "withdrawn": d.withdrawn(p) == justWithdrawn, "long withdrawn": d.withdrawn(p) == longWithdrawn, p.Spec.PriorityClassName: true,
+				"leaving": p.DeletionTimestamp != nil, "gated": len(p.Spec.SchedulingGates) > 0,
+				"bound": p.Spec.NodeName != "", "running": running,
+				"exchanged": container != "" && p.Annotations[objects.AnnotationExchanged] == container,
+				"withdrawn": d.withdrawn(p) == justWithdrawn, "long withdrawn": d.withdrawn(p) == longWithdrawn,
+				p.Spec.PriorityClassName:          true,
 				tagOf(p.Spec.Containers[0].Image): true, "running " + proc.Version: running,
 			})
 			data = w.Dirs["memory of "+string(p.UID)]
@@ -390,7 +410,8 @@ func nameOf(m hooks.Member) string {
 func byNumber(a, b string) int { return int(number(a)) - int(number(b)) }
 
 func (d *double) record() string {
-	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}].(*corev1.ConfigMap)
+	r, found := d.w.Objects[world.Key{Kind: world.ConfigMapKind,
+		Name: objects.EpochName(cluster, 1)}].(*corev1.ConfigMap)
 	if !found {
 		return ""
 	}
@@ -404,8 +425,11 @@ func (d *double) record() string {
 	slices.SortFunc(starts, byNumber)
 	quorate := r.Annotations[objects.AnnotationClusterID] != ""
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[objects.EpochKeyInitialCluster]).names(), starts, r.Annotations[objects.AnnotationNextMember])
-	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate, r.Annotations[objects.AnnotationVersion]: true, "restarts " + d.chosen(r): r.Annotations[objects.AnnotationChosen] != ""})
+	fmt.Fprintf(&b, "\n record %s starts on %v, next %s", membersOf(r.Data[objects.EpochKeyInitialCluster]).names(),
+		starts, r.Annotations[objects.AnnotationNextMember])
+	flags(&b, map[string]bool{"founded": raw != "" || quorate, "quorate": quorate,
+		r.Annotations[objects.AnnotationVersion]: true,
+		"restarts " + d.chosen(r):                r.Annotations[objects.AnnotationChosen] != ""})
 	return b.String()
 }
 

@@ -2,8 +2,8 @@ package model
 
 import "math/bits"
 
-// canonical makes one state of all that differ in no more than how far the numbers of members lie apart, and in what the UIDs
-// are: members keep their order, and objects who is who. It returns the old number of each new one.
+// canonical makes one state of all that differ in no more than how far the numbers of members lie apart, and in what
+// the UIDs are: members keep their order, and objects who is who. It returns the old number of each new one.
 func canonical(s *state) (old [maxMembers]uint8) {
 	s.forget()
 	r := s.relevant()
@@ -23,7 +23,8 @@ func (s *state) forget() {
 		s.age() // no call can be held any more: how old members are only delays
 	}
 	r := s.relevant()
-	for _, facts := range []*set{&s.running, &s.young, &s.marked, &s.prepared, &s.published, &s.synced, &s.born, &s.removed} {
+	for _, facts := range []*set{&s.running, &s.young, &s.marked, &s.prepared, &s.published, &s.synced, &s.born,
+		&s.removed} {
 		*facts &= r
 	}
 	s.synced &= s.learners
@@ -78,7 +79,8 @@ func (p *status) squeeze(r set) {
 	p.voters, p.learners, p.old = p.voters.squeezed(r), p.learners.squeezed(r), p.old.squeezed(r)
 }
 
-// relevant are the numbers that something still refers to, and the highest one ever used, which no member may get again (S9).
+// relevant are the numbers that something still refers to, and the highest one ever used, which no member may get
+// again (S9).
 func (s *state) relevant() set {
 	r := s.members() | s.lost | s.stuck | s.unreachable | s.isolated
 	if s.used > 0 {
@@ -228,9 +230,9 @@ func squeeze[T any](list *[maxMembers]T, r set) {
 	}
 }
 
-// renewUIDs numbers the UIDs of each name from 1, in the order in which they were made. What a member starts on is a pod or a
-// claim; its UID is renamed with both, which share their numbers. So is the UID of a pod that the record chooses, and the turns of
-// containers, which begin with 0.
+// renewUIDs numbers the UIDs of each name from 1, in the order in which they were made. What a member starts on is a
+// pod or a claim; its UID is renamed with both, which share their numbers. So is the UID of a pod that the record
+// chooses, and the turns of containers, which begin with 0.
 func (s *state) renewUIDs() {
 	views := [...]*view{&s.live, &s.seen, &s.flight.view}
 	for n := range maxMembers {

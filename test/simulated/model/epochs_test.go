@@ -24,10 +24,11 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// How one epoch takes over from another is searched in the world of the stories, too. It begins when a restore or a recovery has just been asked
-// for, and ends when the next epoch serves, or when the wish was taken back and the one before goes on. At no time may two epochs acknowledge
-// writes (S8), what a survivor holds is in the epoch that it seeds, and no client of an earlier epoch is answered by a later one without noticing: that
-// begins above all revisions that were given out, and with the same data in all of its members (S21).
+// How one epoch takes over from another is searched in the world of the stories, too. It begins when a restore or a
+// recovery has just been asked for, and ends when the next epoch serves, or when the wish was taken back and the one
+// before goes on. At no time may two epochs acknowledge writes (S8), what a survivor holds is in the epoch that it
+// seeds, and no client of an earlier epoch is answered by a later one without noticing: that begins above all
+// revisions that were given out, and with the same data in all of its members (S21).
 
 // takeover is such a world, with how much may still go wrong in it.
 type takeover struct {
@@ -60,7 +61,8 @@ const (
 	toFetch = "fetch"
 )
 
-// latest is that URL, and burst what clients write at once: two of them are more than what an epoch may come near to the next one.
+// latest is that URL, and burst what clients write at once: two of them are more than what an epoch may come near to
+// the next one.
 const (
 	latest = "s3://bucket/latest"
 	burst  = 700_000_000
@@ -68,12 +70,14 @@ const (
 
 // fromLatest is such a restore.
 func fromLatest(id string) *v1alpha1.Restore {
-	return &v1alpha1.Restore{ID: id, Snapshot: &v1alpha1.SnapshotSource{URL: latest, Store: &v1alpha1.Store{URL: "s3://bucket"}}}
+	return &v1alpha1.Restore{ID: id,
+		Snapshot: &v1alpha1.SnapshotSource{URL: latest, Store: &v1alpha1.Store{URL: "s3://bucket"}}}
 }
 
 func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision, just ...string) *takeover {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(a.size)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
+	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(a.size)),
+		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
 	w.CreateCluster(cluster, spec)
 	s := &takeover{w: w, troubles: troubles, just: just}
@@ -91,7 +95,10 @@ func (a asked) world(troubles int, decide func(hooks.Observation) hooks.Decision
 	case toGoBack:
 		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = wish })
 		s.settle()
-		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = &v1alpha1.Restore{ID: "back", Epoch: new(int64(1))} })
+		w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) {
+			e.Restore = &v1alpha1.Restore{ID: "back",
+				Epoch: new(int64(1))}
+		})
 	case toRecover:
 		w.Net.Isolated["demo-1"] = true
 		w.TickEtcd()
@@ -202,10 +209,12 @@ func (s *takeover) turns() []turn {
 func (s *takeover) again() (turn, bool) {
 	c := s.w.Cluster()
 	restored := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Restored)
-	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)), func(o metav1.Object) bool {
-		record, is := o.(*corev1.ConfigMap)
-		return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID && record.Annotations[objects.AnnotationPhase] != "cancelled"
-	})
+	asked := c.Spec.Restore != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.w.Objects)),
+		func(o metav1.Object) bool {
+			record, is := o.(*corev1.ConfigMap)
+			return is && record.Data[objects.EpochKeyRestore] == c.Spec.Restore.ID &&
+				record.Annotations[objects.AnnotationPhase] != "cancelled"
+		})
 	return turn{"edit restore=again", true, func(s *takeover) {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Restore = fromLatest(e.Restore.ID + "-again") })
 	}}, restored != nil && strings.Contains(restored.Message, "could not be filled") && asked
@@ -225,7 +234,8 @@ func (s *takeover) mishaps() []turn {
 		list = append(list, turn{"write", false, func(s *takeover) { s.w.Write(burst) }})
 	}
 	if _, there := s.w.Artifacts[latest]; there && s.w.Leads() {
-		list = append(list, turn{"artifact url=" + latest, false, func(s *takeover) { s.w.Write(1); s.w.StoreArtifact(latest, "") }})
+		list = append(list, turn{"artifact url=" + latest, false,
+			func(s *takeover) { s.w.Write(1); s.w.StoreArtifact(latest, "") }})
 	}
 	mishap := func(words, name string, do func(w *world.World, name string)) {
 		list = append(list, turn{words + name, false, func(s *takeover) { do(s.w, name) }})
@@ -252,7 +262,9 @@ func (s *takeover) mishaps() []turn {
 		mishap("kubelet pod=", pod.Name, (*world.World).Kubelet)
 	}
 	for _, claim := range s.w.Claims() {
-		if !s.begun() && claim.Annotations[objects.AnnotationEpoch] != "" && claim.Annotations[objects.AnnotationQuarantined] == "" { // of the next epoch
+		// of the next epoch
+		if !s.begun() && claim.Annotations[objects.AnnotationEpoch] != "" &&
+			claim.Annotations[objects.AnnotationQuarantined] == "" {
 			mishap("lose claim=", claim.Name, (*world.World).LoseClaim)
 		}
 	}
@@ -268,7 +280,8 @@ func (s *takeover) begun() bool {
 
 // quiet reports whether nothing is left to do now.
 func (s *takeover) quiet() bool {
-	return len(s.w.Frozen)+len(s.w.Net.Isolated)+len(s.w.Net.Unreachable) == 0 && !s.w.Net.Down && s.held == nil && s.late == nil && still(s.w)
+	return len(s.w.Frozen)+len(s.w.Net.Isolated)+len(s.w.Net.Unreachable) == 0 && !s.w.Net.Down && s.held == nil &&
+		s.late == nil && still(s.w)
 }
 
 // done reports whether the cluster has what is asked for, or what it had when that was taken back.
@@ -296,12 +309,14 @@ func (s *takeover) identity() identity {
 		return identity{}
 	}
 	c := w.Cluster()
-	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation, c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
+	fmt.Fprintln(&b, s.troubles, w.Net.Down, restoreID(c.Spec.Restore), c.Status.ObservedGeneration == c.Generation,
+		c.Status.Phase, c.Status.Epoch, n.of(c.Status.ClusterID), c.Status.Restoring)
 	for _, m := range c.Status.Members {
 		fmt.Fprintln(&b, m.Name, m.Role, m.Ready, w.Now.Sub(m.Joined.Time) > hooks.CallsEnd)
 	}
 	for _, m := range c.Status.Conditions {
-		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available && w.Now.Sub(m.LastTransitionTime.Time) >= 5*time.Minute)
+		fmt.Fprintln(&b, m.Type, m.Status, m.Message, m.Type == v1alpha1.Available &&
+			w.Now.Sub(m.LastTransitionTime.Time) >= 5*time.Minute)
 	}
 	if s.ours > 0 {
 		s.writeOthers(&b)
@@ -355,15 +370,20 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 		switch t := all[key].(type) {
 		case *corev1.Pod:
 			n.pod(b, w, t)
-			fmt.Fprintln(b, t.Annotations[objects.AnnotationBegins], t.Annotations[objects.AnnotationPredecessorGone], t.Annotations[objects.AnnotationInitialCluster], t.Status.InitContainerStatuses, w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
+			fmt.Fprintln(b, t.Annotations[objects.AnnotationBegins], t.Annotations[objects.AnnotationPredecessorGone],
+				t.Annotations[objects.AnnotationInitialCluster], t.Status.InitContainerStatuses,
+				w.Now.Sub(t.CreationTimestamp.Time) >= 5*time.Minute)
 			if proc, runs := w.Procs[t.UID]; live {
 				fmt.Fprintln(b, runs, w.Dirs[proc.Dir].Index, w.Prepared[t.UID], w.Markers[t.UID])
 			}
 		case *corev1.PersistentVolumeClaim:
 			d := w.Dirs["volume of "+string(t.UID)]
-			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil, t.Annotations[objects.AnnotationQuarantined] != "", t.Annotations[objects.AnnotationEpoch], d.Cluster, d.Member, d.Index, d.Unbegun != "")
+			fmt.Fprintln(b, t.Name, n.of(string(t.UID)), t.DeletionTimestamp != nil,
+				t.Annotations[objects.AnnotationQuarantined] != "", t.Annotations[objects.AnnotationEpoch], d.Cluster,
+				d.Member, d.Index, d.Unbegun != "")
 		case *corev1.ConfigMap:
-			fmt.Fprintln(b, t.Name, t.Data[objects.EpochKeyInitialCluster], t.Data[objects.EpochKeySource], t.Data[objects.EpochKeyRestore], t.Data[objects.EpochKeyAfter])
+			fmt.Fprintln(b, t.Name, t.Data[objects.EpochKeyInitialCluster], t.Data[objects.EpochKeySource],
+				t.Data[objects.EpochKeyRestore], t.Data[objects.EpochKeyAfter])
 			for _, k := range slices.Sorted(maps.Keys(t.Annotations)) {
 				switch {
 				case strings.HasSuffix(k, "last-applied-configuration"):
@@ -389,7 +409,8 @@ func (n numbers) objects(b *strings.Builder, w *world.World, all map[world.Key]m
 	}
 }
 
-// four are the volumes that a cluster of four loses: the quorum's, and with it the last writes of demo-1, but not those of demo-2.
+// four are the volumes that a cluster of four loses: the quorum's, and with it the last writes of demo-1, but not
+// those of demo-2.
 var four = []string{"demo-0", "demo-3"}
 
 // TestTakeovers searches all that may happen while an epoch takes over from another.
@@ -409,8 +430,10 @@ func TestTakeovers(t *testing.T) {
 		{"a restore, a pod is killed and caches lag", asked{1, toRestore, nil}, 2, []string{"kill", "freeze"}, false},
 		{"a restore while clients write, two bursts", asked{1, toRestore, nil}, 2, []string{"write"}, false},
 		{"a restore of two from a URL that is overwritten", asked{2, toFetch, nil}, 1, []string{"artifact"}, false},
-		{"a restore from a URL that is overwritten, and a pod is killed", asked{2, toFetch, nil}, 2, []string{"artifact", "kill"}, true},
-		{"a restore, taken back, and calls that overlap or lag", asked{1, toRestore, nil}, 2, []string{"edit", "call", "freeze", "crash"}, true},
+		{"a restore from a URL that is overwritten, and a pod is killed", asked{2, toFetch, nil}, 2,
+			[]string{"artifact", "kill"}, true},
+		{"a restore, taken back, and calls that overlap or lag", asked{1, toRestore, nil}, 2,
+			[]string{"edit", "call", "freeze", "crash"}, true},
 		{"a restore of three, one trouble", asked{3, toRestore, nil}, 1, nil, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -455,12 +478,14 @@ func (s *takeover) follow(t *testing.T, way []string) (broken []string) {
 		}
 	}
 	if !s.done() {
-		return []string{fmt.Sprintf("liveness: the cluster ends in %s with other data than it should have", s.w.Cluster().Status.Phase)}
+		return []string{fmt.Sprintf("liveness: the cluster ends in %s with other data than it should have",
+			s.w.Cluster().Status.Phase)}
 	}
 	return nil
 }
 
-// TestTakeoverMutants are rules about epochs that are wrong on purpose: what happens shows it. The shipped rules live through the same.
+// TestTakeoverMutants are rules about epochs that are wrong on purpose: what happens shows it. The shipped rules live
+// through the same.
 func TestTakeoverMutants(t *testing.T) {
 	staged := slices.Repeat([]string{"sync", "pass"}, 4)
 	for name, mutant := range map[string]struct {
@@ -470,20 +495,30 @@ func TestTakeoverMutants(t *testing.T) {
 		breaks string
 	}{
 		"the next epoch begins without waiting for the pods of the one before": {
-			asked{1, toRestore, nil}, beginsUnwaited, append(slices.Clone(staged), "sync", "sync", "sync", "sync", "sync", "sync", "kubelet pod=demo-1"), "S8: 2 etcd clusters",
+			asked{1, toRestore, nil}, beginsUnwaited, append(slices.Clone(staged), "sync", "sync", "sync", "sync",
+				"sync", "sync", "kubelet pod=demo-1"), "S8: 2 etcd clusters",
 		},
 		"the record of the epoch before is not deleted": {
-			asked{1, toRestore, nil}, keepsRecord, append(slices.Clone(staged), "kill pod=demo-0", "call", "sync", "sync", "pass", "sync", "pass", "sync", "sync", "pass", "apply", "pass", "pass"), "S8: 2 etcd clusters",
+			asked{1, toRestore, nil}, keepsRecord, append(slices.Clone(staged), "kill pod=demo-0", "call", "sync",
+				"sync", "pass", "sync", "pass", "sync", "sync", "pass", "apply", "pass", "pass"), "S8: 2 etcd clusters",
 		},
-		"the gate is open while the next epoch is made ready": {asked{1, toRestore, nil}, opensEarly, nil, "S8: 2 etcd clusters"},
-		"the survivor is chosen by its name":                  {asked{4, toRecover, four}, choosesByName, nil, "liveness: the cluster ends in Converged with other data"},
-		"a revision is raised by the same each time":          {asked{1, toGoBack, nil}, raisesByTheSame, nil, "S21: epoch 3 begins at revision"},
+		"the gate is open while the next epoch is made ready": {asked{1, toRestore, nil}, opensEarly, nil,
+			"S8: 2 etcd clusters"},
+		"the survivor is chosen by its name": {asked{4, toRecover, four}, choosesByName, nil,
+			"liveness: the cluster ends in Converged with other data"},
+		"a revision is raised by the same each time": {asked{1, toGoBack, nil}, raisesByTheSame, nil,
+			"S21: epoch 3 begins at revision"},
 		"every member fetches what is at the URL now": {
-			asked{2, toFetch, nil}, fetchesAnything, []string{"sync", "pass", "sync", "pass", "sync", "pass", "sync", "kubelet pod=demo-2", "artifact url=" + latest}, "S21: the members of epoch 2 begin with different data",
+			asked{2, toFetch, nil}, fetchesAnything, []string{"sync", "pass", "sync", "pass", "sync", "pass", "sync",
+				"kubelet pod=demo-2", "artifact url=" + latest},
+			"S21: the members of epoch 2 begin with different data",
 		},
-		"what an epoch leaves behind is deleted": {asked{1, toRestore, nil}, leavesNothing, nil, "S7: the claim demo-0 is deleted"},
+		"what an epoch leaves behind is deleted": {asked{1, toRestore, nil}, leavesNothing, nil,
+			"S7: the claim demo-0 is deleted"},
 		"a view of pods that lags is believed": {
-			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0", "freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"), "S8: 2 etcd clusters",
+			asked{1, toRestore, nil}, believesPods, append(slices.Clone(staged[:7]), "pass", "kill pod=demo-0",
+				"freeze cache of pod", "sync", "kubelet pod=demo-0", "sync", "sync", "sync", "sync", "sync", "pass"),
+			"S8: 2 etcd clusters",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -562,7 +597,8 @@ func choosesByName(o hooks.Observation) hooks.Decision {
 		}
 		equal := pod.DeepCopy()
 		var report reports.Survey
-		if err := json.Unmarshal([]byte(equal.Status.ContainerStatuses[0].State.Terminated.Message), &report); err != nil {
+		if err := json.Unmarshal([]byte(equal.Status.ContainerStatuses[0].State.Terminated.Message),
+			&report); err != nil {
 			panic(err)
 		}
 		report.LastTerm, report.LastIndex = 1, 1
@@ -608,7 +644,8 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 	for name, pod := range o.Children.Pods {
 		alike := pod.DeepCopy()
 		for i := range alike.Status.InitContainerStatuses {
-			if s := &alike.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed && s.State.Terminated != nil {
+			if s := &alike.Status.InitContainerStatuses[i]; s.Name == objects.ContainerSeed &&
+				s.State.Terminated != nil {
 				s.State.Terminated.Message = `{"revision":2000000000,"sha256":"any"}`
 			}
 		}
@@ -618,7 +655,8 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 	for _, pod := range d.Children.Pods {
 		for i := range pod.Spec.InitContainers {
 			c := &pod.Spec.InitContainers[i]
-			c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return e.Name == hooks.EnvSHA256 })
+			c.Env = slices.DeleteFunc(slices.Clone(c.Env),
+				func(e corev1.EnvVar) bool { return e.Name == hooks.EnvSHA256 })
 		}
 	}
 	return d
@@ -628,9 +666,10 @@ func fetchesAnything(o hooks.Observation) hooks.Decision {
 func leavesNothing(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
 	if stopping(o) == nil {
-		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims), func(c *corev1.PersistentVolumeClaim) bool {
-			return c.Annotations[objects.AnnotationQuarantined] != ""
-		})
+		d.Children.Claims = slices.DeleteFunc(slices.Clone(d.Children.Claims),
+			func(c *corev1.PersistentVolumeClaim) bool {
+				return c.Annotations[objects.AnnotationQuarantined] != ""
+			})
 	}
 	return d
 }

@@ -13,9 +13,9 @@ type manner struct {
 	pardoned bool
 }
 
-// carryOut asks etcd for a step that was decided on this member list, as package etcdops does: it needs a member that can be
-// asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns whether etcd did
-// it, and which rules of safety that broke.
+// carryOut asks etcd for a step that was decided on this member list, as package etcdops does: it needs a member that
+// can be asked among those that the hooks see, and unless two calls race, the list must still be the same. It returns
+// whether etcd did it, and which rules of safety that broke.
 func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner) (done bool, broken []string) {
 	changed := on != membership{s.voters, s.learners}
 	if !m.canAsk(s, t, on, seen) || changed && !how.racing || !m.allows(s, t) {
@@ -65,8 +65,8 @@ func (m *Model) carryOut(s *state, t step, on membership, seen *view, how manner
 // lasts reports whether the voters that serve and will go on serving are a quorum.
 func (s *state) lasts() bool { return s.steady().size() >= quorum(s.voters.size()) }
 
-// canAsk reports whether the hooks reach a member that may be asked for the step: one that follows a leader and is not the one
-// that goes, and for some steps the leader alone.
+// canAsk reports whether the hooks reach a member that may be asked for the step: one that follows a leader and is
+// not the one that goes, and for some steps the leader alone.
 func (m *Model) canAsk(s *state, t step, on membership, seen *view) bool {
 	o := s.observe(seen)
 	able := o.following & on.voters
@@ -79,8 +79,8 @@ func (m *Model) canAsk(s *state, t step, on membership, seen *view) bool {
 	return able != 0
 }
 
-// hears reports whether what the leader writes now arrives at the learner, and the hooks see it there: etcdops proves that
-// before a promotion.
+// hears reports whether what the leader writes now arrives at the learner, and the hooks see it there: etcdops proves
+// that before a promotion.
 func (s *state) hears(n int, seen *view) bool {
 	return s.leaderSet()&s.connected() != 0 && s.connected().has(n) && s.observe(seen).answering.has(n)
 }
@@ -163,8 +163,8 @@ func (m *Model) tick(s *state) {
 	}
 }
 
-// agree lets the leader set the version that the cluster as a whole has: the lowest minor version of its members once it knows all of them,
-// and down only when that was asked for.
+// agree lets the leader set the version that the cluster as a whole has: the lowest minor version of its members once
+// it knows all of them, and down only when that was asked for.
 func (s *state) agree() {
 	lowest, all := uint8(99), s.members()&^s.running == 0
 	for n := range (s.members() & s.running).all {
@@ -190,8 +190,9 @@ func (s *state) everybodyAt(minor uint8) bool {
 	return true
 }
 
-// tooOld reports whether etcd of this version does not start in the cluster: it is older than what was agreed on, or not what a downgrade goes
-// to. A member that has run before may start again as it was while the downgrade is under way.
+// tooOld reports whether etcd of this version does not start in the cluster: it is older than what was agreed on, or
+// not what a downgrade goes to. A member that has run before may start again as it was while the downgrade is under
+// way.
 func (s *state) tooOld(version uint8) bool {
 	minor := minorOf(version)
 	if s.lowered != 0 {

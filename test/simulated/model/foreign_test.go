@@ -19,11 +19,11 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// How our members take over from those of an etcd outside of Kubernetes is searched in the world of the stories as well. It
-// begins when the cluster that joins it has been created, or when all of ours vote there. It ends when no foreign member is
-// left, or when the EtcdCluster has been deleted. A person has the foreign members removed, at any moment. What may go wrong:
-// a foreign member stops, is removed or added by hand; ours are killed, cut off or lose their data; a person changes the spec;
-// and all that may befall calls and caches.
+// How our members take over from those of an etcd outside of Kubernetes is searched in the world of the stories as
+// well. It begins when the cluster that joins it has been created, or when all of ours vote there. It ends when no
+// foreign member is left, or when the EtcdCluster has been deleted. A person has the foreign members removed, at any
+// moment. What may go wrong: a foreign member stops, is removed or added by hand; ours are killed, cut off or lose
+// their data; a person changes the spec; and all that may befall calls and caches.
 
 // joined is such a cluster: with how many members of theirs and of ours, and whether ours vote already.
 type joined struct {
@@ -46,7 +46,8 @@ func (j joined) world(troubles int, decide func(hooks.Observation) hooks.Decisio
 	}
 	w.ForeignCluster(versions[0], names...)
 	w.Write(5)
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(j.ours)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
+	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(j.ours)),
+		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Mode = v1alpha1.TLSDisabled
 	spec.Bootstrap = existingAt(names)
 	w.CreateCluster(cluster, spec)
@@ -127,7 +128,8 @@ func (s *takeover) besideOthers() (list []turn) {
 	listed := func(at string) bool { return others[hostAt(at)].ID != 0 }
 	if len(others) > 0 && (e == nil || !slices.ContainsFunc(e.Endpoints, listed)) {
 		names := slices.Sorted(maps.Keys(others))
-		edit("existing="+strings.Join(names, ","), func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
+		edit("existing="+strings.Join(names, ","),
+			func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = existingAt(names) })
 	}
 	if c.DeletionTimestamp != nil && retires(c) != "none" && s.bereft() {
 		edit("existing=none", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap = nil })
@@ -210,7 +212,8 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 		edit("replicas=0", func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(0)) })
 	}
 	if int(*c.Spec.Replicas) == s.ours {
-		edit(fmt.Sprint("replicas=", s.ours+1), func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours + 1)) })
+		edit(fmt.Sprint("replicas=", s.ours+1),
+			func(e *v1alpha1.EtcdClusterSpec) { e.Replicas = new(int32(s.ours + 1)) })
 	}
 	if retires(c) == "retire" {
 		edit("retire=false", func(e *v1alpha1.EtcdClusterSpec) { e.Bootstrap.Existing.RetireForeign = false })
@@ -252,8 +255,8 @@ func (s *takeover) mishapsBesideOthers() (list []turn) {
 // gone reports whether the EtcdCluster has been deleted: with that it ends.
 func (s *takeover) gone() bool { return s.w.Cluster() == nil }
 
-// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17), unless a
-// person did not want to wait for that.
+// hasLeft looks at an etcd whose EtcdCluster has just gone: beside foreign members none of ours is left in it (S17),
+// unless a person did not want to wait for that.
 func (s *takeover) hasLeft(before *world.World) {
 	record, _ := before.Objects[firstRecord].(*corev1.ConfigMap)
 	if retires(before.Cluster()) == "none" || record == nil || record.Annotations[objects.AnnotationForeign] == "" {
@@ -267,8 +270,8 @@ func (s *takeover) hasLeft(before *world.World) {
 	}
 }
 
-// movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost that only
-// a person can help.
+// movedIn reports whether no foreign member is left and the cluster is as the spec asks for; or so much data is lost
+// that only a person can help.
 func (s *takeover) movedIn() bool {
 	c := s.w.Cluster()
 	if !s.quiet() {
@@ -313,7 +316,8 @@ func (s *takeover) writeOthers(b *strings.Builder) {
 	for _, m := range c.Status.Members {
 		seen := w.Now.Sub(watched)
 		silent, joined := min(seen, w.Now.Sub(m.Since.Time)), min(seen, w.Now.Sub(m.Joined.Time))
-		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute, joined >= 10*time.Minute)
+		fmt.Fprintln(b, m.ID, m.Leader, m.Foreign, m.Message, !m.Ready && silent >= 5*time.Minute,
+			joined >= 10*time.Minute)
 	}
 	if r := c.Status.Replacement; r != nil {
 		fmt.Fprintln(b, r.Learner, w.Now.Before(r.NotBefore.Time), r.Voter, w.Now.Before(r.NextGivenUp.Time))
@@ -343,12 +347,15 @@ func TestForeignMembers(t *testing.T) {
 	}{
 		{"one joins one, undisturbed", joined{1, 1, false}, 0, nil, false},
 		{"one joins one, one trouble", joined{1, 1, false}, 1, nil, false},
-		{"one beside one, a restore and two bursts of writes", joined{1, 1, true}, 3, []string{"restore", "write"}, false},
+		{"one beside one, a restore and two bursts of writes", joined{1, 1, true}, 3, []string{"restore", "write"},
+			false},
 		{"two join one, and are deleted", joined{1, 2, false}, 1, []string{"delete"}, false},
-		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2, []string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
+		{"one beside two is deleted, one more trouble", joined{2, 1, true}, 2,
+			[]string{"delete", "foreign", "lose", "freeze", "look", "crash"}, true},
 		{"one beside two, one trouble", joined{2, 1, true}, 1, nil, true},
 		{"two join one, one trouble", joined{1, 2, false}, 1, nil, true},
-		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2, []string{"foreign", "call", "look"}, true},
+		{"one joins one, two of foreign members and late calls", joined{1, 1, false}, 2,
+			[]string{"foreign", "call", "look"}, true},
 		{"one beside two, two of foreign members and edits", joined{2, 1, true}, 2, []string{"foreign", "edit"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -365,8 +372,8 @@ func TestForeignMembers(t *testing.T) {
 	}
 }
 
-// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens alone, and
-// the shipped rules live through the same in TestForeignMembers.
+// TestForeignMutants are rules about foreign members that are wrong on purpose. The search finds each by what happens
+// alone, and the shipped rules live through the same in TestForeignMembers.
 func TestForeignMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
 		joined   joined
@@ -375,12 +382,17 @@ func TestForeignMutants(t *testing.T) {
 		decide   func(hooks.Observation) hooks.Decision
 		breaks   string
 	}{
-		"foreign members are removed unasked":                {joined{1, 1, true}, 0, nil, retiresUnasked, "S6: old-0 is removed, which is not ours, and the spec"},
-		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly, "S6: old-0 is removed, which is not ours, and 1 of ours"},
-		"foreign members are strangers":                      {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
-		"the first record says nothing of the other etcd":    {joined{1, 1, false}, 0, nil, beginsItsOwn, "S8: 2 etcd clusters"},
-		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames, "S9: the name demo-0 is used again"},
-		"a revision is raised by the same each time":         {joined{1, 1, true}, 3, []string{"restore", "write"}, raisesByTheSame, "S21: epoch 2 begins at revision"},
+		"foreign members are removed unasked": {joined{1, 1, true}, 0, nil, retiresUnasked,
+			"S6: old-0 is removed, which is not ours, and the spec"},
+		"foreign members are removed once one of ours votes": {joined{1, 2, false}, 0, nil, retiresEarly,
+			"S6: old-0 is removed, which is not ours, and 1 of ours"},
+		"foreign members are strangers": {joined{1, 1, false}, 0, nil, knowsNoOthers, "liveness:"},
+		"the first record says nothing of the other etcd": {joined{1, 1, false}, 0, nil, beginsItsOwn,
+			"S8: 2 etcd clusters"},
+		"the lowest free number is given to the next member": {joined{2, 1, true}, 1, nil, reusesNames,
+			"S9: the name demo-0 is used again"},
+		"a revision is raised by the same each time": {joined{1, 1, true}, 3, []string{"restore", "write"},
+			raisesByTheSame, "S21: epoch 2 begins at revision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

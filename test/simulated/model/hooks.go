@@ -55,7 +55,8 @@ func (s *state) observe(v *view) sight {
 		o.view.pods[n].rev = 0
 	}
 	for n := range maxMembers {
-		if p := &v.pods[n]; p.uid == 0 || !p.bound || s.down || s.unreachable.has(n) || !s.running.has(n) || s.live.pods[n].uid != p.uid || !s.members().has(n) {
+		if p := &v.pods[n]; p.uid == 0 || !p.bound || s.down || s.unreachable.has(n) || !s.running.has(n) ||
+			s.live.pods[n].uid != p.uid || !s.members().has(n) {
 			continue
 		}
 		o.answering, o.versions[n] = o.answering.with(n), s.proc[n]
@@ -256,7 +257,8 @@ func kept(seen *pod, p *corev1.Pod) uint8 {
 func (j *judge) newPod(s *sight, p *corev1.Pod) pod {
 	version := versionOf(tagOf(p.Annotations[objects.AnnotationImage]))
 	return pod{
-		start:    uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume}, p.Annotations[objects.AnnotationStart])),
+		start: uint8(slices.Index([]string{objects.StartBootstrap, objects.StartJoin, objects.StartResume},
+			p.Annotations[objects.AnnotationStart])),
 		told:     membersOf(p.Annotations[objects.AnnotationInitialCluster]),
 		template: uint8(slices.Index(j.templates(), p.Annotations[objects.AnnotationTemplate])),
 		version:  version,

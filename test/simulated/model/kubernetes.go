@@ -144,8 +144,8 @@ func (m *Model) twoSyncs(s *state) []string {
 	return concat(broken, m.apply(s, &v, &late.answer, cut{}))
 }
 
-// apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates going on
-// past errors, then the status.
+// apply is what Metacontroller does with an answer to what it has shown: deletions by UID, then creations and updates
+// going on past errors, then the status.
 func (m *Model) apply(s *state, v *view, a *answer, c cut) []string {
 	before := s.steady()
 	cutOff := false
@@ -255,7 +255,8 @@ func (a *answer) deletesClaim(v *view, n int) bool {
 	return v.claims[n].uid != 0 && !v.claims[n].deleting && a.claims[n] == omit
 }
 
-// steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into them.
+// steady are the voters that serve, and will go on serving: nobody has deleted their pods, or put another image into
+// them.
 func (s *state) steady() set {
 	var all set
 	for n := range s.component().all {
@@ -334,7 +335,8 @@ func (s *state) freshClaim(n int) uint8 {
 
 // recorded is the highest UID that any copy of the record holds for the member.
 func (s *state) recorded(n int) uint8 {
-	return max(s.live.record.startsOn[n], s.seen.record.startsOn[n], s.flight.view.record.startsOn[n], s.flight.answer.record.startsOn[n])
+	return max(s.live.record.startsOn[n], s.seen.record.startsOn[n], s.flight.view.record.startsOn[n],
+		s.flight.answer.record.startsOn[n])
 }
 
 func (m *Model) deletePod(s *state, n int) {
@@ -455,7 +457,8 @@ func (m *Model) start(s *state, n int, p *pod) (status uint8, broken []string) {
 	}
 	s.running, s.proc[n] = s.running.with(n), p.version
 	if m.minors && s.agreed != 0 && minorOf(p.version) > s.agreed+1 {
-		broken = append(broken, fmt.Sprintf("S18: %s runs %s in a cluster that has agreed on 3.%d", name(n), versions[p.version], s.agreed))
+		broken = append(broken, fmt.Sprintf("S18: %s runs %s in a cluster that has agreed on 3.%d", name(n),
+			versions[p.version], s.agreed))
 	}
 	if m.Young {
 		s.young = s.young.with(n)

@@ -11,9 +11,9 @@ type Model struct {
 	Replicas int
 	// Ready begins with a cluster that has converged, instead of one that has just been asked for.
 	Ready bool
-	// Faults, Edits and Hitches are how many of each may happen on one path. A fault takes or silences something, an edit is a
-	// person's change of the spec, a hitch is a cache that lags or a call that overlaps with what else happens. A call that is
-	// cut off needs no budget: it may always be.
+	// Faults, Edits and Hitches are how many of each may happen on one path. A fault takes or silences something, an
+	// edit is a person's change of the spec, a hitch is a cache that lags or a call that overlaps with what else
+	// happens. A call that is cut off needs no budget: it may always be.
 	Faults, Edits, Hitches int
 	// Sizes, Versions and Templates are what the spec may be edited to, From the version that it begins with.
 	Sizes               []int
@@ -124,13 +124,14 @@ func (s *state) later() {
 }
 
 func (s *state) age() {
-	for _, p := range []*status{&s.live.parent.status, &s.seen.parent.status, &s.flight.view.parent.status, &s.flight.answer.status} {
+	for _, p := range []*status{&s.live.parent.status, &s.seen.parent.status, &s.flight.view.parent.status,
+		&s.flight.answer.status} {
 		p.old = p.voters | p.learners
 	}
 }
 
-// rest says how a state stands that nothing moves any more: whether a call changes nothing, and whether that is as the spec
-// wants it.
+// rest says how a state stands that nothing moves any more: whether a call changes nothing, and whether that is as
+// the spec wants it.
 func (m *Model) rest(s *state) (quiet bool, v *verdict) {
 	if s.frozen != 0 || s.flight.phase != none || s.down || s.nospace || s.lost|s.stuck|s.unreachable|s.isolated != 0 {
 		return false, nil
@@ -163,11 +164,13 @@ func (m *Model) converged(s *state) bool {
 	refused := v.rule == "Upgrade" // and a person has to decide
 	for n := range s.voters.all {
 		p := &s.live.pods[n]
-		if p.version != s.live.parent.version && !refused || p.template != s.live.parent.template || s.proc[n] != p.version {
+		if p.version != s.live.parent.version && !refused || p.template != s.live.parent.template ||
+			s.proc[n] != p.version {
 			return false
 		}
 	}
-	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters && s.following() == s.voters
+	tidy := s.learners == 0 && s.voters.size() == int(s.live.parent.replicas) && s.pods() == s.voters &&
+		s.following() == s.voters
 	return tidy && (m.Medium == v1alpha1.Memory || s.claims() == s.voters)
 }
 
@@ -201,9 +204,9 @@ func (s *state) claims() set {
 	return all
 }
 
-// bereft reports whether faults have left less than a majority with data, after which no cluster may come back by itself. Before
-// the first quorum is recorded, a member counts that may still begin; afterwards nobody can tell, while blind, whether an empty
-// volume was never used or was emptied (S10).
+// bereft reports whether faults have left less than a majority with data, after which no cluster may come back by
+// itself. Before the first quorum is recorded, a member counts that may still begin; afterwards nobody can tell,
+// while blind, whether an empty volume was never used or was emptied (S10).
 func (m *Model) bereft(s *state) bool {
 	voters := s.voters
 	if !s.formed {
@@ -221,8 +224,8 @@ func (m *Model) bereft(s *state) bool {
 	return held < quorum(voters.size())
 }
 
-// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost or of a pod that has been
-// deleted, or on a claim that is being deleted and that no pod holds any more.
+// doomed are the members whose data will be gone, whatever anybody does: in the memory of a node that is lost or of a
+// pod that has been deleted, or on a claim that is being deleted and that no pod holds any more.
 func (s *state) doomed(medium v1alpha1.Medium) set {
 	all := set(0)
 	if medium == v1alpha1.Memory {

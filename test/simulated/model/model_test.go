@@ -37,37 +37,68 @@ var worlds = []struct {
 	{"a new cluster, one fault", Model{Replicas: 3, Faults: 1}, false},
 	{"a new cluster, one edit of its size", Model{Replicas: 3, Edits: 1, Versions: noEdits, Templates: noEdits}, false},
 	{"a new cluster on Memory, one fault", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1}, false},
-	{"a new cluster on Memory, one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1, Templates: noEdits}, false},
-	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, false},
-	{"a running cluster whose etcd insists on old connections, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
+	{"a new cluster on Memory, one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Edits: 1,
+		Templates: noEdits}, false},
+	{"a single member, one edit and one hitch", Model{Replicas: 1, Ready: true, Edits: 1, Hitches: 1,
+		Sizes: []int{1, 3}}, false},
+	{"a running cluster whose etcd insists on old connections, one fault",
+		Model{Replicas: 3, Ready: true, Faults: 1, Young: true}, false},
 
-	{"a running cluster, two edits of versions and templates, which may be bad", Model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
-	{"a running cluster on Memory, two edits of versions and templates, which may be bad", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
-	{"a single member, two edits of versions and templates, which may be bad", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
-	{"a running cluster, one edit of version or template, two hitches, and the leader moves", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 2, Sizes: noSizes, Just: []deed{leaderMoves}}, false},
-	{"a running cluster goes up a minor version and back, one hitch", Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
-	{"a running cluster on Memory goes up a minor version and back", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
-	{"a single member goes up a minor version and back", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, false},
+	{"a running cluster, two edits of versions and templates, which may be bad",
+		Model{Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+	{"a running cluster on Memory, two edits of versions and templates, which may be bad",
+		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch,
+			Templates: anyTemplate}, false},
+	{"a single member, two edits of versions and templates, which may be bad",
+		Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, false},
+	{"a running cluster, one edit of version or template, two hitches, and the leader moves",
+		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 2, Sizes: noSizes, Just: []deed{leaderMoves}},
+		false},
+	{"a running cluster goes up a minor version and back, one hitch",
+		Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: minors, Templates: noEdits},
+		false},
+	{"a running cluster on Memory goes up a minor version and back",
+		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Edits: 2, Sizes: noSizes, Versions: minors,
+			Templates: noEdits}, false},
+	{"a single member goes up a minor version and back", Model{Replicas: 1, Ready: true, Edits: 2, Sizes: noSizes,
+		Versions: minors, Templates: noEdits}, false},
 
-	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits, Templates: noEdits}, true},
-	{"a new cluster on Memory, one fault and one edit of its size or version", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
-	{"a running cluster, two edits of versions and templates, which may be bad, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
-	{"a running cluster, two edits of versions and templates, which may be bad, one hitch", Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch, Templates: anyTemplate}, true},
-	{"a running cluster goes up a minor version and back, one fault", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits}, true},
-	{"a running cluster, one edit of version, one hitch, and one fault that takes no data", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: noSizes, Versions: anyPatch, Templates: noEdits, Just: []deed{podKilled, memberUnreachable, leaderMoves, memberIsolated}}, true},
-	{"a running cluster, two edits of sizes, versions and templates", Model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
+	{"a new cluster, one fault and one edit of its size", Model{Replicas: 3, Faults: 1, Edits: 1, Versions: noEdits,
+		Templates: noEdits}, true},
+	{"a new cluster on Memory, one fault and one edit of its size or version",
+		Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1, Templates: noEdits}, true},
+	{"a running cluster, two edits of versions and templates, which may be bad, one fault",
+		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: anyPatch,
+			Templates: anyTemplate}, true},
+	{"a running cluster, two edits of versions and templates, which may be bad, one hitch",
+		Model{Replicas: 3, Ready: true, Edits: 2, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
+			Templates: anyTemplate}, true},
+	{"a running cluster goes up a minor version and back, one fault",
+		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 2, Sizes: noSizes, Versions: minors, Templates: noEdits},
+		true},
+	{"a running cluster, one edit of version, one hitch, and one fault that takes no data",
+		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: noSizes, Versions: anyPatch,
+			Templates: noEdits, Just: []deed{podKilled, memberUnreachable, leaderMoves, memberIsolated}}, true},
+	{"a running cluster, two edits of sizes, versions and templates",
+		Model{Replicas: 3, Ready: true, Edits: 2, Sizes: []int{1, 3, 5}}, true},
 	{"a new cluster, one fault and one edit", Model{Replicas: 3, Faults: 1, Edits: 1}, true},
-	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1, Edits: 1}, true},
+	{"a new cluster on Memory, one fault and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 1,
+		Edits: 1}, true},
 	{"a new cluster, two faults and one edit", Model{Replicas: 3, Faults: 2, Edits: 1}, true},
-	{"a new cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2, Edits: 1}, true},
+	{"a new cluster on Memory, two faults and one edit", Model{Medium: v1alpha1.Memory, Replicas: 3, Faults: 2,
+		Edits: 1}, true},
 	{"a new cluster, one fault and one hitch", Model{Replicas: 3, Faults: 1, Hitches: 1}, true},
 	{"a new cluster, one edit and one hitch", Model{Replicas: 3, Edits: 1, Hitches: 1}, true},
-	{"a running cluster, one fault, one edit and one hitch", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
-	{"a running cluster on Memory, one fault, one edit and one hitch", Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
+	{"a running cluster, one fault, one edit and one hitch", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1,
+		Hitches: 1}, true},
+	{"a running cluster on Memory, one fault, one edit and one hitch",
+		Model{Medium: v1alpha1.Memory, Replicas: 3, Ready: true, Faults: 1, Edits: 1, Hitches: 1}, true},
 	{"a running cluster, one edit and two hitches", Model{Replicas: 3, Ready: true, Edits: 1, Hitches: 2}, true},
 	{"a running cluster, two faults and one hitch", Model{Replicas: 3, Ready: true, Faults: 2, Hitches: 1}, true},
-	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1, Hitches: 1, Sizes: []int{1, 3}}, true},
-	{"a running cluster whose etcd insists on old connections, one fault and one edit", Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
+	{"a single member, one fault, one edit and one hitch", Model{Replicas: 1, Ready: true, Faults: 1, Edits: 1,
+		Hitches: 1, Sizes: []int{1, 3}}, true},
+	{"a running cluster whose etcd insists on old connections, one fault and one edit",
+		Model{Replicas: 3, Ready: true, Faults: 1, Edits: 1, Young: true}, true},
 }
 
 // usualEdits are those of versions and templates in a world that says nothing of them.
@@ -136,7 +167,8 @@ func TestWalks(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			episodes, broken := m.Walk(*seed, *steps)
-			t.Logf("seed %d: %d steps in %d episodes, %d decisions, %s", *seed, *steps, episodes, m.judge.decisions(), time.Since(began).Round(time.Millisecond))
+			t.Logf("seed %d: %d steps in %d episodes, %d decisions, %s", *seed, *steps, episodes, m.judge.decisions(),
+				time.Since(began).Round(time.Millisecond))
 			if broken != nil {
 				fail(t, &m, broken)
 			}
@@ -151,7 +183,8 @@ func TestTry(t *testing.T) {
 	}
 	m := Model{Medium: v1alpha1.Persistent}
 	var memory bool
-	if _, err := fmt.Sscanf(*try, "%d,%d,%d,%d,%t,%t", &m.Replicas, &m.Faults, &m.Edits, &m.Hitches, &m.Ready, &memory); err != nil {
+	if _, err := fmt.Sscanf(*try, "%d,%d,%d,%d,%t,%t", &m.Replicas, &m.Faults, &m.Edits, &m.Hitches, &m.Ready,
+		&memory); err != nil {
 		t.Fatal(err)
 	}
 	if memory {

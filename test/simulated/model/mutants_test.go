@@ -70,7 +70,8 @@ var mutants = map[string]struct {
 	},
 	"roll_unrecorded": {
 		"Nobody writes down who is restarted: with an old view of the pods, another leader means another choice.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1}, Just: []deed{leaderMoves}, Decide: rollsUnrecorded},
+		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Hitches: 1, Templates: []uint8{1},
+			Just: []deed{leaderMoves}, Decide: rollsUnrecorded},
 		"S2: ",
 	},
 	"roll_before_the_start": {
@@ -85,7 +86,8 @@ var mutants = map[string]struct {
 	},
 	"removal_of_the_majority": {
 		"A shrink removes members that serve while others don't, with strict-reconfig-check off.",
-		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Just: []deed{podKilled}, Decide: shrinksAnyway, Lax: true},
+		Model{Replicas: 3, Ready: true, Edits: 1, Faults: 1, Sizes: []int{1}, Just: []deed{podKilled},
+			Decide: shrinksAnyway, Lax: true},
 		"S1: remove demo-",
 	},
 }
@@ -101,11 +103,13 @@ func TestMutantsAreFound(t *testing.T) {
 			}
 			r := m.Search(0)
 			require.NotNil(t, r.Broken, "the search has missed it: %s", r)
-			assert.True(t, slices.ContainsFunc(r.Broken.Rules, func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
+			assert.True(t, slices.ContainsFunc(r.Broken.Rules,
+				func(s string) bool { return strings.HasPrefix(s, mutant.breaks) }), "it breaks %q", r.Broken.Rules)
 			golden(t, name, m.Story(mutant.why, r.Broken.Path)+"# "+strings.Join(r.Broken.Rules, "\n# ")+"\n")
 
 			right := Model{
-				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults, Hitches: m.Hitches, Sizes: m.Sizes,
+				Medium: m.Medium, Replicas: m.Replicas, Ready: m.Ready, Edits: m.Edits, Faults: m.Faults,
+				Hitches: m.Hitches, Sizes: m.Sizes,
 				Versions: m.Versions, Templates: m.Templates, From: m.From, Just: m.Just,
 			}
 			if r := right.Search(0); r.Broken != nil {
@@ -133,7 +137,8 @@ func promotesUnasked(o hooks.Observation) hooks.Decision {
 		o.Health = maps.Clone(o.Health)
 		for _, m := range o.Etcd.Members {
 			if m.Learner && m.Started() {
-				o.Health[m.Name] = hooks.Health{ClusterID: o.Etcd.ClusterID, MemberID: m.ID, Leader: o.Etcd.Leader, Learner: true, RaftIndex: 100}
+				o.Health[m.Name] = hooks.Health{ClusterID: o.Etcd.ClusterID, MemberID: m.ID, Leader: o.Etcd.Leader,
+					Learner: true, RaftIndex: 100}
 			}
 		}
 	}
@@ -166,7 +171,8 @@ func reusesNames(o hooks.Observation) hooks.Decision {
 	}
 	taken := func(name string) bool {
 		return o.Children.Pods[name] != nil || o.Children.Claims[name] != nil ||
-			slices.ContainsFunc(o.Etcd.Members, func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name)) })
+			slices.ContainsFunc(o.Etcd.Members,
+				func(m hooks.Member) bool { return slices.Contains(m.PeerURLs, objects.PeerURL(o.Cluster, name)) })
 	}
 	n := 0
 	for taken(objects.MemberName(o.Cluster.Name, n)) {
@@ -183,10 +189,12 @@ func neverWaits(o hooks.Observation) hooks.Decision {
 	c.Status.Members = nil
 	if o.Etcd != nil {
 		for _, m := range o.Etcd.Members {
-			c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1), Joined: metav1.Unix(1, 0)})
+			c.Status.Members = append(c.Status.Members, v1alpha1.MemberStatus{Name: m.Name, ID: hexID(int(m.ID) - 1),
+				Joined: metav1.Unix(1, 0)})
 		}
 	}
-	d := hooks.Decide(hooks.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health, Taken: o.Taken, Now: o.Now, Settings: o.Settings})
+	d := hooks.Decide(hooks.Observation{Cluster: c, Children: o.Children, Etcd: o.Etcd, Health: o.Health,
+		Taken: o.Taken, Now: o.Now, Settings: o.Settings})
 	d.Status.Members = nil
 	return d
 }

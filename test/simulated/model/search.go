@@ -13,8 +13,8 @@ import (
 
 // Result of a search.
 type Result struct {
-	// States, different ones; Transitions between them, and how many of them were ours and judged; Depth of the longest way
-	// that was needed; Decisions that were really made, for different observations.
+	// States, different ones; Transitions between them, and how many of them were ours and judged; Depth of the
+	// longest way that was needed; Decisions that were really made, for different observations.
 	States, Transitions, Depth, Decisions int
 	// Converged states, and those in which faults have taken a majority's data, which end otherwise.
 	Converged, Bereft int
@@ -34,8 +34,10 @@ type Breach struct {
 }
 
 func (r *Result) String() string {
-	return fmt.Sprintf("%d states, %d transitions, depth %d, %d decisions, %d converged, %d bereft of their data; %s, %d MiB",
-		r.States, r.Transitions, r.Depth, r.Decisions, r.Converged, r.Bereft, r.Took.Round(time.Millisecond), r.Memory>>20)
+	return fmt.Sprintf("%d states, %d transitions, depth %d, %d decisions, %d converged, %d bereft of their data; "+
+		"%s, %d MiB",
+		r.States, r.Transitions, r.Depth, r.Decisions, r.Converged, r.Bereft, r.Took.Round(time.Millisecond),
+		r.Memory>>20)
 }
 
 // key of a value: 128 bits, so that two among a billion are taken for one with a chance of one in 10^20.
@@ -286,7 +288,8 @@ func (s *search) liveness(r *Result) {
 	}
 	if len(stuck) > 0 {
 		first := slices.Min(stuck)
-		r.Broken = &Breach{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states", len(stuck)-1)}, Path: s.path(first)}
+		r.Broken = &Breach{Rules: []string{fmt.Sprintf("liveness: no way leads on from here, nor from %d other states",
+			len(stuck)-1)}, Path: s.path(first)}
 	}
 }
 

@@ -92,8 +92,10 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (j *judge) observation(s *sight) hooks.Observation {
 	c := j.parents.of(s.view.parent, func() *v1alpha1.EtcdCluster { return j.cluster(&s.view.parent) })
-	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}}, Health: map[string]hooks.Health{}}
-	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{}}
+	o := hooks.Observation{Cluster: c, Now: now, Settings: hooks.Settings{Images: objects.Images{Image: "quorate"}},
+		Health: map[string]hooks.Health{}}
+	o.Children = hooks.Children{Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
+		ConfigMaps: map[string]*corev1.ConfigMap{}}
 	for n := range maxMembers {
 		if p := s.view.pods[n]; p.uid != 0 {
 			o.Children.Pods[name(n)] = j.pods.of(numbered[pod]{n, p}, func() *corev1.Pod { return j.pod(c, n, &p) })
@@ -102,7 +104,8 @@ func (j *judge) observation(s *sight) hooks.Observation {
 			}
 		}
 		if c := &s.view.claims[n]; c.uid != 0 {
-			o.Children.Claims[name(n)] = j.claims.of(numbered[claim]{n, *c}, func() *corev1.PersistentVolumeClaim { return claimObject(n, c) })
+			o.Children.Claims[name(n)] = j.claims.of(numbered[claim]{n, *c},
+				func() *corev1.PersistentVolumeClaim { return claimObject(n, c) })
 		}
 	}
 	if s.view.record.exists {
@@ -122,10 +125,12 @@ func (j *judge) observation(s *sight) hooks.Observation {
 }
 
 func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID, Generation: 1}}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster, Namespace: "default", UID: clusterUID,
+		Generation: 1}}
 	c.Spec = v1alpha1.EtcdClusterSpec{
-		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template), UpgradePolicy: v1alpha1.UpgradeStep,
-		Storage: v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi}, TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
+		Replicas: new(int32(p.replicas)), Version: versions[p.version], PriorityClassName: template(p.template),
+		UpgradePolicy: v1alpha1.UpgradeStep,
+		Storage:       v1alpha1.StorageSpec{Medium: j.medium, Size: oneGi}, TLS: v1alpha1.TLSSpec{Mode: v1alpha1.TLSDisabled},
 	}
 	if p.status.hasID {
 		c.Status.ClusterID = strconv.FormatUint(clusterID, 16)
@@ -146,7 +151,8 @@ func (j *judge) cluster(p *parent) *v1alpha1.EtcdCluster {
 var oneGi = resource.MustParse("1Gi")
 
 func owned(n int, uid types.UID, leaving bool) metav1.ObjectMeta {
-	m := metav1.ObjectMeta{Name: name(n), Namespace: "default", UID: uid, OwnerReferences: []metav1.OwnerReference{{UID: clusterUID}}}
+	m := metav1.ObjectMeta{Name: name(n), Namespace: "default", UID: uid,
+		OwnerReferences: []metav1.OwnerReference{{UID: clusterUID}}}
 	if leaving {
 		m.DeletionTimestamp = &metav1.Time{Time: now.Add(30 * time.Second)}
 	}
@@ -174,7 +180,8 @@ func (j *judge) pod(c *v1alpha1.EtcdCluster, n int, p *pod) *corev1.Pod {
 		o.Annotations[objects.AnnotationInitialCluster] = initialCluster(c, p.told)
 	}
 	if p.oldFlags != oldFlags(p.version) {
-		o.Annotations[objects.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore, false: usualVersion}[p.oldFlags]]
+		o.Annotations[objects.AnnotationFlagsFor] = versions[map[bool]uint8{true: minorBefore,
+			false: usualVersion}[p.oldFlags]]
 	}
 	if p.exchanged {
 		o.Annotations[objects.AnnotationExchanged] = container(p.turn)
@@ -209,7 +216,8 @@ func container(turn uint8) string { return fmt.Sprintf("containerd://%d", turn) 
 
 // containers is what the kubelet reports.
 func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []corev1.ContainerStatus) {
-	prepare, etcd := corev1.ContainerStatus{Name: objects.ContainerPrepare}, corev1.ContainerStatus{Name: objects.ContainerEtcd}
+	prepare, etcd := corev1.ContainerStatus{Name: objects.ContainerPrepare},
+		corev1.ContainerStatus{Name: objects.ContainerEtcd}
 	ended := func(code int32) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
@@ -221,7 +229,8 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 		prepare.State, etcd.State.Running = ended(0), &corev1.ContainerStateRunning{}
 		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	case crashes:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"), ended(1), 1
+		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("CrashLoopBackOff"),
+			ended(1), 1
 		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	case refused, refusedAgain:
 		prepare.State, prepare.LastTerminationState = waiting("CrashLoopBackOff"), ended(objects.ExitDataLost)
@@ -235,7 +244,8 @@ func containers(status uint8) (corev1.PodPhase, []corev1.ContainerStatus, []core
 		prepare.State, etcd.State = ended(0), waiting("ErrImagePull")
 		return corev1.PodPending, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	case unpulledAgain:
-		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("ErrImagePull"), ended(1), 1
+		prepare.State, etcd.State, etcd.LastTerminationState, etcd.RestartCount = ended(0), waiting("ErrImagePull"),
+			ended(1), 1
 		return corev1.PodRunning, []corev1.ContainerStatus{prepare}, []corev1.ContainerStatus{etcd}
 	}
 	return corev1.PodPending, nil, nil
@@ -250,11 +260,14 @@ func (j *judge) recordObject(c *v1alpha1.EtcdCluster, r *record) *corev1.ConfigM
 			starts[name(n)] = string(j.ground(n, uid))
 		}
 	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(cluster, 1), Namespace: "default", UID: "record"}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: objects.EpochName(cluster, 1), Namespace: "default",
+		UID: "record"}}
 	o.Data = map[string]string{
-		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1", objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
+		objects.EpochKeySource: objects.SourceEmpty, objects.EpochKeyToken: "uid-1",
+		objects.EpochKeyInitialCluster: initialCluster(c, r.initial),
 	}
-	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)), objects.AnnotationVersion: versions[r.version]}
+	o.Annotations = map[string]string{objects.AnnotationNextMember: strconv.Itoa(int(r.next)),
+		objects.AnnotationVersion: versions[r.version]}
 	if r.choice.member > 0 {
 		o.Annotations[objects.AnnotationChosen] = r.choice.words()
 	}
@@ -299,7 +312,8 @@ func readChoice(said string) (c choice) {
 	if fields[1] == "removal" {
 		c.removes = true
 		if len(fields) > 2 {
-			c.withdrawn = map[string]uint8{withdrawnSince(justWithdrawn): justWithdrawn, withdrawnSince(longWithdrawn): longWithdrawn}[fields[3]]
+			c.withdrawn = map[string]uint8{withdrawnSince(justWithdrawn): justWithdrawn,
+				withdrawnSince(longWithdrawn): longWithdrawn}[fields[3]]
 		}
 		return c
 	}
@@ -358,7 +372,8 @@ func (s *sight) health(n int) hooks.Health {
 	if !s.answering.has(n) {
 		return hooks.Health{Err: "connection refused"}
 	}
-	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100, Version: versions[s.versions[n]]}
+	h := hooks.Health{ClusterID: clusterID, MemberID: memberID(n), RaftTerm: 1, RaftIndex: 100,
+		Version: versions[s.versions[n]]}
 	if s.agreed != 0 && minorOf(s.versions[n]) >= 6 {
 		h.StorageVersion = base(s.agreed)
 	}
@@ -387,7 +402,8 @@ func (s *sight) membership(c *v1alpha1.EtcdCluster) *hooks.Membership {
 		m.Leader = memberID(int(s.leader) - 1)
 	}
 	for n := range (s.list.voters | s.list.learners).all {
-		e := hooks.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))}, Learner: s.list.learners.has(n)}
+		e := hooks.Member{ID: memberID(n), PeerURLs: []string{objects.PeerURL(c, name(n))},
+			Learner: s.list.learners.has(n)}
 		if s.published.has(n) {
 			e.Name, e.ClientURLs = name(n), []string{objects.ClientURL(c, name(n))}
 		}

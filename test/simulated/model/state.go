@@ -166,13 +166,13 @@ type state struct {
 	// data is what each member's volume (or tmpfs) holds, and proc the version of the etcd that runs on it.
 	data, proc [maxMembers]uint8
 
-	// Of processes and nodes: which members run, since less than five seconds, whose prepare has passed in this pod, passed
-	// since the node's last boot, whose node is lost, whose pod no node takes.
+	// Of processes and nodes: which members run, since less than five seconds, whose prepare has passed in this pod,
+	// passed since the node's last boot, whose node is lost, whose pod no node takes.
 	running, young, marked, prepared, lost, stuck set
 	// Of the network: whom the hooks don't reach, who hears nobody.
 	unreachable, isolated set
-	// Of etcd: the members, who of them have published themselves, whom the leader has brought up to date, and of members past
-	// and present, who has begun with data of its own, and who was removed.
+	// Of etcd: the members, who of them have published themselves, whom the leader has brought up to date, and of
+	// members past and present, who has begun with data of its own, and who was removed.
 	voters, learners, published, synced, born, removed set
 
 	leader  uint8 // number+1; 0 for none

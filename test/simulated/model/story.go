@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// Story tells a path in the words of test/simulated/scenario: saved under testdata/told and completed with `-rewrite`, it is a test.
+// Story tells a path in the words of test/simulated/scenario: saved under testdata/told and completed with
+// `-rewrite`, it is a test.
 func (m *Model) Story(title string, path []action) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s", title, m.opening())
 	m.Follow(path, func(line string, _ *state) {
 		b.WriteString(line + "\n")
-		if verb, _, _ := strings.Cut(line, " "); slices.Contains([]string{"sync", "two-syncs", "look", "call", "apply"}, verb) {
+		if verb, _, _ := strings.Cut(line, " "); slices.Contains([]string{"sync", "two-syncs", "look", "call", "apply"},
+			verb) {
 			b.WriteString("----\n\n") // it has something to say
 		}
 	})
@@ -99,16 +101,22 @@ func (m *Model) words(a action, after *state) string {
 
 var words = [templateEdited + 1]string{
 	callWhole: "sync", callTwice: "two-syncs", callDecides: "look", callAnswers: "call", callGoesOn: "apply",
-	kubeletActs: "kubelet pod=NAME", etcdTicks: "etcd tick", learnerCatchesUp: "etcd caught-up=NAME", claimsCollected: "collect",
-	timePasses: "tick 1m", etcdBack: "etcd up", memberReached: "network reachable=NAME", memberJoined: "network joined=NAME",
-	nodeBack: "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
-	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME", claimDeleted: "delete claim=NAME",
-	nodeLost: "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down", memberUnreachable: "network unreachable=NAME",
-	memberIsolated: "network isolated=NAME", leaderMoves: "etcd leader=NAME", statusWiped: "status wipe", spaceOut: "etcd space=out",
+	kubeletActs: "kubelet pod=NAME", etcdTicks: "etcd tick", learnerCatchesUp: "etcd caught-up=NAME",
+	claimsCollected: "collect",
+	timePasses:      "tick 1m", etcdBack: "etcd up", memberReached: "network reachable=NAME",
+	memberJoined: "network joined=NAME",
+	nodeBack:     "heal node=NAME", podTaken: "node room=NAME", spaceFreed: "etcd space=freed",
+	podKilled: "kill pod=NAME", podDeleted: "delete pod=NAME", claimLost: "lose claim=NAME",
+	claimDeleted: "delete claim=NAME",
+	nodeLost:     "lose node=NAME", podStuck: "node full=NAME", etcdOut: "etcd down",
+	memberUnreachable: "network unreachable=NAME",
+	memberIsolated:    "network isolated=NAME", leaderMoves: "etcd leader=NAME", statusWiped: "status wipe",
+	spaceOut: "etcd space=out",
 }
 
 func cacheName(kind uint8) string {
-	return map[uint8]string{podCache: "pod", claimCache: "claim", recordCache: "configmap", parentCache: "cluster"}[kind]
+	return map[uint8]string{podCache: "pod", claimCache: "claim", recordCache: "configmap",
+		parentCache: "cluster"}[kind]
 }
 
 func (c cut) words() string {
@@ -127,5 +135,6 @@ func (c cut) words() string {
 	if c.object.kind == aRecord {
 		return "crash=before configmap=" + cluster + "-epoch-1" + order
 	}
-	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)), order)
+	return fmt.Sprintf("crash=before %s=%s%s", []string{"pod", "claim"}[c.object.kind], name(int(c.object.number)),
+		order)
 }

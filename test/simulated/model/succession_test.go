@@ -20,11 +20,13 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// What happens to certificates is searched in the world of the stories itself: it begins when the authority of a running cluster is due
-// to be succeeded, and ends when the old one has expired and nobody trusts it any more. The model, whose clusters speak plain text, has
-// no part in it. Days pass only when nothing is left to do, so that no certificate expires because somebody was late.
+// What happens to certificates is searched in the world of the stories itself: it begins when the authority of a
+// running cluster is due to be succeeded, and ends when the old one has expired and nobody trusts it any more. The
+// model, whose clusters speak plain text, has no part in it. Days pass only when nothing is left to do, so that no
+// certificate expires because somebody was late.
 
-// succession is such a world, with how much may still go wrong in it: faults, caches that lag, calls that are cut off or overlap.
+// succession is such a world, with how much may still go wrong in it: faults, caches that lag, calls that are cut off
+// or overlap.
 type succession struct {
 	w        *world.World
 	troubles int
@@ -33,7 +35,8 @@ type succession struct {
 // dueAuthority is a cluster of this size whose authority is due.
 func dueAuthority(size, troubles int, decide func(hooks.Observation) hooks.Decision) *succession {
 	w := world.New()
-	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(size)), Storage: v1alpha1.StorageSpec{Size: oneGi}}
+	spec := v1alpha1.EtcdClusterSpec{Version: versions[0], Replicas: new(int32(size)),
+		Storage: v1alpha1.StorageSpec{Size: oneGi}}
 	spec.TLS.Auto.LeafDuration.Duration, spec.TLS.Auto.CADuration.Duration = 100*time.Hour, 200*time.Hour
 	w.CreateCluster(cluster, spec)
 	for _, wait := range []time.Duration{0, 67 * time.Hour, 67 * time.Hour} {
@@ -114,7 +117,10 @@ func (s *succession) faults() []move {
 		fault("kubelet pod=", pod.Name, (*world.World).Kubelet)
 		fault("kill pod=", pod.Name, (*world.World).KillPod)
 		fault("restart pod=", pod.Name, (*world.World).Restart)
-		fault("network isolated and unreachable=", pod.Name, func(w *world.World, name string) { w.Net.Isolated[name], w.Net.Unreachable[name] = true, true })
+		fault("network isolated and unreachable=", pod.Name, func(w *world.World, name string) {
+			w.Net.Isolated[name],
+				w.Net.Unreachable[name] = true, true
+		})
 		fault("etcd leader=", pod.Name, (*world.World).Lead)
 	}
 	for _, secret := range s.w.Secrets() {
@@ -123,7 +129,8 @@ func (s *succession) faults() []move {
 	return list
 }
 
-// cutsIn are the places at which the next call may be cut off, in either order of the objects; of is the world of a state.
+// cutsIn are the places at which the next call may be cut off, in either order of the objects; of is the world of a
+// state.
 func cutsIn[S any](w *world.World, of func(S) *world.World) []possible[S] {
 	try := w.Clone()
 	call := try.Sync(world.Crash{})
@@ -144,7 +151,8 @@ func cutsIn[S any](w *world.World, of func(S) *world.World) []possible[S] {
 			if backwards {
 				told += " order=backwards"
 			}
-			cut(told, world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.Kind(words[1]), Name: words[2]}, Backwards: backwards})
+			cut(told, world.Crash{At: world.BeforeObject, Object: world.Key{Kind: world.Kind(words[1]), Name: words[2]},
+				Backwards: backwards})
 		}
 	}
 	return list
@@ -175,7 +183,8 @@ func (s *succession) later() {
 		s.w.Now = settled
 	case len(ca.Trust) > 1:
 		s.w.Now = ca.Trust[len(ca.Trust)-1].NotAfter.Add(time.Minute)
-		if due := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/3*2 + time.Minute); due.Before(s.w.Now) {
+		if due := ca.Certificate.NotBefore.Add(ca.Certificate.NotAfter.Sub(ca.Certificate.NotBefore)/3*2 +
+			time.Minute); due.Before(s.w.Now) {
 			s.w.Now = due
 		}
 	}
@@ -184,7 +193,8 @@ func (s *succession) later() {
 // done reports whether the succession is over: everybody trusts the new authority alone, and shows what it has signed.
 func (s *succession) done() bool {
 	ca := s.w.Secret(hooks.CASecret(cluster))
-	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Phase != "Converged" || !s.quiet() {
+	if ca == nil || ca.Certificate.ID == "A1" || len(ca.Trust) > 1 || s.w.Cluster().Status.Phase != "Converged" ||
+		!s.quiet() {
 		return false
 	}
 	alone := func(trust []hooks.Certificate) bool { return len(trust) == 1 && trust[0].ID == ca.Certificate.ID }
@@ -238,9 +248,11 @@ func (s *succession) identity() identity {
 		n.pod(&b, w, pod)
 		proc, runs := w.Procs[pod.UID]
 		d := w.Dirs[proc.Dir]
-		fmt.Fprintln(&b, runs, d.Behind, w.Etcd.Clusters[d.Cluster].Commit-d.Index, n.trust(proc.Clients), n.trust(proc.Peers))
+		fmt.Fprintln(&b, runs, d.Behind, w.Etcd.Clusters[d.Cluster].Commit-d.Index, n.trust(proc.Clients),
+			n.trust(proc.Peers))
 		if files := w.Files[pod.UID]; files.Peer != nil {
-			fmt.Fprintln(&b, n.of(files.Server.Certificate.ID), n.trust(files.Server.Trust), n.of(files.Peer.Certificate.ID), n.trust(files.Peer.Trust))
+			fmt.Fprintln(&b, n.of(files.Server.Certificate.ID), n.trust(files.Server.Trust),
+				n.of(files.Peer.Certificate.ID), n.trust(files.Peer.Trust))
 		}
 	}
 	for _, claim := range w.Claims() {
@@ -251,7 +263,8 @@ func (s *succession) identity() identity {
 	}
 	if record := w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(cluster, 1)}]; record != nil {
 		said := record.GetAnnotations()
-		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]), n.choice(w, said[objects.AnnotationChosen]))
+		fmt.Fprintln(&b, said[objects.AnnotationNextMember], len(said[objects.AnnotationStartsOn]),
+			n.choice(w, said[objects.AnnotationChosen]))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.Frozen)) {
 		for _, name := range slices.Sorted(maps.Keys(w.Frozen[kind])) {
@@ -291,7 +304,8 @@ func (n numbers) secret(b *strings.Builder, w *world.World, s *hooks.Secret) {
 	}
 	due := s.Certificate.NotBefore.Add(s.Certificate.NotAfter.Sub(s.Certificate.NotBefore) / 3 * 2)
 	settled := s.Certificate.NotBefore.Add(s.Certificate.NotAfter.Sub(s.Certificate.NotBefore) / 12)
-	fmt.Fprintln(b, s.Name, n.of(s.Certificate.ID), n.of(s.Certificate.Issuer), n.trust(s.Trust), s.Previous != nil, s.Flaw != "",
+	fmt.Fprintln(b, s.Name, n.of(s.Certificate.ID), n.of(s.Certificate.Issuer), n.trust(s.Trust), s.Previous != nil,
+		s.Flaw != "",
 		w.Now.Before(due), w.Now.Before(s.Certificate.NotAfter), s.Certificate.Authority && w.Now.Before(settled))
 	for _, c := range s.Trust {
 		fmt.Fprint(b, w.Now.Before(c.NotAfter))
@@ -320,8 +334,10 @@ func (n numbers) trust(trust []hooks.Certificate) (all []int) {
 func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
 	since, err := time.Parse(time.RFC3339, p.Annotations[objects.AnnotationWithdrawn])
 	fmt.Fprintln(b, err == nil, w.Now.Sub(since) >= hooks.CallsEnd)
-	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP, statusOfPod(p),
-		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole], n.of(p.Annotations[objects.AnnotationServes]))
+	fmt.Fprintln(b, p.Name, n.of(string(p.UID)), p.DeletionTimestamp != nil, p.Spec.NodeName, p.Status.PodIP,
+		statusOfPod(p),
+		p.Annotations[objects.AnnotationStart], p.Annotations[objects.AnnotationRestarted], p.Labels[objects.LabelRole],
+		n.of(p.Annotations[objects.AnnotationServes]))
 }
 
 // ---- the search
@@ -329,7 +345,8 @@ func (n numbers) pod(b *strings.Builder, w *world.World, p *corev1.Pod) {
 // searched is what a search has seen.
 type searched struct {
 	states, moves int
-	// broken are the rules, or stuck is the state from which nothing leads to the end, with the way there; nil for none.
+	// broken are the rules, or stuck is the state from which nothing leads to the end, with the way there; nil for
+	// none.
 	broken, way []string
 }
 
@@ -461,8 +478,8 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// TestSuccessionMutants are rules about certificates that are wrong on purpose: what happens shows it, after these troubles if they
-// are needed. The shipped rules live through the same.
+// TestSuccessionMutants are rules about certificates that are wrong on purpose: what happens shows it, after these
+// troubles if they are needed. The shipped rules live through the same.
 func TestSuccessionMutants(t *testing.T) {
 	for name, mutant := range map[string]struct {
 		decide   func(hooks.Observation) hooks.Decision
@@ -472,7 +489,8 @@ func TestSuccessionMutants(t *testing.T) {
 		"what the new authority signs is shown before everybody trusts it": {signsEarly, nil, "S19: demo-"},
 		"all who distrust are restarted at once":                           {rollsAll, nil, "S1: deleting pods"},
 		"the servers may trust an authority before the peers do": {
-			serversFirst, []string{"sync", "crash before secret=demo-peer-tls order=backwards", "restart pod=demo-1", "pass"}, "S19: demo-",
+			serversFirst, []string{"sync", "crash before secret=demo-peer-tls order=backwards", "restart pod=demo-1",
+				"pass"}, "S19: demo-",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -536,8 +554,10 @@ func rollsAll(o hooks.Observation) hooks.Decision {
 // serversFirst brings every ca.crt up to the authority's at once.
 func serversFirst(o hooks.Observation) hooks.Decision {
 	d := hooks.Decide(o)
-	i := slices.IndexFunc(d.Children.Secrets, func(s *hooks.DesiredSecret) bool { return s.Name == cluster+"-server-tls" })
-	lags := slices.ContainsFunc(d.Children.Secrets, func(s *hooks.DesiredSecret) bool { _, bundle := s.Make.(hooks.Bundle); return bundle })
+	i := slices.IndexFunc(d.Children.Secrets,
+		func(s *hooks.DesiredSecret) bool { return s.Name == cluster+"-server-tls" })
+	lags := slices.ContainsFunc(d.Children.Secrets,
+		func(s *hooks.DesiredSecret) bool { _, bundle := s.Make.(hooks.Bundle); return bundle })
 	if i >= 0 && lags && d.Children.Secrets[i].Make == nil {
 		d.Children.Secrets[i].Make = hooks.Bundle{Signer: hooks.CASecret(cluster)}
 	}

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Walk goes where no search gets: random steps until there are enough of them, in episodes that each begin anew and end with
-// all faults over, after which the cluster must converge. The same seed takes the same steps.
+// Walk goes where no search gets: random steps until there are enough of them, in episodes that each begin anew and
+// end with all faults over, after which the cluster must converge. The same seed takes the same steps.
 func (m *Model) Walk(seed uint64, steps int) (episodes int, broken *Breach) {
 	m.prepare()
 	r := rand.New(rand.NewPCG(seed, 2))

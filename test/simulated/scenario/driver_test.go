@@ -44,64 +44,119 @@ func (s *story) breaches() []string {
 // verbs are what a story can say. In values, _ is a space.
 var verbs = map[string]func(*story, args) string{
 	// what people do
-	"cluster": (*story).cluster, // cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled] [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
-	"edit":    (*story).edit,    // edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step | after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 | sans=example.com | tls=Auto plaintext=true
-	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster bootstrap=s1|url=s3://bucket/s1
-	// also: edit existing=old-0,old-1 | existing=none | retire=true
-	// also: edit size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off | schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi
-	// also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m | windows=none
-	"delete":   (*story).delete,    // delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]: kubectl delete
-	"claim":    (*story).claim,     // claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
-	"secret":   (*story).secret,    // secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
-	"status":   (*story).status,    // status wipe
-	"fence":    (*story).fence,     // fence member=demo-1,demo-2 | fence: kubectl annotate
-	"snapshot": (*story).snapshot,  // snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an EtcdSnapshot tells of it
-	"artifact": (*story).artifact,  // artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and no EtcdSnapshot tells of it
+	// cluster [name=demo] [replicas=3] [medium=Memory | medium=HostPath nodes=a,b,c] [version=3.6.16] [tls=Disabled]
+	// [leaf=100h] [ca=200h] [ready]: kubectl apply, and wait
+	"cluster": (*story).cluster,
+	// edit replicas=5 | suspend=true | priority-class=high | image=repository | version=3.6.17 | upgrade=Step |
+	// after=1m | keep=1h | replacement=Manual | protected=true | deletion=Retain | snapshot-count=1000 |
+	// sans=example.com | tls=Auto plaintext=true
+	"edit": (*story).edit,
+	// also: edit restore=id from=s1|url=s3://bucket/s1 [bump=0] [stop-first=true] | restore=id epoch=1 | restore=none
+	// | recovery=FromSurvivor wait=1m [bump=0] | keep-volumes=1h; and for a new cluster
+	// bootstrap=s1|url=s3://bucket/s1 also: edit existing=old-0,old-1 | existing=none | retire=true also: edit
+	// size=2Gi | class=fast | migration=Replace | wal=1Gi | wal=none | nodes=a,b,c | quota=100Mi | compaction=Off |
+	// schedule=0_3_*_*_* ratio=0.5 reclaim=1Mi also: edit windows=0_2_*_*_6|4h|Europe/Berlin;0_3_*_*_0|30m |
+	// windows=none delete pod=demo-1 | claim=demo-1 | configmap=demo-epoch-1 | secret=demo-ca | cluster [orphan]:
+	// kubectl delete
+	"delete": (*story).delete,
+	// claim grow=demo-1 size=3Gi: kubectl edit; claim failed=demo-1 | count=demo-1: kubectl annotate
+	"claim": (*story).claim,
+	// secret server|peer|operator [life=1000h] [authority=theirs] [trusts=theirs,next] [flaw]: a person keeps it, for
+	// tls=Secrets or tls=CertManager; secret unlabel=server | label=server: kubectl label
+	"secret": (*story).secret,
+	"status": (*story).status, // status wipe
+	"fence":  (*story).fence,  // fence member=demo-1,demo-2 | fence: kubectl annotate
+	// snapshot name=s1 url=s3://bucket/s1 [flaw=Damaged]: what clients have written is in a store, and an
+	// EtcdSnapshot tells of it
+	"snapshot": (*story).snapshot,
+	// artifact url=s3://bucket/latest: what clients have written is in a store, in the place of what was there, and
+	// no EtcdSnapshot tells of it
+	"artifact": (*story).artifact,
 	"recover":  (*story).recoverBy, // recover by=FromSurvivor:1: kubectl annotate
-	"write":    (*story).write,     // write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a person compacts
-	"defrag":   (*story).defrag,    // defrag now=1: kubectl annotate
+	// write n=10 | data=10Mi over=10Mi deleted=10Mi | compact: clients write new keys, over old ones, delete; a
+	// person compacts
+	"write":  (*story).write,
+	"defrag": (*story).defrag, // defrag now=1: kubectl annotate
 
 	// what happens
-	"kill":           fault((*world.World).KillPod),                                                                  // kill pod=demo-1: gone at once
-	"empty":          fault((*world.World).EmptyData),                                                                // empty pod=demo-1: its directory is emptied under it, the pod stays
-	"crash":          fault((*world.World).Crash),                                                                    // crash pod=demo-1: its etcd dies, and whenever it is started again
-	"mend":           fault((*world.World).Mend),                                                                     // mend pod=demo-1: it no longer does
-	"add":            (*story).add,                                                                                   // add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
-	"restart":        fault((*world.World).Restart),                                                                  // restart pod=demo-1: its etcd dies
-	"stillbirth":     fault((*world.World).Stillbirth),                                                               // stillbirth pod=demo-1: its etcd died before its first entries were in its log
-	"evict":          fault((*world.World).Evict),                                                                    // evict pod=demo-1: it ends for good
-	"reboot":         fault((*world.World).Reboot),                                                                   // reboot node=demo-1: its memory is empty, the pod object stays
-	"wipe":           fault((*world.World).WipeData),                                                                 // wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
-	"exchange":       fault((*world.World).ExchangeVolume),                                                           // exchange claim=demo-1: the volume under the claim is that of another etcd
-	"reimage":        fault((*world.World).Reimage),                                                                  // reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
-	"lose":           (*story).lose,                                                                                  // lose claim=demo-1 | node=demo-1: with the data, or without a word
-	"heal":           fault((*world.World).HealNode),                                                                 // heal node=demo-1 | node=node-a
-	"image":          (*story).image,                                                                                 // image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
-	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" }, // metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
-	"installation":   (*story).installation,                                                                          // installation etcd-repository=mirror.example/etcd [new] | cert-manager=true | cert-manager=false: Quorate is installed with another setting, and has begun to answer now
-	"volumes":        (*story).volumes,                                                                               // volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast: which storage class does not exist
-	"node":           (*story).node,                                                                                  // node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
-	"refuse":         (*story).refuse,                                                                                // refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
-	"accept":         (*story).accept,                                                                                // accept, with the same words: it does again
-	"foreign":        (*story).foreign,                                                                               // foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
-	"etcd":           (*story).etcd,                                                                                  // etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 | defragmentation=3 (passes) | db=900 used=100 (MiB)
-	"corrupt":        (*story).corrupt,                                                                               // corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
-	"network":        (*story).network,                                                                               // network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1 | healed
-	"cache":          (*story).cache,                                                                                 // cache freeze=pod,claim | thaw=pod | thaw
-	"tick":           (*story).tick,                                                                                  // tick 30s: time passes, and no call is made
-	"pass":           func(s *story, _ args) string { s.w.Pass(); return "" },                                        // Kubernetes and etcd move one step
-	"kubelet":        (*story).kubelet,                                                                               // the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
-	"probe":          func(s *story, _ args) string { s.w.Probe(); return "" },                                       // every kubelet asks its etcd whether it is ready
-	"collect":        func(s *story, _ args) string { s.w.Collect(); return "" },                                     // the garbage collector alone does
+	// kill pod=demo-1: gone at once
+	"kill": fault((*world.World).KillPod),
+	// empty pod=demo-1: its directory is emptied under it, the pod stays
+	"empty": fault((*world.World).EmptyData),
+	// crash pod=demo-1: its etcd dies, and whenever it is started again
+	"crash": fault((*world.World).Crash),
+	// mend pod=demo-1: it no longer does
+	"mend": fault((*world.World).Mend),
+	// add voter=demo-7 | learner=demo-7 | voter=elsewhere: etcdctl member add
+	"add": (*story).add,
+	// restart pod=demo-1: its etcd dies
+	"restart": fault((*world.World).Restart),
+	// stillbirth pod=demo-1: its etcd died before its first entries were in its log
+	"stillbirth": fault((*world.World).Stillbirth),
+	// evict pod=demo-1: it ends for good
+	"evict": fault((*world.World).Evict),
+	// reboot node=demo-1: its memory is empty, the pod object stays
+	"reboot": fault((*world.World).Reboot),
+	// wipe claim=demo-1 | pod=demo-1: the disk is empty, the claim stays; or the directory on the node
+	"wipe": fault((*world.World).WipeData),
+	// exchange claim=demo-1: the volume under the claim is that of another etcd
+	"exchange": fault((*world.World).ExchangeVolume),
+	// reimage pod=demo-1: the node is set up anew with an empty disk, the pod object stays
+	"reimage": fault((*world.World).Reimage),
+	// lose claim=demo-1 | node=demo-1: with the data, or without a word
+	"lose": (*story).lose,
+	// heal node=demo-1 | node=node-a
+	"heal": fault((*world.World).HealNode),
+	// image bad=repository | good=repository: it can't be pulled; or one image of it, repository:v3.6.18
+	"image": (*story).image,
+	// metacontroller apply=server-side | apply=dynamic: it starts with another --apply-strategy
+	"metacontroller": func(s *story, a args) string { s.w.ServerSideApply = a["apply"] == "server-side"; return "" },
+	// installation etcd-repository=mirror.example/etcd [new] | cert-manager=true | cert-manager=false: Quorate is
+	// installed with another setting, and has begun to answer now
+	"installation": (*story).installation,
+	// volumes fixed=class | expandable=class | broken=demo-1 | mended=demo-1 | offline | no-class=fast | class=fast:
+	// which storage class does not exist
+	"volumes": (*story).volumes,
+	// node full=demo-1 | room=demo-1: no node takes its pod; unplaced=high: nor any pod of this priority class
+	"node": (*story).node,
+	// refuse kind=pod | pod=demo-2 | priority-class=high: the API server makes none, as over a quota
+	"refuse": (*story).refuse,
+	// accept, with the same words: it does again
+	"accept": (*story).accept,
+	// foreign start=old-0,old-1 [version=3.6.16] | stop=old-0 | again=old-0: an etcd that runs outside of Kubernetes
+	"foreign": (*story).foreign,
+	// etcd down | up | tick | connected=5s | lose-reply | counts-late | pace=3 | caught-up=demo-3 | leader=demo-1 |
+	// defragmentation=3 (passes) | db=900 used=100 (MiB)
+	"etcd": (*story).etcd,
+	// corrupt pod=demo-1 [as=2] | checks: other data in a member's database; etcd compares the members' from now on
+	"corrupt": (*story).corrupt,
+	// network unreachable=demo-1 | reachable=demo-1 | isolated=demo-1 | joined=demo-1 | stranger=demo-1 | twin=demo-1
+	// | healed
+	"network": (*story).network,
+	// cache freeze=pod,claim | thaw=pod | thaw
+	"cache": (*story).cache,
+	// tick 30s: time passes, and no call is made
+	"tick": (*story).tick,
+	// Kubernetes and etcd move one step
+	"pass": func(s *story, _ args) string { s.w.Pass(); return "" },
+	// the nodes alone do, or that of pod=demo-1; slow=demo-1 | prompt=demo-1: whether its files follow the Secrets
+	"kubelet": (*story).kubelet,
+	// every kubelet asks its etcd whether it is ready
+	"probe": func(s *story, _ args) string { s.w.Probe(); return "" },
+	// the garbage collector alone does
+	"collect": func(s *story, _ args) string { s.w.Collect(); return "" },
 
 	// what Quorate does
-	"sync":         (*story).sync,         // one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3 order=backwards]
-	"call":         (*story).call,         // one call whose answer stays in flight
-	"look":         (*story).look,         // one call that has decided, and whose step stays in flight
-	"apply":        (*story).apply,        // the answer in flight arrives, or the step and then its answer
-	"two-syncs":    (*story).twoSyncs,     // two overlapping calls, both carrying out their step, both applied
-	"stabilize":    (*story).stabilize,    // calls and passes until nothing moves any more [passes=n]
-	"wait":         (*story).wait,         // wait 5m: time passes, with a call and a pass every resync period; the one at its end is the next verb
+	// one call, applied [crash=before-step|step|deletes|before-status] [crash=writes n=2] [crash=before pod=demo-3
+	// order=backwards]
+	"sync":      (*story).sync,
+	"call":      (*story).call,      // one call whose answer stays in flight
+	"look":      (*story).look,      // one call that has decided, and whose step stays in flight
+	"apply":     (*story).apply,     // the answer in flight arrives, or the step and then its answer
+	"two-syncs": (*story).twoSyncs,  // two overlapping calls, both carrying out their step, both applied
+	"stabilize": (*story).stabilize, // calls and passes until nothing moves any more [passes=n]
+	// wait 5m: time passes, with a call and a pass every resync period; the one at its end is the next verb
+	"wait":         (*story).wait,
 	"check":        (*story).check,        // how things are
 	"space":        (*story).space,        // how large the databases are, and what became of runs of defragmentation
 	"revisions":    (*story).revisions,    // which revisions each epoch has given out
@@ -156,7 +211,8 @@ func (s *story) cluster(a args) string {
 	if name == "" {
 		name = "demo"
 	}
-	spec := v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent, Size: resource.MustParse("1Gi")}}
+	spec := v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Medium: v1alpha1.Persistent,
+		Size: resource.MustParse("1Gi")}}
 	change(&spec, a)
 	s.w.CreateCluster(name, spec)
 	if a.has("ready") {
@@ -390,7 +446,8 @@ func changeWindows(m *v1alpha1.Maintenance, a args) {
 	for text := range strings.SplitSeq(a["windows"], ";") {
 		if fields := append(strings.Split(text, "|"), ""); text != "none" {
 			length := metav1.Duration{Duration: duration(fields[1])}
-			m.Windows = append(m.Windows, v1alpha1.MaintenanceWindow{Schedule: fields[0], Duration: length, TimeZone: fields[2]})
+			m.Windows = append(m.Windows, v1alpha1.MaintenanceWindow{Schedule: fields[0], Duration: length,
+				TimeZone: fields[2]})
 		}
 	}
 }
@@ -431,7 +488,8 @@ func (s *story) secret(a args) string {
 			c.Server, c.Names = true, []string{"*.demo-peers.default.svc", "demo.default.svc"}
 		}
 		authority := cmp.Or(a["authority"], "theirs")
-		s.w.Provide(s.provided(what), "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c, a.has("flaw"))
+		s.w.Provide(s.provided(what), "demo", authority, strings.Split(cmp.Or(a["trusts"], authority), ","), c,
+			a.has("flaw"))
 	}
 	return ""
 }
@@ -774,8 +832,8 @@ func (s *story) writes() string {
 	return b.String()
 }
 
-// shortened tells what is made of several Secrets in one line, and what is the same about several that change, or about pods whose
-// certificates do.
+// shortened tells what is made of several Secrets in one line, and what is the same about several that change, or
+// about pods whose certificates do.
 func shortened(log []string) []string {
 	var lines []string
 	last := ""
@@ -806,8 +864,8 @@ const (
 	stillness = 5   // of them, 35 seconds in all
 )
 
-// stabilize lets everything run until nothing has happened for longer than any rule waits, while time goes faster; after that
-// one more call must be quiet (S16).
+// stabilize lets everything run until nothing has happened for longer than any rule waits, while time goes faster;
+// after that one more call must be quiet (S16).
 func (s *story) stabilize(a args) string {
 	var b strings.Builder
 	still := 0
@@ -850,7 +908,8 @@ func (s *story) next() string {
 
 func (s *story) converged(args) string {
 	if phase := s.w.Cluster().Status.Phase; phase != "Converged" {
-		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "liveness: nothing fails any more, and the cluster stays in "+phase)
+		s.w.Oracle.Broken = append(s.w.Oracle.Broken, "liveness: nothing fails any more, and the cluster stays in "+
+			phase)
 	}
 	return ""
 }

@@ -42,7 +42,8 @@ func (s *story) check(args) string {
 	line("pods", pods)
 	line("claims", claims)
 	for _, record := range s.records() {
-		line("record", []string{"next " + record.Annotations[objects.AnnotationNextMember], "cluster " + record.Annotations[objects.AnnotationClusterID]})
+		line("record", []string{"next " + record.Annotations[objects.AnnotationNextMember],
+			"cluster " + record.Annotations[objects.AnnotationClusterID]})
 	}
 	if b.Len() == 0 {
 		return "nothing is left\n"
@@ -73,7 +74,8 @@ func (s *story) space(args) string {
 		}
 		return t.UTC().Format("2 15:04:05")
 	}
-	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request, clock(d.Started), clock(d.Finished), d.Compacted, d.Done)
+	fmt.Fprintf(&b, "run: %s, request %q, started %s, finished %s, compacted %d, done %v", d.Trigger, d.Request,
+		clock(d.Started), clock(d.Finished), d.Compacted, d.Done)
 	if d.Reclaimed != nil {
 		b.WriteString(", reclaimed " + mebibytes(d.Reclaimed.Value()))
 	}
@@ -86,7 +88,8 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 // revisions are those that each epoch has given out, and what is noted of them.
 func (s *story) revisions(args) string {
 	var b strings.Builder
-	list := slices.SortedFunc(maps.Values(s.w.Etcd.Clusters), func(a, b world.Cluster) int { return cmp.Or(a.Epoch-b.Epoch, cmp.Compare(a.ID, b.ID)) })
+	list := slices.SortedFunc(maps.Values(s.w.Etcd.Clusters),
+		func(a, b world.Cluster) int { return cmp.Or(a.Epoch-b.Epoch, cmp.Compare(a.ID, b.ID)) })
 	for _, c := range list {
 		if c.Leader != 0 {
 			fmt.Fprintf(&b, "epoch %d: %d to %d\n", c.Epoch, c.Begin, c.Revision)
@@ -170,7 +173,8 @@ func conditions(all []metav1.Condition) []string {
 		if c.Type == v1alpha1.Ready { // Reconciling or Stalled says it
 			continue
 		}
-		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured || c.Type == v1alpha1.Restored) {
+		if (c.Status == metav1.ConditionTrue) != (c.Type == v1alpha1.Available || c.Type == v1alpha1.Secured ||
+			c.Type == v1alpha1.Restored) {
 			odd = append(odd, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Message))
 		}
 	}
@@ -214,7 +218,8 @@ func going(o metav1.Object) string {
 // size of a claim and of its volume, and the claim's class, as far as they are not the usual ones.
 func size(c *corev1.PersistentVolumeClaim) string {
 	var odd string
-	if asks, has := c.Spec.Resources.Requests.Storage().String(), c.Status.Capacity.Storage().String(); c.Status.Phase == corev1.ClaimBound && has != asks {
+	if asks, has := c.Spec.Resources.Requests.Storage().String(),
+		c.Status.Capacity.Storage().String(); c.Status.Phase == corev1.ClaimBound && has != asks {
 		odd = " " + has + " to be " + asks
 	} else if asks != "1Gi" {
 		odd = " " + asks

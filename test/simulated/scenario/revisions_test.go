@@ -13,8 +13,9 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// TestRevisionsNeverGoBack takes a cluster through epochs of all sources, with up to a thousand million writes between any two looks at it, and
-// half of these unseen. Each epoch must begin above every revision that an earlier one gave out (S21, which the world watches).
+// TestRevisionsNeverGoBack takes a cluster through epochs of all sources, with up to a thousand million writes
+// between any two looks at it, and half of these unseen. Each epoch must begin above every revision that an earlier
+// one gave out (S21, which the world watches).
 func TestRevisionsNeverGoBack(t *testing.T) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -145,7 +146,8 @@ func (j *journey) left(epoch int64) bool {
 	return false
 }
 
-// loseQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of the ways back.
+// loseQuorum takes the data of most members away right after writes that Quorate does not see, and asks for one of
+// the ways back.
 func (j *journey) loseQuorum(epoch int64, survivor bool) {
 	j.write()
 	pods, _ := j.s.names()
@@ -196,5 +198,6 @@ func (j *journey) restored(c *v1alpha1.EtcdCluster) bool {
 	if c.Spec.Restore != nil && record.Data[objects.EpochKeyRestore] != c.Spec.Restore.ID {
 		return false
 	}
-	return asked == "" || !strings.HasSuffix(asked, ":"+record.Name[len("demo-epoch-"):]) || slices.Contains(j.told, "status wipe")
+	return asked == "" || !strings.HasSuffix(asked, ":"+record.Name[len("demo-epoch-"):]) ||
+		slices.Contains(j.told, "status wipe")
 }

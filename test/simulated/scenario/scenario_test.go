@@ -1,7 +1,7 @@
-// Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one of a known
-// bug. The first line says what it is about. A block is verbs, one a line, and below them what they say: those that say
-// nothing stand above the one that does, and "converged" below it.
-// Run with -rewrite to write down what happens now, and read the difference.
+// Package scenario tells stories about clusters: each file in testdata/told is one, and each in testdata/open is one
+// of a known bug. The first line says what it is about. A block is verbs, one a line, and below them what they say:
+// those that say nothing stand above the one that does, and "converged" below it. Run with -rewrite to write down
+// what happens now, and read the difference.
 package scenario
 
 import (
@@ -20,8 +20,8 @@ import (
 
 func TestStories(t *testing.T) { tellAll(t, "testdata/told", newStory, verbs) }
 
-// TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With -short only some stories
-// are told so.
+// TestStoriesInAMesh: a mesh that puts containers of its own into every pod changes nothing about what is told. With
+// -short only some stories are told so.
 func TestStoriesInAMesh(t *testing.T) {
 	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
 		t.Skip("they are written down without a mesh")
@@ -31,7 +31,8 @@ func TestStoriesInAMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, path := range paths {
-		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers, func(part string) bool { return strings.Contains(path, part) }) {
+		if testing.Short() && i%12 != 0 && !slices.ContainsFunc(tellsOfContainers,
+			func(part string) bool { return strings.Contains(path, part) }) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
@@ -44,7 +45,8 @@ func TestStoriesInAMesh(t *testing.T) {
 }
 
 // tellsOfContainers are parts of the names of stories in which it matters what containers do.
-var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey", "epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
+var tellsOfContainers = []string{"bad_image", "bootstrap_crashes", "bootstrap_stillborn", "data_wiped", "epoch_survey",
+	"epoch_single_url", "given_up_crash", "reboot", "upgrade_refused"}
 
 // tellAll tells the stories in a directory, each from its beginning. None may break a rule.
 func tellAll[S teller](t *testing.T, dir string, begin func() S, verbs map[string]func(S, args) string) {
@@ -84,7 +86,8 @@ type teller interface {
 }
 
 // tell tells a block of a story: verbs, one a line. It returns what they say, and the rules that they break.
-func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said, breaches string) {
+func tell[S teller](t *testing.T, d *datadriven.TestData, s S, verbs map[string]func(S, args) string) (said,
+	breaches string) {
 	one, rest := *d, d.Input
 	for {
 		verb, known := verbs[one.Cmd]
@@ -141,7 +144,8 @@ func TestTheExampleInContributing(t *testing.T) {
 	}
 }
 
-// TestMutantsStories lives through what breaks the mutants of test/simulated/model, with the shipped rules: none of it breaks them.
+// TestMutantsStories lives through what breaks the mutants of test/simulated/model, with the shipped rules: none of
+// it breaks them.
 func TestMutantsStories(t *testing.T) {
 	paths, err := filepath.Glob("../model/testdata/mutants/*.txt")
 	if err != nil || len(paths) == 0 {

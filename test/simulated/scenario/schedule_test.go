@@ -16,27 +16,33 @@ import (
 	"github.com/quorate-dev/quorate/hooks/schedule"
 )
 
-// TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of one snapshot is told in
-// testdata/snapshots; here it ends as the story says.
+// TestScheduleStories tells stories about one EtcdSnapshotSchedule: each file in testdata/schedules. What becomes of
+// one snapshot is told in testdata/snapshots; here it ends as the story says.
 func TestScheduleStories(t *testing.T) {
 	tellAll(t, "testdata/schedules", newScheduleStory, scheduleVerbs)
 }
 
 // scheduleVerbs are what a story about a schedule can say. In values, _ is a space.
 var scheduleVerbs = map[string]func(*scheduleStory, args) string{
-	"schedule": (*scheduleStory).apply,   // schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true] [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
+	// schedule at=0_3_*_*_* [zone=Europe/Berlin] [concurrency=Replace] [deadline=10m] [skip=false] [suspend=true]
+	// [last=2 daily=7 weekly=4 monthly=12]: kubectl apply, of a new one or of what changes
+	"schedule": (*scheduleStory).apply,
 	"delete":   (*scheduleStory).remove,  // delete snapshot=nightly-20260301-0300: kubectl delete
 	"status":   (*scheduleStory).wipe,    // status wipe
 	"write":    (*scheduleStory).write,   // clients change a key
 	"grant":    (*scheduleStory).grant,   // users or roles are changed
 	"remake":   (*scheduleStory).remake,  // the cluster is deleted, made again under its name, and loaded as it was
 	"restore":  (*scheduleStory).restore, // restore snapshot=nightly-20260301-0300 | done: an EtcdCluster reads it
-	"end":      (*scheduleStory).end,     // end [fails=why] [stored=why] [verify=false]: the snapshots that are being taken are stored, or skipped where they may be, or fail
-	"cache":    (*scheduleStory).cache,   // cache freeze | thaw: Metacontroller sees the snapshots as they were
-	"tick":     func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
-	"sync":     func(s *scheduleStory, _ args) string { return s.sync() },
-	"live":     (*scheduleStory).live, // live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken ends
-	"check":    func(s *scheduleStory, _ args) string { return s.check() },
+	// end [fails=why] [stored=why] [verify=false]: the snapshots that are being taken are stored, or skipped where
+	// they may be, or fail
+	"end":   (*scheduleStory).end,
+	"cache": (*scheduleStory).cache, // cache freeze | thaw: Metacontroller sees the snapshots as they were
+	"tick":  func(s *scheduleStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	"sync":  func(s *scheduleStory, _ args) string { return s.sync() },
+	// live 960h [fails=why]: each time when Quorate wants to be asked again it is; clients write, and what is taken
+	// ends
+	"live":  (*scheduleStory).live,
+	"check": func(s *scheduleStory, _ args) string { return s.check() },
 }
 
 // scheduleStory is one EtcdSnapshotSchedule with its snapshots.
@@ -55,7 +61,9 @@ type scheduleStory struct {
 }
 
 func newScheduleStory() *scheduleStory {
-	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), snapshots: map[string]*v1alpha1.EtcdSnapshot{}, id: "2c119c3b", revision: 7, authRevision: 2, taken: map[string]int{}}
+	return &scheduleStory{now: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
+		snapshots: map[string]*v1alpha1.EtcdSnapshot{}, id: "2c119c3b", revision: 7, authRevision: 2,
+		taken: map[string]int{}}
 }
 
 func (s *scheduleStory) statuses() []recorded {
@@ -70,10 +78,12 @@ func (s *scheduleStory) breaches() []string { defer func() { s.broken = nil }();
 func (s *scheduleStory) apply(a args) string {
 	if s.schedule == nil { // what the API server fills in
 		s.schedule = &v1alpha1.EtcdSnapshotSchedule{
-			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule", CreationTimestamp: metav1.NewTime(s.now)},
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly", Namespace: "default", UID: "uid-schedule",
+				CreationTimestamp: metav1.NewTime(s.now)},
 			Spec: v1alpha1.EtcdSnapshotScheduleSpec{
 				Concurrency: v1alpha1.ConcurrencyForbid,
-				Template:    v1alpha1.EtcdSnapshotSpec{Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
+				Template: v1alpha1.EtcdSnapshotSpec{Cluster: "demo",
+					Store: v1alpha1.Store{URL: "s3://backups/etcd"}},
 			},
 			Status: v1alpha1.EtcdSnapshotScheduleStatus{ObservedGeneration: -1},
 		}
@@ -166,12 +176,15 @@ func (s *scheduleStory) end(a args) string {
 		case a.has("fails"):
 			status.Phase, status.Message = v1alpha1.SnapshotFailed, a["fails"]
 		case s.unchanged(s.snapshots[name].Spec.Unless):
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSkipped, s.revision, s.id, s.authRevision
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSkipped, s.revision,
+				s.id, s.authRevision
 		case a.has("stored"):
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotStored, s.revision, s.id, s.authRevision
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotStored, s.revision,
+				s.id, s.authRevision
 			status.URI, status.Message = "s3://backups/etcd/"+name, a["stored"]
 		default:
-			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSucceeded, s.revision, s.id, s.authRevision
+			status.Phase, status.Revision, status.ClusterID, status.AuthRevision = v1alpha1.SnapshotSucceeded,
+				s.revision, s.id, s.authRevision
 			if a["verify"] != "false" {
 				status.VerifiedAt = metav1.NewTime(s.now)
 			}
@@ -183,7 +196,8 @@ func (s *scheduleStory) end(a args) string {
 
 // unfinished snapshots have not ended.
 func (s *scheduleStory) unfinished() []string {
-	return slices.DeleteFunc(sortedKeys(s.snapshots), func(name string) bool { return s.snapshots[name].Status.Phase != "" })
+	return slices.DeleteFunc(sortedKeys(s.snapshots),
+		func(name string) bool { return s.snapshots[name].Status.Phase != "" })
 }
 
 // sync is one call, and its answer applied.
@@ -211,7 +225,8 @@ func (s *scheduleStory) sync() string {
 		s.snapshots[snapshot.Name] = snapshot
 		out += "+ snapshot " + snapshot.Name
 		if unless := snapshot.Spec.Unless; unless != nil {
-			out += fmt.Sprintf(", unless etcd %s still has revision %d, and %d of users", unless.ClusterID, unless.Revision, unless.AuthRevision)
+			out += fmt.Sprintf(", unless etcd %s still has revision %d, and %d of users", unless.ClusterID,
+				unless.Revision, unless.AuthRevision)
 		}
 		out += "\n"
 		if s.taken[snapshot.Name]++; s.taken[snapshot.Name] > 1 {
@@ -241,12 +256,13 @@ func (s *scheduleStory) observed() schedule.Observation {
 	return schedule.Observation{Schedule: s.schedule.DeepCopy(), Snapshots: copied(snapshots), Zone: zone, Now: s.now}
 }
 
-// oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was restored on trial. A
-// schedule that is held back or can't be read lets nothing go.
+// oracle says what must never be let go, without asking the rules: the newest that is stored, and the newest that was
+// restored on trial. A schedule that is held back or can't be read lets nothing go.
 func (s *scheduleStory) oracle(o schedule.Observation, stays map[string]bool) {
 	stored, verified := "", "" // names are times, and later ones come later
 	for _, name := range sortedKeys(s.snapshots) {
-		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded || status.Phase == v1alpha1.SnapshotStored {
+		if status := s.snapshots[name].Status; status.Phase == v1alpha1.SnapshotSucceeded ||
+			status.Phase == v1alpha1.SnapshotStored {
 			stored = name
 			if !status.VerifiedAt.IsZero() {
 				verified = name

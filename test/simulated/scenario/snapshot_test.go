@@ -27,18 +27,24 @@ func TestSnapshotStories(t *testing.T) {
 
 // snapshotVerbs are what a story about a snapshot can say. In values, _ is a space.
 var snapshotVerbs = map[string]func(*snapshotStory, args) string{
-	"snapshot": (*snapshotStory).create,      // snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
-	"cluster":  (*snapshotStory).isThere,     // cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16] [restore=nightly] [bootstrap=nightly] [filling] [restored] [deleted]
-	"delete":   (*snapshotStory).remove,      // delete snapshot | job=name | pod=name: kubectl delete
-	"abandon":  (*snapshotStory).abandon,     // kubectl annotate
-	"status":   (*snapshotStory).wipe,        // status wipe
-	"pod":      (*snapshotStory).podDoes,     // pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards | fails=why | disproves=why | unplaced=why | stuck=reason message=why | killed=reason
-	"job":      (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
-	"cache":    (*snapshotStory).cache,       // cache freeze=jobs,pods,snapshot | thaw
-	"tick":     func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
-	"pass":     func(s *snapshotStory, _ args) string { s.pass(); return "" }, // the Job controller, the kubelet and the garbage collector
-	"sync":     func(s *snapshotStory, _ args) string { return s.sync() },
-	"check":    func(s *snapshotStory, _ args) string { return s.check() },
+	// snapshot [name=nightly] [policy=Delete] [unless=7] [verify=false] [deadline=10m] [retries=1]: kubectl apply
+	"snapshot": (*snapshotStory).create,
+	// cluster [gone] [unavailable=why] [tls=Disabled] [version=3.6.16] [restore=nightly] [bootstrap=nightly]
+	// [filling] [restored] [deleted]
+	"cluster": (*snapshotStory).isThere,
+	"delete":  (*snapshotStory).remove,  // delete snapshot | job=name | pod=name: kubectl delete
+	"abandon": (*snapshotStory).abandon, // kubectl annotate
+	"status":  (*snapshotStory).wipe,    // status wipe
+	// pod runs | stores [revision=7] [warning=why] [alone] | keeps [fails=why] | skips | looks | discards | fails=why
+	// | disproves=why | unplaced=why | stuck=reason message=why | killed=reason
+	"pod":   (*snapshotStory).podDoes,
+	"job":   (*snapshotStory).aboutToFail, // job about-to-fail: the Job controller has begun to end it
+	"cache": (*snapshotStory).cache,       // cache freeze=jobs,pods,snapshot | thaw
+	"tick":  func(s *snapshotStory, a args) string { s.now = s.now.Add(duration(firstKey(a))); return "" },
+	// the Job controller, the kubelet and the garbage collector
+	"pass":  func(s *snapshotStory, _ args) string { s.pass(); return "" },
+	"sync":  func(s *snapshotStory, _ args) string { return s.sync() },
+	"check": func(s *snapshotStory, _ args) string { return s.check() },
 }
 
 func firstKey(a args) string {
@@ -67,7 +73,8 @@ type snapshotStory struct {
 func newSnapshotStory() *snapshotStory {
 	s := &snapshotStory{
 		now:  time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
-		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{}, store: map[string]reports.Snapshot{},
+		jobs: map[string]*batchv1.Job{}, pods: map[string]*corev1.Pod{}, seen: map[string]any{},
+		store: map[string]reports.Snapshot{},
 	}
 	s.isThere(args{})
 	return s
@@ -78,7 +85,8 @@ func (s *snapshotStory) statuses() []recorded {
 		return nil
 	}
 	lacks := ""
-	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotStored) && len(s.store) == 0 {
+	if (s.snapshot.Status.Phase == v1alpha1.SnapshotSucceeded || s.snapshot.Status.Phase == v1alpha1.SnapshotStored) &&
+		len(s.store) == 0 {
 		lacks = "nothing is stored"
 	}
 	return []recorded{{Kind: "EtcdSnapshot", Object: s.snapshot, Lacks: lacks}}
@@ -94,7 +102,8 @@ func (s *snapshotStory) create(a args) string {
 	s.made++
 	snapshot := &v1alpha1.EtcdSnapshot{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)), Generation: 1, CreationTimestamp: metav1.NewTime(s.now),
+			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("%08d-0000", s.made)), Generation: 1,
+			CreationTimestamp: metav1.NewTime(s.now),
 		},
 		Spec: v1alpha1.EtcdSnapshotSpec{
 			Cluster: "demo", Store: v1alpha1.Store{URL: "s3://backups/etcd", CredentialsSecret: "keys"},
@@ -103,7 +112,8 @@ func (s *snapshotStory) create(a args) string {
 		Status: v1alpha1.EtcdSnapshotStatus{ObservedGeneration: -1},
 	}
 	if a.has("unless") {
-		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b", AuthRevision: 2}
+		snapshot.Spec.Unless = &v1alpha1.Unless{Revision: int64(a.number("unless", 0)), ClusterID: "2c119c3b",
+			AuthRevision: 2}
 	}
 	if a.has("verify") {
 		snapshot.Spec.Verify = new(a["verify"] == "true")
@@ -123,7 +133,8 @@ func (s *snapshotStory) isThere(a args) string {
 		s.cluster = nil
 		return ""
 	}
-	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"}, Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16"}}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: "demo", Namespace: "default", UID: "demo"},
+		Spec: v1alpha1.EtcdClusterSpec{Version: "3.6.16"}}
 	if a.has("version") {
 		c.Spec.Version = a["version"]
 	}
@@ -147,7 +158,8 @@ func (s *snapshotStory) isThere(a args) string {
 		c.Status.Restoring = []string{s.snapshot.Status.URI}
 	}
 	if a.has("restored") {
-		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12", &v1alpha1.OriginStatus{Source: objects.SourceSnapshot, Restore: "one"}
+		c.Status.Epoch, c.Status.ClusterID, c.Status.Origin = 2, "7f00aa12",
+			&v1alpha1.OriginStatus{Source: objects.SourceSnapshot, Restore: "one"}
 	}
 	if a.has("deleted") {
 		c.DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -177,7 +189,8 @@ func (s *snapshotStory) wipe(args) string {
 
 func (s *snapshotStory) aboutToFail(args) string {
 	for _, job := range s.jobs {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded})
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobFailureTarget,
+			Status: corev1.ConditionTrue, Reason: batchv1.JobReasonDeadlineExceeded})
 	}
 	clear(s.pods)
 	return ""
@@ -223,7 +236,8 @@ func shown[T any](s *snapshotStory, what string, now T) T {
 // pass lets the Job controller, the kubelet and the garbage collector do what they do.
 func (s *snapshotStory) pass() {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-		if owner := metav1.GetControllerOf(s.pods[name]); s.jobs[owner.Name] == nil || s.jobs[owner.Name].UID != owner.UID {
+		if owner := metav1.GetControllerOf(s.pods[name]); s.jobs[owner.Name] == nil ||
+			s.jobs[owner.Name].UID != owner.UID {
 			delete(s.pods, name)
 		}
 	}
@@ -254,7 +268,9 @@ func (s *snapshotStory) run(job *batchv1.Job) {
 		}
 	}
 	end := func(how batchv1.JobConditionType, reason string) {
-		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: how, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(s.now)})
+		job.Status.Conditions = append(job.Status.Conditions,
+			batchv1.JobCondition{Type: how, Status: corev1.ConditionTrue, Reason: reason,
+				LastTransitionTime: metav1.NewTime(s.now)})
 	}
 	switch {
 	case done:
@@ -268,8 +284,10 @@ func (s *snapshotStory) run(job *batchv1.Job) {
 	case active == "":
 		s.made++
 		pod := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
-		pod.Name, pod.Namespace, pod.UID, pod.CreationTimestamp = fmt.Sprintf("%s-%d", job.Name, failed+1), "default", types.UID(fmt.Sprint("pod", s.made)), metav1.NewTime(s.now)
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID, Controller: new(true)}}
+		pod.Name, pod.Namespace, pod.UID, pod.CreationTimestamp = fmt.Sprintf("%s-%d", job.Name, failed+1), "default",
+			types.UID(fmt.Sprint("pod", s.made)), metav1.NewTime(s.now)
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: job.Name, UID: job.UID,
+			Controller: new(true)}}
 		pod.Status.Phase = corev1.PodPending
 		s.pods[pod.Name] = pod
 	}
@@ -292,7 +310,8 @@ func (s *snapshotStory) podDoes(a args) string {
 		if err != nil {
 			panic(err)
 		}
-		state(phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: string(message)}})
+		state(phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code,
+			Message: string(message)}})
 	}
 	switch {
 	case a.has("runs"):
@@ -314,18 +333,23 @@ func (s *snapshotStory) podDoes(a args) string {
 		clear(s.store)
 		ends(corev1.PodFailed, 1, reports.Snapshot{Absent: true, Error: a["disproves"]})
 	case a.has("skips"):
-		ends(corev1.PodSucceeded, 0, reports.Snapshot{Skipped: true, Artifact: reports.Artifact{Revision: 42, AuthRevision: 2, ClusterID: "2c119c3b"}})
+		ends(corev1.PodSucceeded, 0,
+			reports.Snapshot{Skipped: true, Artifact: reports.Artifact{Revision: 42, AuthRevision: 2,
+				ClusterID: "2c119c3b"}})
 	case a.has("discards"):
 		clear(s.store)
 		ends(corev1.PodSucceeded, 0, struct{}{})
 	case a.has("fails"):
 		ends(corev1.PodFailed, 1, reports.Snapshot{Error: a["fails"]})
 	case a.has("killed"):
-		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: a["killed"]}})
+		state(corev1.PodFailed, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137,
+			Reason: a["killed"]}})
 	case a.has("stuck"):
-		state(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a["stuck"], Message: a["message"]}})
+		state(corev1.PodPending, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: a["stuck"],
+			Message: a["message"]}})
 	case a.has("unplaced"):
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: a["unplaced"]}}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: a["unplaced"]}}
 	}
 	return ""
 }
@@ -351,7 +375,8 @@ func (s *snapshotStory) look(pod *corev1.Pod) reports.Snapshot {
 	return reports.Snapshot{Absent: true}
 }
 
-// take is what quorate-snapshot snapshot does: what is whole is verified, if it comes to that, else a snapshot is taken.
+// take is what quorate-snapshot snapshot does: what is whole is verified, if it comes to that, else a snapshot is
+// taken.
 func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) reports.Snapshot {
 	key, verify := asked(pod)
 	if r, whole := s.store[key]; whole {
@@ -362,11 +387,13 @@ func (s *snapshotStory) take(pod *corev1.Pod, revision int64, verifies bool) rep
 		return r
 	}
 	s.taken++
-	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil { // what a pod stores that is being stopped is discarded once more
+	// what a pod stores that is being stopped is discarded once more
+	if s.taken > 1 && s.snapshot.DeletionTimestamp == nil {
 		s.broken = append(s.broken, "a second snapshot was taken")
 	}
 	r := reports.Snapshot{Artifact: reports.Artifact{
-		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc", Member: "demo-1",
+		URI: "s3://backups/etcd/" + key, Size: 20 << 20, StoredSize: 3 << 20, Revision: revision, Keys: 5, Hash: "abc",
+		Member:  "demo-1",
 		Started: s.now, Completed: s.now.Add(3 * time.Second),
 	}}
 	if verify && verifies {
@@ -382,7 +409,8 @@ func (s *snapshotStory) sync() string {
 		return "it is gone\n"
 	}
 	o := snapshot.Observation{
-		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)), Pods: copied(shown(s, "pods", s.pods)),
+		Snapshot: shown(s, "snapshot", s.snapshot).DeepCopy(), Jobs: copied(shown(s, "jobs", s.jobs)),
+		Pods:     copied(shown(s, "pods", s.pods)),
 		Clusters: map[string]*v1alpha1.EtcdCluster{}, Now: s.now, Images: objects.Images{Image: "quorate:v1"},
 	}
 	if s.cluster != nil {
@@ -410,7 +438,8 @@ func (s *snapshotStory) sync() string {
 			continue
 		}
 		s.made++
-		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default", metav1.NewTime(s.now)
+		job.UID, job.Namespace, job.CreationTimestamp = types.UID(fmt.Sprint("job", s.made)), "default",
+			metav1.NewTime(s.now)
 		s.jobs[job.Name] = job
 		out += fmt.Sprintf("+ job %s\n", job.Name)
 		if job.Spec.Template.Spec.Containers[0].Name == objects.ContainerDiscard && s.inUse() {
@@ -436,17 +465,20 @@ func (s *snapshotStory) sync() string {
 func (s *snapshotStory) oracle(d snapshot.Decision) {
 	taking := 0
 	for _, pod := range s.pods {
-		if pod.Spec.Containers[0].Name == objects.ContainerSnapshot && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+		if pod.Spec.Containers[0].Name == objects.ContainerSnapshot &&
+			(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
 			taking++
 		}
 	}
 	if taking > 1 {
 		s.broken = append(s.broken, fmt.Sprintf("%d pods take the snapshot", taking))
 	}
-	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
+	if d.Finalized && taking > 0 && s.snapshot.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
+		s.snapshot.Annotations[objects.AnnotationAbandon] == "" {
 		s.broken = append(s.broken, "it goes while a pod takes it")
 	}
-	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) && len(s.store) == 0 {
+	if (d.Status.Phase == v1alpha1.SnapshotSucceeded || d.Status.Phase == v1alpha1.SnapshotStored) &&
+		len(s.store) == 0 {
 		s.broken = append(s.broken, "it has succeeded, and nothing is stored")
 	}
 }
@@ -454,7 +486,8 @@ func (s *snapshotStory) oracle(d snapshot.Decision) {
 // inUse reports whether the cluster restores what is stored, or is about to.
 func (s *snapshotStory) inUse() bool {
 	c := s.cluster
-	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded && s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
+	if c == nil || c.DeletionTimestamp != nil || s.snapshot.Status.Phase != v1alpha1.SnapshotSucceeded &&
+		s.snapshot.Status.Phase != v1alpha1.SnapshotStored {
 		return false
 	}
 	named := false

@@ -12,17 +12,20 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// what may happen to a snapshot, between calls. The cache of pods lags only while nobody deletes the snapshot: a pod that nobody sees any more
-// may store after the deletion, until the garbage collector has ended it.
+// what may happen to a snapshot, between calls. The cache of pods lags only while nobody deletes the snapshot: a pod
+// that nobody sees any more may store after the deletion, until the garbage collector has ended it.
 var snapshotMishaps = []string{
 	"sync", "sync", "sync", "sync", "pass", "pass", "pass", "pass", "tick 1s", "tick 30s", "tick 10m", "tick 2h",
-	"pod runs", "pod stores", "pod keeps", "pod keeps", "pod keeps fails=why", "pod fails=why", "pod killed=OOMKilled", "pod discards", "pod stuck=ImagePullBackOff",
-	"cluster unavailable=blind", "cluster", "cluster gone", "cluster restore=nightly", "cluster restore=nightly restored", "cluster filling", "cache freeze=jobs", "cache freeze=snapshot", "cache freeze=pods", "cache thaw", "cache thaw",
+	"pod runs", "pod stores", "pod keeps", "pod keeps", "pod keeps fails=why", "pod fails=why", "pod killed=OOMKilled",
+	"pod discards", "pod stuck=ImagePullBackOff",
+	"cluster unavailable=blind", "cluster", "cluster gone", "cluster restore=nightly",
+	"cluster restore=nightly restored", "cluster filling", "cache freeze=jobs", "cache freeze=snapshot",
+	"cache freeze=pods", "cache thaw", "cache thaw",
 	"status wipe", "delete snapshot", "lose job", "lose pod",
 }
 
-// TestSnapshotsWander: whatever happens in whatever order, no second snapshot is taken, and once things go well again the snapshot ends; one
-// that is deleted leaves nothing behind, unless it says so.
+// TestSnapshotsWander: whatever happens in whatever order, no second snapshot is taken, and once things go well again
+// the snapshot ends; one that is deleted leaves nothing behind, unless it says so.
 func TestSnapshotsWander(t *testing.T) {
 	for seed := range 50 * walks() { // they are short
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
@@ -40,7 +43,8 @@ func TestSnapshotsWander(t *testing.T) {
 		for range 10 + r.IntN(40) {
 			line := snapshotMishaps[r.IntN(len(snapshotMishaps))]
 			switch {
-			case line == "cache freeze=pods" && s.snapshot.DeletionTimestamp != nil, line == "delete snapshot" && frozenPods:
+			case line == "cache freeze=pods" && s.snapshot.DeletionTimestamp != nil, line == "delete snapshot" &&
+				frozenPods:
 				continue
 			case strings.HasPrefix(line, "cache"):
 				frozenPods = line == "cache freeze=pods" || frozenPods && line != "cache thaw"
@@ -89,9 +93,10 @@ func (s *snapshotStory) happens(r *rand.Rand, line string) string {
 	return snapshotVerbs[word](s, a)
 }
 
-// takesUnseen reports whether a Job takes a snapshot that is being deleted, and is not in view. The Job that deletes may have
-// begun for that reason, and be done before it. Once the two are in view, that is seen by their times (deleted_unseen). If
-// the one that takes is lost before, with its pods, nothing is left to see it by, and what it stored stays.
+// takesUnseen reports whether a Job takes a snapshot that is being deleted, and is not in view. The Job that deletes
+// may have begun for that reason, and be done before it. Once the two are in view, that is seen by their times
+// (deleted_unseen). If the one that takes is lost before, with its pods, nothing is left to see it by, and what it
+// stored stays.
 func (s *snapshotStory) takesUnseen(job string) bool {
 	takes := s.jobs[job].Spec.Template.Spec.Containers[0].Name == objects.ContainerSnapshot
 	return takes && s.snapshot.DeletionTimestamp != nil && shown(s, "jobs", s.jobs)[job] == nil
@@ -129,7 +134,8 @@ func (s *snapshotStory) wrong(last string) string {
 	deleted := s.snapshot == nil
 	switch {
 	case slices.ContainsFunc(s.broken, func(b string) bool {
-		return strings.HasPrefix(b, "a second") || strings.HasPrefix(b, "it has succeeded") || strings.HasPrefix(b, "what a cluster")
+		return strings.HasPrefix(b, "a second") || strings.HasPrefix(b, "it has succeeded") ||
+			strings.HasPrefix(b, "what a cluster")
 	}):
 		return strings.Join(s.broken, "; ")
 	case deleted && len(s.store) > 0 && !strings.HasPrefix(last, "LetGo"):
@@ -138,9 +144,11 @@ func (s *snapshotStory) wrong(last string) string {
 		return ""
 	case s.snapshot.DeletionTimestamp != nil:
 		return "it never goes: " + s.snapshot.Status.Message
-	case s.snapshot.Status.Phase == v1alpha1.SnapshotFailed && len(s.store) > 0 && !strings.Contains(s.snapshot.Status.Message, "could not be looked up"):
+	case s.snapshot.Status.Phase == v1alpha1.SnapshotFailed && len(s.store) > 0 &&
+		!strings.Contains(s.snapshot.Status.Message, "could not be looked up"):
 		return "it has failed, and something is stored: " + s.snapshot.Status.Message
-	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored, v1alpha1.SnapshotFailed}, s.snapshot.Status.Phase):
+	case !slices.Contains([]v1alpha1.SnapshotPhase{v1alpha1.SnapshotSucceeded, v1alpha1.SnapshotStored,
+		v1alpha1.SnapshotFailed}, s.snapshot.Status.Phase):
 		return "it never ends: " + s.snapshot.Status.Message
 	}
 	return ""

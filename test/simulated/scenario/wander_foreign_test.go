@@ -9,8 +9,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// TestWanderBesideOthers are walks of clusters that join an etcd which runs elsewhere, with members there that stop and start, and a person who
-// can't decide whether they are to go. In the end they are.
+// TestWanderBesideOthers are walks of clusters that join an etcd which runs elsewhere, with members there that stop
+// and start, and a person who can't decide whether they are to go. In the end they are.
 func TestWanderBesideOthers(t *testing.T) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -23,7 +23,8 @@ func TestWanderBesideOthers(t *testing.T) {
 				others = append(others, fmt.Sprintf("old-%d", i))
 			}
 			s.foreign(args{"start": strings.Join(others, ",")})
-			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)], "tls": "Disabled",
+			s.cluster(args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": []string{"Persistent", "Memory"}[r.IntN(2)],
+				"tls":      "Disabled",
 				"existing": strings.Join(others, ","), "size": "64Gi"}) // room for whatever is there
 			var told strings.Builder
 			for range 10 + r.IntN(80) {

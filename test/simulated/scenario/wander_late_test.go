@@ -15,15 +15,17 @@ import (
 	"github.com/quorate-dev/quorate/test/simulated/world"
 )
 
-// TestWanderThroughChanges are walks on which people change what members run, how many there are and who is fenced, all the time, while answers
-// are late: a call that decided before a change is applied after it.
+// TestWanderThroughChanges are walks on which people change what members run, how many there are and who is fenced,
+// all the time, while answers are late: a call that decided before a change is applied after it.
 func TestWanderThroughChanges(t *testing.T) {
 	for seed := range uint64(walks()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			s := &lateStory{story: newStory(), r: rand.New(rand.NewPCG(seed, 1))}
 			s.w.Watch = false
-			s.cluster(args{"replicas": fmt.Sprint(3 + s.r.IntN(3)), "medium": []string{"Persistent", "Persistent", "Memory"}[s.r.IntN(3)], "tls": string(v1alpha1.TLSDisabled), "ready": ""})
+			s.cluster(args{"replicas": fmt.Sprint(3 + s.r.IntN(3)),
+				"medium": []string{"Persistent", "Persistent", "Memory"}[s.r.IntN(3)],
+				"tls":    string(v1alpha1.TLSDisabled), "ready": ""})
 			s.w.Now = s.w.Now.Add(time.Minute)
 			var told strings.Builder
 			for range 20 + s.r.IntN(60) {

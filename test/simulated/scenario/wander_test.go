@@ -27,8 +27,9 @@ func walks() int {
 	return *wanderings
 }
 
-// TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed, and then
-// stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must converge.
+// TestWander lets all sorts of things happen in an order that nobody thought of, the same one every time for a seed,
+// and then stops the faults. No rule of safety may break, and unless a majority of the data was lost the cluster must
+// converge.
 func TestWander(t *testing.T) { wanderFrom(t, v1alpha1.TLSAuto, 0, "Persistent", "Memory") }
 
 // TestWanderFromPlainText are walks of clusters that have served in plain text and learn TLS on the way.
@@ -52,7 +53,8 @@ func wanderFrom(t *testing.T, mode v1alpha1.TLSMode, restless int, media ...stri
 			r := rand.New(rand.NewPCG(seed, 0))
 			s := newStory()
 			s.w.Watch = false
-			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))], "tls": string(mode), "leaf": "100h", "ca": "200h"}
+			born := args{"replicas": fmt.Sprint(1 + r.IntN(4)), "medium": media[r.IntN(len(media))],
+				"tls": string(mode), "leaf": "100h", "ca": "200h"}
 			if born["medium"] == "HostPath" {
 				born["nodes"] = "a,b,c,d,e,f"
 			}
@@ -101,7 +103,8 @@ func (s *story) wander(r *rand.Rand) string {
 		return names[r.IntN(len(names))]
 	}
 	pods, claims := s.names()
-	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes}, {At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
+	crashes := []world.Crash{{At: world.BeforeStep}, {At: world.AfterStep}, {At: world.AfterDeletes},
+		{At: world.AfterWrites, Writes: r.IntN(4)}, {At: world.BeforeStatus}}
 	kinds := []world.Kind{world.PodKind, world.ClaimKind, world.ConfigMapKind, world.ClusterKind, world.SecretKind}
 	pod, claim, kind := pick(pods), pick(claims), kinds[r.IntN(len(kinds))]
 	do := func(what string, with any, f func()) string {
@@ -134,7 +137,8 @@ func (s *story) wander(r *rand.Rand) string {
 		hours := time.Duration(1+r.IntN(30)) * time.Hour
 		return do("tick", hours, func() { s.w.Now = s.w.Now.Add(hours) })
 	case n < 86 && r.IntN(3) == 0:
-		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls", "demo-token"})
+		secret := pick([]string{"demo-ca", "demo-server-tls", "demo-peer-tls", "demo-operator-tls", "demo-client-tls",
+			"demo-token"})
 		return do("delete secret", secret, func() { _ = s.w.Delete(world.SecretKind, secret) })
 	case n < 86:
 		return s.wanderInData(r)
@@ -190,9 +194,10 @@ func (s *story) emptyDisk(member string) string {
 	return fmt.Sprintf("wipe %s\n", member)
 }
 
-// mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun before: in an
-// epoch that has begun and whose record, as it is shown, has no cluster ID yet, any new pod of an initial member may begin,
-// and one that was made then still may until prepare has run in it (data_wiped_early_first).
+// mayBeginAgain reports whether a member's directory could be emptied and nothing would show that it has begun
+// before: in an epoch that has begun and whose record, as it is shown, has no cluster ID yet, any new pod of an
+// initial member may begin, and one that was made then still may until prepare has run in it
+// (data_wiped_early_first).
 func (s *story) mayBeginAgain(member string) bool {
 	for _, o := range s.w.Cached(world.ConfigMapKind) {
 		cm := o.(*corev1.ConfigMap)
@@ -227,7 +232,8 @@ func (s *story) wanderInData(r *rand.Rand) string {
 	return "write\n"
 }
 
-// wanderInEpochs takes a snapshot, restores one or earlier data, takes that back, or sets what happens when the quorum is lost.
+// wanderInEpochs takes a snapshot, restores one or earlier data, takes that back, or sets what happens when the
+// quorum is lost.
 func (s *story) wanderInEpochs(r *rand.Rand) string {
 	id, epoch := fmt.Sprint("r", r.IntN(1000)), s.w.Cluster().Status.Epoch
 	wish := func(restore *v1alpha1.Restore) {
@@ -252,7 +258,8 @@ func (s *story) wanderInEpochs(r *rand.Rand) string {
 		wish(nil)
 		return "restore nothing\n"
 	}
-	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot, v1alpha1.RecoverRecreate}[r.IntN(4)]
+	policy := []v1alpha1.QuorumLoss{v1alpha1.RecoverManual, v1alpha1.RecoverFromSurvivor, v1alpha1.RecoverFromSnapshot,
+		v1alpha1.RecoverRecreate}[r.IntN(4)]
 	if r.IntN(2) == 0 {
 		s.w.EditSpec(func(e *v1alpha1.EtcdClusterSpec) { e.Recovery.QuorumLoss = policy })
 		return fmt.Sprintln("recovery", policy)
@@ -305,7 +312,9 @@ func (s *story) restartUprooted() (told string) {
 func (s *story) mayEnd() bool {
 	c := s.w.Cluster()
 	progress := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.Ready)
-	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") || strings.Contains(progress.Message, "is left to seed") || strings.Contains(progress.Message, "no volume can be used"))
+	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") ||
+		strings.Contains(progress.Message, "is left to seed") ||
+		strings.Contains(progress.Message, "no volume can be used"))
 	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) || unusable
 }
 
@@ -337,13 +346,16 @@ func (s *story) alive() bool {
 			return false
 		}
 	}
-	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) || len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
+	return !slices.Contains([]string{"Start", "Provision"}, s.w.Cluster().Status.Phase) ||
+		len(s.w.Etcd.Clusters) == 0 && !s.forgotten()
 }
 
-// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory a reboot
-// takes the mark of prepare too, so they are taken for lost, and a person begins anew (docs/decisions/0001-founding.md).
+// forgotten reports whether no quorum of the initial members may begin, although their etcd has never run: on Memory
+// a reboot takes the mark of prepare too, so they are taken for lost, and a person begins anew
+// (docs/decisions/0001-founding.md).
 func (s *story) forgotten() bool {
-	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind, Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
+	record, there := s.w.Objects[world.Key{Kind: world.ConfigMapKind,
+		Name: objects.EpochName(s.w.Cluster().Name, 1)}].(*corev1.ConfigMap)
 	if !there || s.w.Cluster().Spec.Storage.Medium != v1alpha1.Memory {
 		return false
 	}

@@ -46,9 +46,11 @@ func TestWanderThroughWindows(t *testing.T) {
 // wanderInWindows changes what members are restarted for, or when that may begin, or lets time pass to there.
 func (s *story) wanderInWindows(r *rand.Rand) string {
 	changes := []args{
-		{"priority-class": "high"}, {"priority-class": ""}, {"quota": "900Mi"}, {"schedule": "0 1 * * *", "ratio": "0", "reclaim": "0"},
+		{"priority-class": "high"}, {"priority-class": ""}, {"quota": "900Mi"},
+		{"schedule": "0 1 * * *", "ratio": "0", "reclaim": "0"},
 		{"version": "3.7.3"}, {"version": "3.6.16"}, {"version": "3.6.11"},
-		{"windows": "none"}, {"windows": "0 2 * * *|4h"}, {"windows": "0 2 * * 6|4h;0 0 30 2 *|1h"}, {"windows": "0 * * * *|10m"},
+		{"windows": "none"}, {"windows": "0 2 * * *|4h"}, {"windows": "0 2 * * 6|4h;0 0 30 2 *|1h"},
+		{"windows": "0 * * * *|10m"},
 	}
 	change := changes[r.IntN(len(changes))]
 	if r.IntN(4) == 0 {

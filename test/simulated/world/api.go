@@ -116,7 +116,8 @@ func admitPod(old, new *corev1.PodSpec) error {
 	}
 	plain := func(s *corev1.PodSpec) *corev1.PodSpec {
 		c := *s
-		c.SchedulingGates, c.Containers, c.InitContainers = nil, slices.Clone(s.Containers), slices.Clone(s.InitContainers)
+		c.SchedulingGates, c.Containers, c.InitContainers = nil, slices.Clone(s.Containers),
+			slices.Clone(s.InitContainers)
 		for _, list := range [][]corev1.Container{c.Containers, c.InitContainers} {
 			for i := range list {
 				list[i].Image = ""
@@ -130,7 +131,8 @@ func admitPod(old, new *corev1.PodSpec) error {
 	return nil
 }
 
-// remove deletes an object: at once, or by marking it, when something must end first. An empty UID asks for no precondition.
+// remove deletes an object: at once, or by marking it, when something must end first. An empty UID asks for no
+// precondition.
 func (w *World) remove(kind Kind, name string, uid types.UID) error {
 	o, found := w.Objects[Key{kind, name}]
 	switch {
@@ -156,7 +158,8 @@ func (w *World) markDeleted(kind Kind, o metav1.Object, grace time.Duration) {
 	w.put(kind, gone)
 }
 
-// inUse reports whether a scheduled pod names the claim: Kubernetes then keeps it until the pod is gone (pvc-protection).
+// inUse reports whether a scheduled pod names the claim: Kubernetes then keeps it until the pod is gone
+// (pvc-protection).
 func (w *World) inUse(claim string) bool {
 	for _, pod := range w.Pods() {
 		if pod.Spec.NodeName != "" && slices.Contains(claimsOf(pod), claim) {
@@ -192,8 +195,8 @@ func (w *World) drop(key Key) {
 	}
 }
 
-// Collect is Kubernetes' garbage collector and the protection of claims: what belongs to nobody goes, orphans are let go,
-// and a claim that is being deleted goes when no pod uses it.
+// Collect is Kubernetes' garbage collector and the protection of claims: what belongs to nobody goes, orphans are let
+// go, and a claim that is being deleted goes when no pod uses it.
 func (w *World) Collect() {
 	w.orphan()
 	for _, key := range w.keys() {
@@ -290,7 +293,8 @@ func list[T metav1.Object](w *World, kind Kind) []T {
 // keys of all objects in one fixed order: by kind, then by name with demo-10 after demo-9.
 func (w *World) keys() []Key {
 	return slices.SortedFunc(maps.Keys(w.Objects), func(a, b Key) int {
-		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), len(a.Name)-len(b.Name), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), len(a.Name)-len(b.Name),
+			strings.Compare(a.Name, b.Name))
 	})
 }
 

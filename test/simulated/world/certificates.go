@@ -16,8 +16,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts only when it
-// starts. A connection that no longer fits breaks at once here; a real one may live on for a while.
+// Who takes whose certificate. etcd reads its certificate anew at each handshake, and the authorities that it trusts
+// only when it starts. A connection that no longer fits breaks at once here; a real one may live on for a while.
 
 // Files are the certificates that the kubelet has written into a pod, from the Secrets. All nil in a pod without.
 type Files struct{ Server, Peer *hooks.Secret }
@@ -37,8 +37,8 @@ func mounts(pod *corev1.Pod) map[string]*corev1.SecretProjection {
 	return all
 }
 
-// mount brings the pod's files up to the Secrets. A running pod keeps what it has when a Secret or one of its keys is gone; one that
-// has not begun waits for it.
+// mount brings the pod's files up to the Secrets. A running pod keeps what it has when a Secret or one of its keys is
+// gone; one that has not begun waits for it.
 func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
 	wanted := mounts(pod)
 	_, has := w.Files[pod.UID]
@@ -48,7 +48,8 @@ func (w *World) mount(pod *corev1.Pod) (waitsFor string) {
 	found := map[string]*hooks.Secret{}
 	for _, dir := range slices.Sorted(maps.Keys(wanted)) {
 		s := w.Secret(wanted[dir].Name)
-		lacks := s == nil || slices.ContainsFunc(wanted[dir].Items, func(i corev1.KeyToPath) bool { return !slices.Contains(s.Keys, i.Key) })
+		lacks := s == nil || slices.ContainsFunc(wanted[dir].Items,
+			func(i corev1.KeyToPath) bool { return !slices.Contains(s.Keys, i.Key) })
 		switch {
 		case lacks && has:
 			return ""
@@ -143,8 +144,8 @@ func (w *World) Uprooted(pod *corev1.Pod) bool {
 		rejects(proc.Clients, own.Certificate, w.Now) == unknown
 }
 
-// paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the other
-// (docs/decisions/0011-plain-text-learns-tls.md).
+// paired reports whether two members' etcds hear each other: raft needs no more than that one of the two can dial the
+// other (docs/decisions/0011-plain-text-learns-tls.md).
 func (w *World) paired(c Cluster, a, b uint64) bool {
 	return a == b || w.dials(c, a, b) || w.dials(c, b, a)
 }
@@ -174,10 +175,12 @@ func (w *World) reaches(from side, pod types.UID, listed hooks.Member) bool {
 
 // listensByTLS reports how the etcd of a pod listens to its peers, by its flags.
 func listensByTLS(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Containers[0].Command, func(flag string) bool { return strings.HasPrefix(flag, "--listen-peer-urls=https:") })
+	return slices.ContainsFunc(pod.Spec.Containers[0].Command,
+		func(flag string) bool { return strings.HasPrefix(flag, "--listen-peer-urls=https:") })
 }
 
-// handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why there is none.
+// handshake is what comes of Quorate's connection to the member in a pod: what the member tells of itself, and why
+// there is none.
 func (c *client) handshake(pod types.UID, name string) hooks.Health {
 	files := c.w.Files[pod]
 	if files.Server == nil {
@@ -228,16 +231,18 @@ func operatorOf(cluster *v1alpha1.EtcdCluster, o *hooks.Observation) *hooks.Secr
 	return o.Related.Secrets[name]
 }
 
-// Provide makes or replaces a Secret that somebody else keeps for a cluster: this certificate, signed by one authority of theirs, with
-// those that are to be trusted. Theirs never expire. Flawed, its key is another one's.
+// Provide makes or replaces a Secret that somebody else keeps for a cluster: this certificate, signed by one
+// authority of theirs, with those that are to be trusted. Theirs never expire. Flawed, its key is another one's.
 func (w *World) Provide(name, cluster, signer string, trusted []string, c hooks.Certificate, flawed bool) {
 	c.ID, c.Key, c.Issuer = w.number("certificate"), w.number("key"), signer
 	s := &hooks.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}}, Type: corev1.SecretTypeTLS,
-		Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &c,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}},
+		Type:       corev1.SecretTypeTLS,
+		Keys:       []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &c,
 	}
 	for _, a := range trusted {
-		s.Trust = append(s.Trust, hooks.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a, NotAfter: w.Now.AddDate(100, 0, 0), Authority: true})
+		s.Trust = append(s.Trust, hooks.Certificate{ID: a, CommonName: a, Subject: a, Key: a, Issuer: a,
+			NotAfter: w.Now.AddDate(100, 0, 0), Authority: true})
 	}
 	if flawed {
 		s.Flaw = "tls.key does not belong to tls.crt, or can't be read"

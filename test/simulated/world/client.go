@@ -26,7 +26,8 @@ type Net struct {
 	Isolated map[string]bool
 	// Strangers are addresses at which an etcd of another cluster answers.
 	Strangers map[string]bool
-	// Twins are addresses at which such an etcd lists itself under the member's peer URL, as one does that was restored from a snapshot.
+	// Twins are addresses at which such an etcd lists itself under the member's peer URL, as one does that was
+	// restored from a snapshot.
 	Twins map[string]bool
 }
 
@@ -41,15 +42,16 @@ type client struct {
 	operator *hooks.Secret
 	// seen are the answers of Observe in this call, for the oracle.
 	seen []sight
-	// before runs just before a step is carried out; racing leaves out the second look at the member list, as when two calls
-	// have looked at the same moment.
+	// before runs just before a step is carried out; racing leaves out the second look at the member list, as when
+	// two calls have looked at the same moment.
 	before func()
 	racing bool
 	// recorded is what the first look of the call saw earlier; nil for a call that looks now.
 	recorded *sight
 	// dead is set when the process crashed in the middle of the call.
 	dead bool
-	// spec is that of the call's cluster, lacks what it lacked when etcd was last looked at, and outdated what a change had not reached.
+	// spec is that of the call's cluster, lacks what it lacked when etcd was last looked at, and outdated what a
+	// change had not reached.
 	spec            *v1alpha1.EtcdClusterSpec
 	lacks, outdated string
 }
@@ -101,7 +103,8 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	case c.w.Net.Down:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case c.w.Net.Strangers[ip], c.w.Net.Twins[ip]: // with a certificate of the same authority, if any
-		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1, Version: "3.6.0"}
+		return hooks.Health{ClusterID: strangeID, MemberID: strangeID, Leader: strangeID, RaftTerm: 1, RaftIndex: 1,
+			Version: "3.6.0"}
 	case runs && proc.Busy > 0:
 		return hooks.Health{Err: etcdops.ErrNoAnswer.Error()}
 	case !runs, c.w.Net.Unreachable[proc.Pod]:
@@ -117,7 +120,8 @@ func (c *client) status(e hooks.Endpoint) hooks.Health {
 	}
 	cluster := c.w.Etcd.Clusters[d.Cluster]
 	m, _ := cluster.member(d.Member)
-	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term, RaftIndex: d.Index,
+	h = hooks.Health{ClusterID: d.Cluster, MemberID: d.Member, Learner: m.Learner, RaftTerm: cluster.Term,
+		RaftIndex:   d.Index,
 		Certificate: h.Certificate, Trusts: h.Trusts}
 	if m.ID != 0 && c.w.follows(cluster, m) {
 		h.Leader = cluster.Leader
@@ -162,11 +166,13 @@ func (c *client) findList(endpoints []hooks.Endpoint, health map[string]hooks.He
 func (c *client) list(clusterID uint64) *hooks.Membership {
 	cluster, known := c.w.Etcd.Clusters[clusterID]
 	if !known { // the stranger's
-		return &hooks.Membership{ClusterID: clusterID, Leader: strangeID, Members: []hooks.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
+		return &hooks.Membership{ClusterID: clusterID, Leader: strangeID,
+			Members: []hooks.Member{{ID: strangeID, PeerURLs: []string{"http://elsewhere:2380"}}}}
 	}
 	members := slices.Clone(cluster.Members)
 	slices.SortFunc(members, func(a, b hooks.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members, Alarms: slices.Clone(cluster.Alarms)}
+	return &hooks.Membership{ClusterID: cluster.ID, Leader: cluster.Leader, Members: members,
+		Alarms: slices.Clone(cluster.Alarms)}
 }
 
 // strange is all that is told of a stranger's answer.
@@ -219,8 +225,8 @@ func (c *client) do(step hooks.Step, on *hooks.Membership, endpoints []hooks.End
 	return err
 }
 
-// hears reports whether what the leader writes now arrives at the member, and the hooks see it there. (A learner that is not
-// listed is for etcd to refuse.)
+// hears reports whether what the leader writes now arrives at the member, and the hooks see it there. (A learner that
+// is not listed is for etcd to refuse.)
 func (c *client) hears(cluster Cluster, learner uint64) bool {
 	leader, _ := cluster.member(cluster.Leader)
 	m, listed := cluster.member(learner)
@@ -237,7 +243,8 @@ func (c *client) executor(step hooks.Step, on *hooks.Membership, endpoints []hoo
 		remove, removes := step.(hooks.Remove)
 		defragment, defragments := step.(hooks.Defragment)
 		switch {
-		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID, defragments && defragment.ID != h.MemberID:
+		case h.Err != "" || h.Leader == 0 || h.Learner || !belongs(on, h, e), removes && remove.ID == h.MemberID,
+			defragments && defragment.ID != h.MemberID:
 			return false
 		}
 		switch step.(type) {
@@ -307,7 +314,8 @@ func (w *World) add(c Cluster, peerURL string) (Cluster, error) {
 		return c, err
 	}
 	c.Added++
-	fresh := hooks.Member{ID: id(plain(peerURL), "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL}, Learner: true}
+	fresh := hooks.Member{ID: id(plain(peerURL), "added", string(rune('0'+c.Added))), PeerURLs: []string{peerURL},
+		Learner: true}
 	c.Members = append(slices.Clone(c.Members), fresh)
 	return c, nil
 }
@@ -330,7 +338,8 @@ func (w *World) removeMember(c Cluster, id uint64) (Cluster, error) {
 	return c, nil
 }
 
-// updatePeerURL lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no guards).
+// updatePeerURL lists a member with another peer URL (UpdateMember in etcd's etcdserver/server.go, which has no
+// guards).
 func (w *World) updatePeerURL(c Cluster, id uint64, peerURL string) (Cluster, error) {
 	i := slices.IndexFunc(c.Members, func(m hooks.Member) bool { return m.ID == id })
 	if i < 0 {

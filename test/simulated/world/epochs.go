@@ -24,18 +24,21 @@ type Artifact struct {
 	Index    uint64
 	Revision int64
 	SHA256   string
-	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty when it can.
+	// Flaw is why it can't be restored, as `quorate-snapshot restore` reports it: "Damaged: the hash differs"; empty
+	// when it can.
 	Flaw string
 }
 
-// TakeSnapshot stores what clients have written so far, as an artifact with this URL, and an EtcdSnapshot that tells of it. flaw is why it can't
-// be restored; empty when it can.
+// TakeSnapshot stores what clients have written so far, as an artifact with this URL, and an EtcdSnapshot that tells
+// of it. flaw is why it can't be restored; empty when it can.
 func (w *World) TakeSnapshot(name, url, flaw string) {
 	taken, of := w.StoreArtifact(url, flaw)
 	cluster := w.Cluster().Name
-	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{objects.LabelCluster: cluster}}}
+	s := &v1alpha1.EtcdSnapshot{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{objects.LabelCluster: cluster}}}
 	s.Spec = v1alpha1.EtcdSnapshotSpec{Cluster: cluster, Store: v1alpha1.Store{URL: "s3://bucket"}}
-	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url, Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
+	s.Status = v1alpha1.EtcdSnapshotStatus{Phase: v1alpha1.SnapshotSucceeded, URI: url,
+		Completed: metav1.NewTime(w.Now), VerifiedAt: metav1.NewTime(w.Now),
 		SHA256: taken.SHA256}
 	if of != 0 {
 		s.Status.ClusterID = strconv.FormatUint(of, 16)
@@ -43,7 +46,8 @@ func (w *World) TakeSnapshot(name, url, flaw string) {
 	_ = w.create(SnapshotKind, s)
 }
 
-// StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of which etcd that is.
+// StoreArtifact stores what clients have written so far under this URL, in the place of what is there. It tells of
+// which etcd that is.
 func (w *World) StoreArtifact(url, flaw string) (taken Artifact, of uint64) {
 	taken.Flaw = flaw
 	if c, led := w.led(); led {
@@ -84,7 +88,8 @@ func flag(c *corev1.Container, name string) string {
 	return ""
 }
 
-// overIn reports whether the pod names the record of an epoch that is not there: the kubelet does not start its containers.
+// overIn reports whether the pod names the record of an epoch that is not there: the kubelet does not start its
+// containers.
 func (w *World) overIn(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.InitContainers {
 		for _, e := range c.Env {
@@ -120,7 +125,8 @@ func (w *World) seed(pod *corev1.Pod, place string) string {
 	}
 	c.Begin, c.Chosen = beginning(seed, from.Revision)
 	c.Revision = c.Begin
-	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index), Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
+	made := reports.Restore{Revision: c.Begin, Keys: int64(from.Index),
+		Hash: fmt.Sprintf("%08x", id("hash", fmt.Sprint(from.Index, from.Revision))), SHA256: from.SHA256}
 	if _, exists := w.Etcd.Clusters[c.ID]; !exists {
 		w.store(c)
 	}
@@ -183,7 +189,8 @@ func number(text string) int64 {
 	return n
 }
 
-// revisionOf is up to which revision a data directory has the keys: entries that it lacks were writes, as far as there were any.
+// revisionOf is up to which revision a data directory has the keys: entries that it lacks were writes, as far as
+// there were any.
 func (w *World) revisionOf(d Dir) int64 {
 	c := w.Etcd.Clusters[d.Cluster]
 	return max(c.Begin, c.Revision-int64(c.Commit-min(d.Index, c.Commit)))
@@ -229,7 +236,8 @@ func (w *World) survey(pod *corev1.Pod) bool {
 		panic(fmt.Sprintf("pod %s runs %q %q, which no program of the image understands", pod.Name, c.Command, c.Args))
 	}
 	d := w.survivor(pod)
-	told := reports.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16), MemberID: strconv.FormatUint(d.Member, 16)}
+	told := reports.Survey{LastTerm: 1, LastIndex: d.Index, ClusterID: strconv.FormatUint(d.Cluster, 16),
+		MemberID: strconv.FormatUint(d.Member, 16)}
 	if d.Member == 0 {
 		told = reports.Survey{Reason: "NotFound", Error: "there is no write-ahead log"}
 	}

@@ -15,17 +15,19 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Etcd is all raft clusters that ever formed, without raft: what a cluster has agreed on is one value, and each data directory
-// is how much of it one member holds.
+// Etcd is all raft clusters that ever formed, without raft: what a cluster has agreed on is one value, and each data
+// directory is how much of it one member holds.
 type Etcd struct {
 	Clusters map[uint64]Cluster
 	// LearnerPace is the number of passes that a learner takes to catch up.
 	LearnerPace int
-	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in etcd).
+	// ConnectedFor is how long members must have been connected before a change of members is let through (5 s in
+	// etcd).
 	ConnectedFor time.Duration
 	// DBSize and DBInUse of every member's database, in bytes, whatever they hold; 0 for what they do.
 	DBSize, DBInUse int64
-	// NoSpace: every member says of itself that it has raised the alarm NOSPACE, and the cluster knows of none. (The model's.)
+	// NoSpace: every member says of itself that it has raised the alarm NOSPACE, and the cluster knows of none. (The
+	// model's.)
 	NoSpace bool
 	// DefragmentPasses is how many passes a defragmentation takes: its answer does not come in time then.
 	DefragmentPasses int
@@ -78,7 +80,8 @@ type Dir struct {
 	Held, File int64
 	// Rot is not 0 when it holds something else than what was agreed.
 	Rot uint32
-	// Blank: its log was made, and its etcd ended before anything was in it. It stands for no election, and gets its entries from whoever leads.
+	// Blank: its log was made, and its etcd ended before anything was in it. It stands for no election, and gets its
+	// entries from whoever leads.
 	Blank bool
 	// Apart: its log is on a volume of its own.
 	Apart bool
@@ -140,8 +143,8 @@ func (w *World) connected(c Cluster, m hooks.Member) bool {
 	return runs && !w.Net.Isolated[w.Procs[pod].Pod]
 }
 
-// component is the voters that hear the leader, if they are a majority, else the most that hear one of them; with one voter alone,
-// isolation does not matter.
+// component is the voters that hear the leader, if they are a majority, else the most that hear one of them; with one
+// voter alone, isolation does not matter.
 func (w *World) component(c Cluster) []hooks.Member {
 	voters := c.voters()
 	alive := slices.DeleteFunc(slices.Clone(voters), func(m hooks.Member) bool {
@@ -150,7 +153,8 @@ func (w *World) component(c Cluster) []hooks.Member {
 	})
 	var most []hooks.Member
 	for _, centre := range alive {
-		around := slices.DeleteFunc(slices.Clone(alive), func(m hooks.Member) bool { return !w.paired(c, centre.ID, m.ID) })
+		around := slices.DeleteFunc(slices.Clone(alive),
+			func(m hooks.Member) bool { return !w.paired(c, centre.ID, m.ID) })
 		if centre.ID == c.Leader && len(around) > len(voters)/2 {
 			return around
 		}
@@ -175,7 +179,8 @@ func (w *World) quorate(c Cluster) bool {
 func (w *World) leads(c Cluster) bool {
 	leader, _ := c.member(c.Leader)
 	all := w.component(c)
-	return len(all) > len(c.voters())/2 && slices.ContainsFunc(all, func(m hooks.Member) bool { return m.ID == c.Leader }) &&
+	return len(all) > len(c.voters())/2 &&
+		slices.ContainsFunc(all, func(m hooks.Member) bool { return m.ID == c.Leader }) &&
 		!slices.ContainsFunc(all, func(m hooks.Member) bool { return !w.paired(c, leader.ID, m.ID) })
 }
 
@@ -239,7 +244,8 @@ func (w *World) TickEtcd() {
 // expel stops members that learn that they have been removed.
 func (w *World) expel(c Cluster) {
 	for _, id := range c.Removed {
-		if pod, runs := w.running(c.ID, id); runs && w.leads(c) && !w.Net.Isolated[w.Procs[pod].Pod] && w.paired(c, c.Leader, id) {
+		if pod, runs := w.running(c.ID, id); runs && w.leads(c) && !w.Net.Isolated[w.Procs[pod].Pod] &&
+			w.paired(c, c.Leader, id) {
 			w.stop(pod)
 		}
 	}
@@ -265,7 +271,8 @@ func (w *World) elect(id uint64) {
 		return strings.Compare(b.PeerURLs[0], a.PeerURLs[0])
 	})
 	if held := w.index(c, best); held < c.Commit {
-		w.violate("S10", "acknowledged writes are lost: the new leader %s holds %d of %d entries", nameAt(best), held, c.Commit)
+		w.violate("S10", "acknowledged writes are lost: the new leader %s holds %d of %d entries", nameAt(best), held,
+			c.Commit)
 	}
 	if c.Term == 0 {
 		w.beginsRight(c)
@@ -432,7 +439,8 @@ func (w *World) startEtcd(pod *corev1.Pod, place string) (complaint string) {
 	w.Oracle.runs(d, place)
 	clients, peers := files.loaded()
 	w.Starts++
-	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers, TLS: listensByTLS(pod),
+	w.Procs[pod.UID] = Proc{Pod: pod.Name, Dir: place, Since: w.Now, Start: w.Starts, Clients: clients, Peers: peers,
+		TLS:   listensByTLS(pod),
 		Image: pod.Spec.Containers[0].Image, Version: version(pod)}
 	w.Changes++
 	w.seededAlike(w.Etcd.Clusters[d.Cluster])
@@ -471,7 +479,8 @@ func (w *World) bootstrap(initial map[string]string, peer, token string, files F
 
 // formed is the cluster that members form who are told the same list and token, and which of them has this URL.
 func (w *World) formed(initial map[string]string, peer, token string) (c Cluster, self uint64) {
-	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token), Of: strings.TrimSuffix(token, fmt.Sprintf("-%d", epochOf(token)))}
+	c = Cluster{Commit: uint64(len(initial)), Epoch: epochOf(token),
+		Of: strings.TrimSuffix(token, fmt.Sprintf("-%d", epochOf(token)))}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		m := hooks.Member{ID: id(plain(initial[name]), token), Name: name, PeerURLs: []string{initial[name]}}

@@ -21,7 +21,8 @@ var noStatus = v1alpha1.EtcdClusterStatus{ObservedGeneration: -1}
 
 // CreateCluster makes the one cluster of this world.
 func (w *World) CreateCluster(name string, spec v1alpha1.EtcdClusterSpec) {
-	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Spec: spec, Status: noStatus})
+	_ = w.create(ClusterKind, &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1},
+		Spec: spec, Status: noStatus})
 	w.Oracle.newCluster()
 }
 
@@ -44,7 +45,8 @@ func (w *World) Probe() {
 			is = corev1.ConditionTrue
 		}
 		w.editPod(pod.Name, func(p *corev1.Pod) {
-			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+			p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions,
+				func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: is})
 		})
 	}
@@ -73,7 +75,10 @@ func (w *World) Annotate(key, value string) {
 func (w *World) DeleteCluster(orphan bool) {
 	if orphan {
 		w.Oracle.orphaned = true
-		w.editCluster(func(c *v1alpha1.EtcdCluster) { c.Finalizers = append(c.Finalizers, metav1.FinalizerOrphanDependents) })
+		w.editCluster(func(c *v1alpha1.EtcdCluster) {
+			c.Finalizers = append(c.Finalizers,
+				metav1.FinalizerOrphanDependents)
+		})
 	}
 	_ = w.remove(ClusterKind, w.Cluster().Name, "")
 }
@@ -89,7 +94,8 @@ func (w *World) Delete(kind Kind, name string) error {
 	if c := w.Cluster(); c != nil && kind == SecretKind {
 		ca := hooks.CASecret(c.Name)
 		w.Oracle.unrooted = w.Oracle.unrooted || name == ca
-		w.Oracle.uprooted = w.Oracle.uprooted || w.Oracle.unrooted && (name != ca || w.Secret(c.Name+"-peer-tls") == nil)
+		w.Oracle.uprooted = w.Oracle.uprooted || w.Oracle.unrooted &&
+			(name != ca || w.Secret(c.Name+"-peer-tls") == nil)
 	}
 	return err
 }
@@ -109,7 +115,8 @@ func (w *World) LoseClaim(name string) {
 	}
 }
 
-// WipeData empties a member's volume under the claim that stays, or its directory on its node, as a disk that was replaced; its etcd dies of it.
+// WipeData empties a member's volume under the claim that stays, or its directory on its node, as a disk that was
+// replaced; its etcd dies of it.
 func (w *World) WipeData(claim string) {
 	if pod := w.Pod(strings.TrimSuffix(claim, walSuffix)); pod != nil {
 		w.stop(pod.UID)
@@ -139,8 +146,8 @@ func (w *World) MarkFailed(claim string, put bool) {
 	})
 }
 
-// EmptyData empties a member's data directory under it, on a volume or in memory; its etcd dies of it, and the kubelet starts it again in the
-// same pod, without preparing that again.
+// EmptyData empties a member's data directory under it, on a volume or in memory; its etcd dies of it, and the
+// kubelet starts it again in the same pod, without preparing that again.
 func (w *World) EmptyData(name string) {
 	pod := w.Pod(name)
 	w.stop(pod.UID)
@@ -160,7 +167,8 @@ func (w *World) Stillbirth(name string) {
 // Restart kills the member's etcd; the kubelet starts it again in the same pod.
 func (w *World) Restart(name string) { w.stop(w.Pod(name).UID) }
 
-// Crash makes the member's etcd end, and end again whenever it is started, as one does that can't read its data. Mend takes that back.
+// Crash makes the member's etcd end, and end again whenever it is started, as one does that can't read its data. Mend
+// takes that back.
 func (w *World) Crash(name string) {
 	w.Crashing[name] = true
 	w.Changes++
@@ -175,8 +183,8 @@ func (w *World) Mend(name string) {
 	w.Changes++
 }
 
-// AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a member's of the cluster
-// or a stranger's.
+// AddByHand is what etcdctl member add does, for a voter or a learner at the peer URL of this name, which may be a
+// member's of the cluster or a stranger's.
 func (w *World) AddByHand(peerURL string, learner bool) {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		c, err := w.add(w.Etcd.Clusters[id], peerURL)

@@ -10,8 +10,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by what they are told. They speak
-// plain text.
+// Members that run outside of Kubernetes, as processes: etcd knows no difference, and the hooks must find them by
+// what they are told. They speak plain text.
 
 // foreignHosts are those at which a world lets clusters join an etcd.
 func foreignHosts() (names []string) {
@@ -30,7 +30,8 @@ func (w *World) ForeignCluster(version string, names ...string) {
 	var ids []string
 	for _, name := range names {
 		url := fmt.Sprintf("http://%s:2380", name)
-		m := hooks.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url}, ClientURLs: []string{fmt.Sprintf("http://%s:2379", name)}}
+		m := hooks.Member{ID: id(url, "foreign"), Name: name, PeerURLs: []string{url},
+			ClientURLs: []string{fmt.Sprintf("http://%s:2379", name)}}
 		c.Members = append(c.Members, m)
 		ids = append(ids, fmt.Sprint(m.ID))
 	}
@@ -49,7 +50,8 @@ func (w *World) ForeignCluster(version string, names ...string) {
 // StartForeign starts a foreign member on its disk.
 func (w *World) StartForeign(name, version string) {
 	w.Starts++
-	w.Procs[foreignUID(name)] = Proc{Pod: name, Dir: "disk of " + name, Since: w.Now, Start: w.Starts, Image: "etcd:v" + version, Version: version}
+	w.Procs[foreignUID(name)] = Proc{Pod: name, Dir: "disk of " + name, Since: w.Now, Start: w.Starts,
+		Image: "etcd:v" + version, Version: version}
 	w.Changes++
 }
 

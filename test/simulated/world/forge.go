@@ -9,9 +9,10 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// forge makes of the Secrets that a decision asks for what etcdops/pki makes of them, in facts alone: certificates and keys are
-// numbers. What a recipe reads are the Secrets that the call was shown.
-func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks.Secret) (map[string]*hooks.Secret, error) {
+// forge makes of the Secrets that a decision asks for what etcdops/pki makes of them, in facts alone: certificates
+// and keys are numbers. What a recipe reads are the Secrets that the call was shown.
+func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks.Secret) (map[string]*hooks.Secret,
+	error) {
 	made := map[string]*hooks.Secret{}
 	for _, d := range desired {
 		s, err := w.forged(d.Make, observed[d.Name], observed)
@@ -24,7 +25,8 @@ func (w *World) forge(desired []*hooks.DesiredSecret, observed map[string]*hooks
 	return made, nil
 }
 
-func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[string]*hooks.Secret) (*hooks.Secret, error) {
+func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[string]*hooks.Secret) (*hooks.Secret,
+	error) {
 	if old == nil {
 		old = &hooks.Secret{}
 	}
@@ -34,7 +36,8 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 	case hooks.Authority:
 		return w.authority(r, old, observed[r.Inherit]), nil
 	case hooks.Trim:
-		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust), func(c hooks.Certificate) bool { return r.At.After(c.NotAfter) })
+		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust),
+			func(c hooks.Certificate) bool { return r.At.After(c.NotAfter) })
 		if old.Previous == nil || r.At.After(old.Previous.NotAfter) {
 			s.Previous = nil
 			s.Keys = slices.DeleteFunc(slices.Clone(old.Keys), func(key string) bool {
@@ -51,7 +54,8 @@ func (w *World) forged(recipe hooks.Recipe, old *hooks.Secret, observed map[stri
 		s.Trust = signer.Trust
 		s.Flaw = flaw(&s)
 	case hooks.Adopt:
-		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust), func(c hooks.Certificate) bool { return !slices.Contains(r.Keep, c.ID) })
+		s.Trust = slices.DeleteFunc(slices.Clone(old.Trust),
+			func(c hooks.Certificate) bool { return !slices.Contains(r.Keep, c.ID) })
 		if from := observed[r.From]; from != nil {
 			s.Trust = append(s.Trust, from.Trust...)
 		}
@@ -71,9 +75,11 @@ func (w *World) authority(r hooks.Authority, old, inherit *hooks.Secret) *hooks.
 		ID: w.numberAuthority(), CommonName: r.CommonName, Subject: "subject of " + key, Key: key, Issuer: key,
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, Authority: true,
 	}
-	s := &hooks.Secret{Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &own, Trust: []hooks.Certificate{own}}
+	s := &hooks.Secret{Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate}, Certificate: &own,
+		Trust: []hooks.Certificate{own}}
 	if r.Previous {
-		s.Keys = []string{objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate, objects.KeyCertificate, objects.KeyPrivate}
+		s.Keys = []string{objects.KeyTrust, objects.KeyPreviousCertificate, objects.KeyPreviousPrivate,
+			objects.KeyCertificate, objects.KeyPrivate}
 		s.Previous, inherit = old.Certificate, old
 	}
 	if inherit != nil {
@@ -100,7 +106,8 @@ func (w *World) leaf(r hooks.Leaf, signer *hooks.Secret) (*hooks.Secret, error) 
 	s := &hooks.Secret{
 		Keys: []string{objects.KeyTrust, objects.KeyCertificate, objects.KeyPrivate},
 		Certificate: &hooks.Certificate{
-			ID: w.number("certificate"), CommonName: r.CommonName, Subject: "subject of " + r.CommonName, Key: w.number("key"), Issuer: by.Key,
+			ID: w.number("certificate"), CommonName: r.CommonName, Subject: "subject of " + r.CommonName,
+			Key: w.number("key"), Issuer: by.Key,
 			NotBefore: r.NotBefore, NotAfter: r.NotAfter, Names: r.Names, Server: r.Server, Client: r.Client,
 		},
 		Trust: signer.Trust,
@@ -123,7 +130,8 @@ func (w *World) number(kind string) string {
 
 // flaw is what etcdops/pki finds wrong with a leaf whose key is its own.
 func flaw(s *hooks.Secret) string {
-	if s.Certificate == nil || slices.ContainsFunc(s.Trust, func(c hooks.Certificate) bool { return c.Key == s.Certificate.Issuer }) {
+	if s.Certificate == nil ||
+		slices.ContainsFunc(s.Trust, func(c hooks.Certificate) bool { return c.Key == s.Certificate.Issuer }) {
 		return ""
 	}
 	return "tls.crt is not signed by an authority in ca.crt"

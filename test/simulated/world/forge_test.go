@@ -28,10 +28,12 @@ func TestForgedIsMade(t *testing.T) {
 		{"token", hooks.TokenKeys{}},
 		{"password", hooks.Password{Key: "password"}},
 		{"ca", hooks.Authority{CommonName: "first", NotBefore: day(0), NotAfter: day(30)}},
-		{"leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.demo", "127.0.0.1"}, Server: true, Client: true, NotBefore: day(0), NotAfter: day(20)}},
+		{"leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Names: []string{"*.demo", "127.0.0.1"}, Server: true,
+			Client: true, NotBefore: day(0), NotAfter: day(20)}},
 		{"ca", hooks.Authority{CommonName: "second", NotBefore: day(20), NotAfter: day(50), Previous: true}},
 		{"leaf", hooks.Bundle{Signer: "ca"}},
-		{"other", hooks.Leaf{Signer: "ca", Previous: true, CommonName: "client", Client: true, NotBefore: day(20), NotAfter: day(30)}},
+		{"other", hooks.Leaf{Signer: "ca", Previous: true, CommonName: "client", Client: true, NotBefore: day(20),
+			NotAfter: day(30)}},
 		{"leaf", hooks.Leaf{Signer: "ca", CommonName: "root", Client: true, NotBefore: day(21), NotAfter: day(41)}},
 		{"ca", hooks.Trim{At: day(31)}},
 		{"other", hooks.Bundle{Signer: "ca"}},
@@ -39,7 +41,8 @@ func TestForgedIsMade(t *testing.T) {
 		{"ca", hooks.Adopt{Keep: nil, From: "leaf"}},
 		{"ca", hooks.Authority{CommonName: "third", NotBefore: day(40), NotAfter: day(70), Inherit: "leaf"}},
 	} {
-		all, err := w.forge([]*hooks.DesiredSecret{{ObjectMeta: metav1.ObjectMeta{Name: step.name}, Make: step.recipe}}, forged)
+		all, err := w.forge([]*hooks.DesiredSecret{{ObjectMeta: metav1.ObjectMeta{Name: step.name}, Make: step.recipe}},
+			forged)
 		require.NoError(t, err)
 		forged[step.name] = all[step.name]
 		data[step.name], err = pki.Make(step.name, step.recipe, data)

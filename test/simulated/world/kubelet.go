@@ -38,8 +38,8 @@ func (w *World) kubelet(pod *corev1.Pod) {
 	}
 }
 
-// scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. Nodes are named after
-// the member that they run, but for those that pods name themselves.
+// scheduled binds the pod to a node, when nothing holds it back: no gate, and a claim that is there to stay. Nodes
+// are named after the member that they run, but for those that pods name themselves.
 func (w *World) scheduled(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" {
 		return true
@@ -50,7 +50,8 @@ func (w *World) scheduled(pod *corev1.Pod) bool {
 	}
 	if why := w.unplaced(pod); why != "" {
 		w.editPod(pod.Name, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: why}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+				Reason: corev1.PodReasonUnschedulable, Message: why}}
 		})
 		return false
 	}
@@ -71,7 +72,8 @@ func (w *World) unplaced(pod *corev1.Pod) string {
 	case w.Full[pod.Name], w.Unplaced[pod.Spec.PriorityClassName]:
 		return "0/3 nodes are available: 3 Insufficient memory." + noUse
 	case w.Lost[pinnedTo(pod)]:
-		return "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector." + noUse
+		return "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node " +
+			"affinity/selector." + noUse
 	case slices.ContainsFunc(claimsOf(pod), func(claim string) bool {
 		return w.NoStorage[ClassOf(w.Claim(claim))] && w.Claim(claim).Status.Phase == corev1.ClaimPending
 	}):
@@ -133,8 +135,8 @@ func (w *World) run(pod *corev1.Pod) state {
 	return state{}
 }
 
-// prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10). One that
-// holds its own mark still is of a member that never began.
+// prepare is Quorate's init container: it lets no etcd start on an empty directory that must hold data (rule S10).
+// One that holds its own mark still is of a member that never began.
 func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if w.Prepared[pod.UID] {
 		return true
@@ -143,8 +145,10 @@ func (w *World) prepare(pod *corev1.Pod, place string) bool {
 	if wal, apart := w.walOf(pod); apart {
 		log = wal
 	}
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
-	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env, func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
+	i := slices.IndexFunc(pod.Spec.InitContainers,
+		func(c corev1.Container) bool { return c.Name == objects.ContainerPrepare })
+	told := slices.ContainsFunc(pod.Spec.InitContainers[i].Env,
+		func(e corev1.EnvVar) bool { return e.Name == hooks.EnvBegins })
 	begun := told && pod.Annotations[objects.AnnotationInitialCluster] == ""
 	resumes := begun || slices.Contains(pod.Spec.InitContainers[i].Args, "--start="+objects.StartResume)
 	unbegun := w.Dirs[log].Member == 0 && w.Dirs[log].Unbegun == pod.UID
@@ -178,19 +182,22 @@ func (w *World) setStatus(name string, s state) {
 		if seed := w.seedStatus(p, s); seed != nil {
 			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, *seed)
 		}
-		next := corev1.ContainerStatus{Name: objects.ContainerEtcd, RestartCount: etcd.RestartCount, LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
+		next := corev1.ContainerStatus{Name: objects.ContainerEtcd, RestartCount: etcd.RestartCount,
+			LastTerminationState: etcd.LastTerminationState, ContainerID: etcd.ContainerID}
 		switch s.waiting {
 		case "":
 			next.State.Running, p.Status.Phase = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(w.Procs[p.UID].Since)}, corev1.PodRunning
 			next.ContainerID = w.Procs[p.UID].container()
 		case "ErrImagePull":
 			image := p.Spec.Containers[0].Image
-			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting, Message: fmt.Sprintf("failed to resolve image: %s: not found", image)}
+			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting,
+				Message: fmt.Sprintf("failed to resolve image: %s: not found", image)}
 		case "PodInitializing":
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: s.waiting}
 		default:
 			next.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: s.waiting}
-			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed || etcd.ContainerID == p.Annotations[objects.AnnotationExchanged] {
+			if crashed := etcd.State.Waiting != nil && etcd.State.Waiting.Reason == "CrashLoopBackOff"; !crashed ||
+				etcd.ContainerID == p.Annotations[objects.AnnotationExchanged] {
 				w.Starts++
 				next.ContainerID = fmt.Sprintf("containerd://crashed-%d", w.Starts)
 			}

@@ -92,7 +92,8 @@ func (w *World) lacksOf(c Cluster, m hooks.Member) string {
 	return ""
 }
 
-// outdated is what a change of the spec has not reached yet, which may wait for a maintenance window; empty for nothing.
+// outdated is what a change of the spec has not reached yet, which may wait for a maintenance window; empty for
+// nothing.
 func (w *World) outdated(spec *v1alpha1.EtcdClusterSpec) string {
 	c := w.Etcd.Clusters[w.Oracle.cluster]
 	if spec.Replicas != nil && *spec.Replicas == 0 || len(w.Frozen) > 0 {

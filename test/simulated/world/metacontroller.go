@@ -115,8 +115,8 @@ func (w *World) Act(h *Held) *Call {
 	return w.answer(h.parent, h.observed, h.related, &client{w: w, recorded: &h.saw})
 }
 
-// BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that, and both
-// steps reach etcd, as when both calls have looked at the member list at the same moment.
+// BeginTwo makes two overlapping calls: both observe before either takes its step, the second comes first with that,
+// and both steps reach etcd, as when both calls have looked at the member list at the same moment.
 func (w *World) BeginTwo() (first, second *Call) {
 	late := &client{w: w, racing: true}
 	late.before = func() { second = w.begin2(&client{w: w, racing: true}) }
@@ -147,9 +147,11 @@ func zones(c *v1alpha1.EtcdCluster) map[string]*time.Location {
 }
 
 // answer asks the hook.
-func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related, etcd *client) *Call {
+func (w *World) answer(parent *v1alpha1.EtcdCluster, observed map[Key]metav1.Object, related hooks.Related,
+	etcd *client) *Call {
 	c := &Call{parent: parent, observed: observed, crash: etcd.crash, Finalizing: parent.DeletionTimestamp != nil}
-	o := hooks.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now, Resync: w.Resync, Settings: w.Settings, Zones: zones(parent)}
+	o := hooks.Observation{Cluster: parent, Children: w.grouped(c.observed), Related: related, Now: w.Now,
+		Resync: w.Resync, Settings: w.Settings, Zones: zones(parent)}
 	o.WithoutLastApplied = hooks.WithoutLastApplied(o.Children)
 	etcd.operator, etcd.spec = operatorOf(parent, &o), &parent.Spec
 	c.lookedAfter = hooks.Protected(parent) || hooks.Leaving(o)
@@ -194,7 +196,8 @@ func (w *World) decide(o hooks.Observation, etcd *client) (hooks.Decision, *hook
 	return w.Decide(o), o.Taken
 }
 
-// makeSecrets carries out what the decision asks for. Without it the hook answers with an error, which changes nothing (S13).
+// makeSecrets carries out what the decision asks for. Without it the hook answers with an error, which changes
+// nothing (S13).
 func (w *World) makeSecrets(c *Call, observed map[string]*hooks.Secret) {
 	var err error
 	if c.secrets, err = w.forge(c.Decision.Children.Secrets, observed); err != nil {
@@ -301,8 +304,9 @@ func (w *World) grouped(all map[Key]metav1.Object) hooks.Children {
 
 func group(all map[Key]metav1.Object) hooks.Children {
 	c := hooks.Children{
-		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{}, ConfigMaps: map[string]*corev1.ConfigMap{},
-		Services: map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
+		Pods: map[string]*corev1.Pod{}, Claims: map[string]*corev1.PersistentVolumeClaim{},
+		ConfigMaps: map[string]*corev1.ConfigMap{},
+		Services:   map[string]*corev1.Service{}, Budgets: map[string]*policyv1.PodDisruptionBudget{},
 		Policies: map[string]*networkingv1.NetworkPolicy{}, Secrets: map[string]*hooks.Secret{},
 	}
 	for key, o := range all {
@@ -354,8 +358,9 @@ func ungroup(d hooks.Desired, secrets map[string]*hooks.Secret) map[Key]metav1.O
 
 // ---- applying the answer
 
-// Apply does with the answer what Metacontroller does: deletions, then creations and updates going on past errors, then the
-// status. A finalized parent loses its finalizer first, and its children are then left to the garbage collector.
+// Apply does with the answer what Metacontroller does: deletions, then creations and updates going on past errors,
+// then the status. A finalized parent loses its finalizer first, and its children are then left to the garbage
+// collector.
 func (w *World) Apply(c *Call) {
 	if c == nil || c.Lost {
 		return
@@ -372,7 +377,8 @@ func (w *World) apply(c *Call, desired map[Key]metav1.Object) {
 		}
 		return
 	}
-	if c.Finalizing && (!slices.Contains(c.parent.Finalizers, finalizer) || slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
+	if c.Finalizing && (!slices.Contains(c.parent.Finalizers, finalizer) ||
+		slices.Contains(c.parent.Finalizers, metav1.FinalizerOrphanDependents)) {
 		return
 	}
 	if !w.deleteOmitted(c, desired) || c.crash.At == AfterDeletes {
@@ -544,15 +550,17 @@ func created(parent *v1alpha1.EtcdCluster, answer metav1.Object) metav1.Object {
 	annotations[lastApplied] = note.String()
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
-	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster", Name: parent.Name, UID: parent.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdCluster",
+		Name: parent.Name, UID: parent.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
 	o.SetUID("")
 	o.SetResourceVersion("")
 	return o
 }
 
-// applyOnServer is what Metacontroller 4 does with --apply-strategy=server-side-apply: the API server merges. It makes what is not there, asks
-// for no version, takes over what others have made, and keeps the owner; what was applied before and is not any more goes. The note of dynamic
-// apply is taken away first. What the server package answers for a child without a note, the API server refuses.
+// applyOnServer is what Metacontroller 4 does with --apply-strategy=server-side-apply: the API server merges. It
+// makes what is not there, asks for no version, takes over what others have made, and keeps the owner; what was
+// applied before and is not any more goes. The note of dynamic apply is taken away first. What the server package
+// answers for a child without a note, the API server refuses.
 func (w *World) applyOnServer(parent *v1alpha1.EtcdCluster, key Key, observed, answer metav1.Object) {
 	if observed != nil && observed.GetDeletionTimestamp() != nil {
 		return
@@ -605,7 +613,8 @@ func onServer(o metav1.Object) metav1.Object {
 	note := annotations[lastApplied]
 	delete(annotations, lastApplied)
 	o.SetAnnotations(annotations)
-	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(note)}})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "metacontroller",
+		Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(note)}})
 	return o
 }
 

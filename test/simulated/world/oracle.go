@@ -19,7 +19,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to S21).
+// Oracle remembers what a rule of safety needs to be judged by over time, and every breach of one (docs: rules S1 to
+// S21).
 type Oracle struct {
 	// Broken are the breaches, in the order in which they happened.
 	Broken []string
@@ -34,7 +35,8 @@ type Oracle struct {
 	names map[string]uint64
 	// learned are members that were initial or have been learners: the only ones that may vote (S4).
 	learned map[uint64]bool
-	// ordered are the pods that answers of ours have had deleted: their members may serve for another moment, and no longer (S1).
+	// ordered are the pods that answers of ours have had deleted: their members may serve for another moment, and no
+	// longer (S1).
 	ordered map[types.UID]bool
 	// first is the spec by which the first epoch was recorded; nil before.
 	first *v1alpha1.EtcdClusterSpec
@@ -42,18 +44,21 @@ type Oracle struct {
 	joined map[uint64]bool
 	// orphaned is set when somebody asked for the children to be kept (S17).
 	orphaned bool
-	// unrooted is set when somebody took the authority away, and uprooted when a certificate too that nobody can sign any more (S19).
+	// unrooted is set when somebody took the authority away, and uprooted when a certificate too that nobody can sign
+	// any more (S19).
 	unrooted, uprooted bool
 }
 
 func newOracle() Oracle {
-	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{}, ordered: map[types.UID]bool{},
-		joined: map[uint64]bool{}}
+	return Oracle{identities: map[uint64]string{}, names: map[string]uint64{}, learned: map[uint64]bool{},
+		ordered: map[types.UID]bool{},
+		joined:  map[uint64]bool{}}
 }
 
 func (o Oracle) clone() Oracle {
 	o.Broken = slices.Clone(o.Broken)
-	o.identities, o.names, o.learned, o.ordered = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned), maps.Clone(o.ordered)
+	o.identities, o.names, o.learned, o.ordered = maps.Clone(o.identities), maps.Clone(o.names), maps.Clone(o.learned),
+		maps.Clone(o.ordered)
 	o.joined = maps.Clone(o.joined)
 	return o
 }
@@ -160,21 +165,24 @@ func (w *World) seededAlike(c Cluster) {
 		}
 	}
 	if len(seeds) > 1 {
-		w.violate("S21", "the members of epoch %d begin with different data: %s", c.Epoch, strings.Join(slices.Sorted(maps.Values(seeds)), ", "))
+		w.violate("S21", "the members of epoch %d begin with different data: %s", c.Epoch,
+			strings.Join(slices.Sorted(maps.Values(seeds)), ", "))
 	}
 }
 
-// beginsRight looks at an epoch that comes to its first leader: no client of an earlier epoch is answered by it without noticing, since its revisions
-// begin above all that were given out (S21).
+// beginsRight looks at an epoch that comes to its first leader: no client of an earlier epoch is answered by it
+// without noticing, since its revisions begin above all that were given out (S21).
 func (w *World) beginsRight(c Cluster) {
 	if w.Cluster() == nil || (c.Chosen || c.Begin == 0) && w.choosesRevision() {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		o := w.Etcd.Clusters[id]
-		ours := o.Of == c.Of || slices.ContainsFunc(o.Members, func(m hooks.Member) bool { return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == "" })
+		ours := o.Of == c.Of || slices.ContainsFunc(o.Members,
+			func(m hooks.Member) bool { return strings.HasPrefix(nameAt(m), w.Cluster().Name+"-") && o.Of == "" })
 		if o.ID != c.ID && o.Leader != 0 && ours && c.Begin <= o.Revision {
-			w.violate("S21", "epoch %d begins at revision %d, and epoch %d has given out %d", c.Epoch, c.Begin, o.Epoch, o.Revision)
+			w.violate("S21", "epoch %d begins at revision %d, and epoch %d has given out %d", c.Epoch, c.Begin, o.Epoch,
+				o.Revision)
 		}
 	}
 }
@@ -183,13 +191,14 @@ func (w *World) beginsRight(c Cluster) {
 func (w *World) choosesRevision() bool {
 	s := w.Cluster().Spec
 	return s.Restore != nil && s.Restore.Snapshot != nil && s.Restore.Snapshot.BumpRevision != nil ||
-		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil || s.Recovery.BumpRevision != nil
+		s.Bootstrap != nil && s.Bootstrap.Snapshot != nil && s.Bootstrap.Snapshot.BumpRevision != nil ||
+		s.Recovery.BumpRevision != nil
 }
 
 var errLogLost = errors.New("tocommit is out of range: was the raft log corrupted, truncated, or lost?")
 
-// takeIdentity notes that a member ID begins in this data directory. An ID that has been used in another one has lost its
-// memory: a voter may then vote twice (S10); a learner does no harm, but etcd panics.
+// takeIdentity notes that a member ID begins in this data directory. An ID that has been used in another one has lost
+// its memory: a voter may then vote twice (S10); a learner does no harm, but etcd panics.
 func (o *Oracle) takeIdentity(w *World, d Dir, place string) error {
 	first, used := o.identities[d.Member]
 	if !used {
@@ -211,12 +220,13 @@ func (o *Oracle) runs(d Dir, place string) {
 	}
 }
 
-// afterStep looks at what a step of ours has done to the quorum: to that which there is, and to that which stays once the pods that we have
-// deleted, or given another image, have stopped.
+// afterStep looks at what a step of ours has done to the quorum: to that which there is, and to that which stays once
+// the pods that we have deleted, or given another image, have stopped.
 func (o *Oracle) afterStep(w *World, before Cluster, step hooks.Step) {
 	after := w.Etcd.Clusters[before.ID]
 	stays := func(c Cluster) bool {
-		return len(slices.DeleteFunc(w.component(c), func(m hooks.Member) bool { return w.goes(c, m) })) >= len(c.voters())/2+1
+		return len(slices.DeleteFunc(w.component(c),
+			func(m hooks.Member) bool { return w.goes(c, m) })) >= len(c.voters())/2+1
 	}
 	if w.quorate(before) && !w.quorate(after) || stays(before) && !stays(after) {
 		w.violate("S1", "%s took the quorum away", step)
@@ -230,8 +240,8 @@ func (w *World) goes(c Cluster, m hooks.Member) bool {
 	return w.Oracle.ordered[uid] || pod != nil && pod.UID == uid && pod.Spec.Containers[0].Image != w.Procs[uid].Image
 }
 
-// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as many of
-// ours vote as it wants (S6).
+// afterRemoval looks at whom a step of ours has removed: one that is not ours goes only when the spec says so, and as
+// many of ours vote as it wants (S6).
 func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before Cluster, step hooks.Step) {
 	s, removes := step.(hooks.Remove)
 	m, _ := before.member(s.ID)
@@ -244,7 +254,8 @@ func (o *Oracle) afterRemoval(w *World, spec *v1alpha1.EtcdClusterSpec, before C
 	case m.Learner, spec.Bootstrap == nil, spec.Bootstrap.Existing == nil, !spec.Bootstrap.Existing.RetireForeign:
 		w.violate("S6", "%s is removed, which is not ours, and the spec does not say so", nameAt(m))
 	case len(ours) < wanted:
-		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours), wanted)
+		w.violate("S6", "%s is removed, which is not ours, and %d of ours vote instead of %d", nameAt(m), len(ours),
+			wanted)
 	}
 }
 
@@ -253,9 +264,9 @@ func (w *World) named(m hooks.Member) bool {
 	return w.Cluster() == nil || strings.HasPrefix(nameAt(m), w.Cluster().Name+"-")
 }
 
-// afterFiles looks at what certificates that have just arrived in a pod do to its member: whoever took the ones before must take
-// them (S19). Where somebody has taken the authority and what it signed away at once, nobody can know what the members trust; and
-// what others keep is theirs to judge.
+// afterFiles looks at what certificates that have just arrived in a pod do to its member: whoever took the ones
+// before must take them (S19). Where somebody has taken the authority and what it signed away at once, nobody can
+// know what the members trust; and what others keep is theirs to judge.
 func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
 	now := w.Files[pod.UID]
 	if before.Peer == nil || o.uprooted || len(now.Peer.OwnerReferences) == 0 {
@@ -263,13 +274,15 @@ func (o *Oracle) afterFiles(w *World, pod *corev1.Pod, before Files) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Procs)) {
 		proc := w.Procs[name]
-		if why := rejects(proc.Peers, now.Peer.Certificate, w.Now); why != "" && rejects(proc.Peers, before.Peer.Certificate, w.Now) == "" {
+		if why := rejects(proc.Peers, now.Peer.Certificate, w.Now); why != "" &&
+			rejects(proc.Peers, before.Peer.Certificate, w.Now) == "" {
 			w.violate("S19", "%s does not take the certificate that %s shows now: %s", proc.Pod, pod.Name, why)
 		}
 	}
 }
 
-// beforeDelete looks at a deletion of ours: which pod goes, no claim of a member that is still one, nothing that must be kept.
+// beforeDelete looks at a deletion of ours: which pod goes, no claim of a member that is still one, nothing that must
+// be kept.
 func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object) {
 	live := w.Objects[key]
 	if key.Kind == PodKind && live != nil && live.GetUID() == observed.GetUID() {
@@ -294,7 +307,8 @@ func (o *Oracle) beforeDelete(w *World, c *Call, key Key, observed metav1.Object
 	}
 }
 
-// keeps reports whether the volumes of this cluster are to be kept: its epoch has served, and is not over for as long as the spec says.
+// keeps reports whether the volumes of this cluster are to be kept: its epoch has served, and is not over for as long
+// as the spec says.
 func (w *World) keeps(cluster uint64) bool {
 	c := w.Etcd.Clusters[cluster]
 	if c.Leader == 0 || c.Epoch >= w.Oracle.epoch {
@@ -318,14 +332,16 @@ func (w *World) health() health {
 		if w.Foreign[w.Procs[pod].Pod] {
 			h.serving++
 		}
-		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil && p.Spec.Containers[0].Image == w.Procs[pod].Image {
+		if p := w.Pod(w.Procs[pod].Pod); p != nil && p.UID == pod && p.DeletionTimestamp == nil &&
+			p.Spec.Containers[0].Image == w.Procs[pod].Image {
 			h.serving++
 		}
 	}
 	return h
 }
 
-// afterDeletes looks at what deletions of ours, or new images, have done to the quorum. A pause is asked for, and so is the end.
+// afterDeletes looks at what deletions of ours, or new images, have done to the quorum. A pause is asked for, and so
+// is the end.
 func (o *Oracle) afterDeletes(w *World, c *Call, before health) {
 	asked := c.Finalizing || w.stops() || c.parent.Spec.Replicas != nil && *c.parent.Spec.Replicas == 0
 	if after := w.health(); !asked && before.serving >= before.quorum && after.serving < after.quorum {

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate-dev/quorate/hooks/api/v1alpha1"
 )
 
-// For those who put real parts in the place of parts of this world: a hook that answers elsewhere, and a kubelet that runs processes. They
-// take Collect with them, and neither Sync nor Pass.
+// For those who put real parts in the place of parts of this world: a hook that answers elsewhere, and a kubelet that
+// runs processes. They take Collect with them, and neither Sync nor Pass.
 
 // Question is a call of the hook sync or finalize. What it holds may only be read.
 type Question struct {
@@ -36,14 +36,16 @@ func (w *World) Ask() *Question {
 	if !alive {
 		return nil
 	}
-	return &Question{Parent: parent, Children: w.childrenOf(parent.UID), Related: w.relatedTo(parent), Finalizing: parent.DeletionTimestamp != nil}
+	return &Question{Parent: parent, Children: w.childrenOf(parent.UID), Related: w.relatedTo(parent),
+		Finalizing: parent.DeletionTimestamp != nil}
 }
 
 // Take applies the answer, whatever has changed since the question. Its objects are kept.
 func (w *World) Take(q *Question, r Reply) {
 	w.apply(&Call{
-		parent: q.Parent, observed: q.Children, Finalizing: q.Finalizing, Finalized: q.Finalizing && r.Finalized, lookedAfter: true,
-		Decision: hooks.Decision{Status: r.Status},
+		parent: q.Parent, observed: q.Children, Finalizing: q.Finalizing, Finalized: q.Finalizing && r.Finalized,
+		lookedAfter: true,
+		Decision:    hooks.Decision{Status: r.Status},
 	}, r.Children)
 }
 

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the API server refuses to make: by a quota, an admission policy, or because the object names something that is not
-// there. Metacontroller tries again at each sync, and tells of it in an event that hooks do not see.
+// What the API server refuses to make: by a quota, an admission policy, or because the object names something that is
+// not there. Metacontroller tries again at each sync, and tells of it in an event that hooks do not see.
 
 // ErrForbidden is the API server's for an object that it does not take.
 var ErrForbidden = errors.New("forbidden")

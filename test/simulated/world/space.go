@@ -124,7 +124,8 @@ func (c Cluster) alarm(member uint64, kind string) Cluster {
 
 // disarmed is the cluster with one alarm less.
 func (c Cluster) disarmed(member uint64, kind string) Cluster {
-	c.Alarms = slices.DeleteFunc(slices.Clone(c.Alarms), func(a hooks.Alarm) bool { return a == hooks.Alarm{MemberID: member, Kind: kind} })
+	c.Alarms = slices.DeleteFunc(slices.Clone(c.Alarms),
+		func(a hooks.Alarm) bool { return a == hooks.Alarm{MemberID: member, Kind: kind} })
 	return c
 }
 
@@ -136,8 +137,8 @@ func (w *World) Corrupt(name string, as uint32) {
 	w.storeDir(place, d)
 }
 
-// CheckHashes is what etcd's leader does once in a while after a compaction: it compares the members' hashes. From 3.6 on a majority
-// of them decides whose data is wrong; before, the alarm is nobody's in particular.
+// CheckHashes is what etcd's leader does once in a while after a compaction: it compares the members' hashes. From
+// 3.6 on a majority of them decides whose data is wrong; before, the alarm is nobody's in particular.
 func (w *World) CheckHashes() {
 	for _, id := range slices.Sorted(maps.Keys(w.Etcd.Clusters)) {
 		c := w.Etcd.Clusters[id]
@@ -181,13 +182,15 @@ func (w *World) accuse(c Cluster, groups map[uint32][]uint64) Cluster {
 	return c
 }
 
-// differs is why a member does not start among peers whose data is not its own; empty when it does. etcd 3.5 does not look.
+// differs is why a member does not start among peers whose data is not its own; empty when it does. etcd 3.5 does not
+// look.
 func (w *World) differs(pod *corev1.Pod, d Dir) string {
 	if minorOf(version(pod)) < 6 || d.Index == 0 {
 		return ""
 	}
 	for _, m := range w.Etcd.Clusters[d.Cluster].Members {
-		if peer, runs := w.running(d.Cluster, m.ID); runs && w.Dirs[w.Procs[peer].Dir].Index > 0 && w.Dirs[w.Procs[peer].Dir].Rot != d.Rot {
+		if peer, runs := w.running(d.Cluster, m.ID); runs && w.Dirs[w.Procs[peer].Dir].Index > 0 &&
+			w.Dirs[w.Procs[peer].Dir].Rot != d.Rot {
 			return "found data inconsistency with peers"
 		}
 	}
@@ -196,7 +199,8 @@ func (w *World) differs(pod *corev1.Pod, d Dir) string {
 
 // tellHashes adds to the answers of voters the hashes of their keys, as Quorate asks for them while there is an alarm.
 func (c *client) tellHashes(list *hooks.Membership, health map[string]hooks.Health) {
-	if list == nil || !slices.ContainsFunc(list.Alarms, func(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }) {
+	if list == nil || !slices.ContainsFunc(list.Alarms,
+		func(a hooks.Alarm) bool { return a.Kind == hooks.AlarmCorrupt }) {
 		return
 	}
 	cluster := c.w.Etcd.Clusters[list.ClusterID]
@@ -205,7 +209,8 @@ func (c *client) tellHashes(list *hooks.Membership, health map[string]hooks.Heal
 			continue
 		}
 		pod, _ := c.w.running(list.ClusterID, h.MemberID)
-		h.Hash = &hooks.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted, Value: 0xaaaa0000 + c.w.Dirs[c.w.Procs[pod].Dir].Rot}
+		h.Hash = &hooks.Hash{Revision: cluster.Revision, CompactRevision: cluster.Compacted,
+			Value: 0xaaaa0000 + c.w.Dirs[c.w.Procs[pod].Dir].Rot}
 		health[name] = h
 	}
 }
@@ -296,8 +301,8 @@ func (w *World) defragmentOn() {
 	}
 }
 
-// afterMaintenance looks at what a step has done to the data: none that is right goes, and clients are let in again only to members
-// that agree.
+// afterMaintenance looks at what a step has done to the data: none that is right goes, and clients are let in again
+// only to members that agree.
 func (o *Oracle) afterMaintenance(w *World, before Cluster, step hooks.Step) {
 	now := w.Etcd.Clusters[before.ID]
 	if remove, is := step.(hooks.Remove); is && before.raised(hooks.AlarmCorrupt) {

@@ -12,8 +12,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks"
 )
 
-// How etcds of different versions get on with each other: the cluster agrees on the lowest minor version of its members, never goes back by
-// itself, and no member of a lower version runs in it, unless a downgrade was enabled (etcdserver/version in etcd).
+// How etcds of different versions get on with each other: the cluster agrees on the lowest minor version of its
+// members, never goes back by itself, and no member of a lower version runs in it, unless a downgrade was enabled
+// (etcdserver/version in etcd).
 
 // minorOf a version such as 3.6.16, or of an image's tag; 0 when there is none.
 func minorOf(version string) int {
@@ -37,7 +38,8 @@ func version(pod *corev1.Pod) string {
 // unknownFlag is why an etcd of this version does not start with its pod's flags; empty when it does.
 func unknownFlag(pod *corev1.Pod) string {
 	minor, flags := minorOf(version(pod)), strings.Join(pod.Spec.Containers[0].Command, " ")
-	if minor >= 7 && strings.Contains(flags, "--experimental-") || minor < 6 && strings.Contains(flags, "--feature-gates") {
+	if minor >= 7 && strings.Contains(flags, "--experimental-") || minor < 6 &&
+		strings.Contains(flags, "--feature-gates") {
 		return "flag provided but not defined"
 	}
 	return ""
@@ -54,7 +56,8 @@ func (w *World) unfitVersion(pod *corev1.Pod, d Dir) string {
 	case c.Downgrade != 0 && minor != c.Downgrade:
 		// A member that starts knows of the downgrade only from its data: one that has run before.
 		if minor != c.Downgrade+1 || c.Agreed != c.Downgrade {
-			return fmt.Sprintf("invalid downgrade; server version is not allowed to join when downgrade is enabled to 3.%d", c.Downgrade)
+			return fmt.Sprintf("invalid downgrade; server version is not allowed to join when downgrade is enabled "+
+				"to 3.%d", c.Downgrade)
 		}
 	case c.Agreed != 0 && minor < c.Agreed:
 		return fmt.Sprintf("invalid downgrade; server version is lower than determined cluster version 3.%d", c.Agreed)
@@ -104,8 +107,8 @@ func (w *World) agree(id uint64) {
 	}
 }
 
-// behindSnapshot is up to where the member gets what it has not applied as a snapshot: its own, or for a new one the leader's, who keeps
-// the last entries before it as a log.
+// behindSnapshot is up to where the member gets what it has not applied as a snapshot: its own, or for a new one the
+// leader's, who keeps the last entries before it as a log.
 func (w *World) behindSnapshot(c Cluster, d Dir) uint64 {
 	pod, runs := w.running(c.ID, c.Leader)
 	if leader := w.Dirs[w.Procs[pod].Dir]; d.Index == 0 && runs && leader.Snapshot > catchUp {

@@ -52,8 +52,8 @@ func ClassOf(c *corev1.PersistentVolumeClaim) string {
 	return *c.Spec.StorageClassName
 }
 
-// GrowVolumes lets every volume whose claim asks for more come a step further: first the volume, then the file system on it, for which
-// the claim must be in use; on an offline one the pod must start after the volume has grown.
+// GrowVolumes lets every volume whose claim asks for more come a step further: first the volume, then the file system
+// on it, for which the claim must be in use; on an offline one the pod must start after the volume has grown.
 func (w *World) GrowVolumes() {
 	for _, claim := range w.Claims() {
 		has, asks := claim.Status.Capacity.Storage(), claim.Spec.Resources.Requests.Storage()
@@ -70,7 +70,8 @@ func (w *World) GrowVolumes() {
 			case !grown:
 				w.conditioned(c, corev1.PersistentVolumeClaimFileSystemResizePending, "")
 			case w.mountedSince(c):
-				c.Status.Capacity, c.Status.Conditions = corev1.ResourceList{corev1.ResourceStorage: asks.DeepCopy()}, nil
+				c.Status.Capacity, c.Status.Conditions = corev1.ResourceList{corev1.ResourceStorage: asks.DeepCopy()},
+					nil
 			}
 		})
 	}
@@ -85,11 +86,13 @@ func (w *World) mountedSince(c *corev1.PersistentVolumeClaim) bool {
 	})
 }
 
-func (w *World) conditioned(c *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType, message string) {
+func (w *World) conditioned(c *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType,
+	message string) {
 	if len(c.Status.Conditions) == 1 && c.Status.Conditions[0].Type == kind {
 		return
 	}
-	c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(w.Now)}}
+	c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: kind, Status: corev1.ConditionTrue,
+		Message: message, LastTransitionTime: metav1.NewTime(w.Now)}}
 }
 
 // GrowClaim is a person who makes a claim larger by hand.
@@ -120,8 +123,8 @@ func (w *World) walOf(pod *corev1.Pod) (string, bool) {
 	return "", false
 }
 
-// dirOf is the data that the pod's etcd would resume from. Half of it is nothing: etcd begins anew without its log, and Quorate lets it start
-// on neither half alone.
+// dirOf is the data that the pod's etcd would resume from. Half of it is nothing: etcd begins anew without its log,
+// and Quorate lets it start on neither half alone.
 func (w *World) dirOf(pod *corev1.Pod, place string) Dir {
 	if wal, apart := w.walOf(pod); apart && w.Dirs[wal].Member == 0 || w.Dirs[place].Apart != apart {
 		return Dir{}

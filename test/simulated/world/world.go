@@ -1,9 +1,11 @@
-// Package world is a small Kubernetes with etcd on it, in memory: what the stories (test/simulated/scenario) and the exhaustive model
-// drive to see what Quorate's hooks do to a cluster. It has no clock, no goroutines and no chance of its own: the same calls
-// on the same world lead to the same world.
+// Package world is a small Kubernetes with etcd on it, in memory: what the stories (test/simulated/scenario) and the
+// exhaustive model drive to see what Quorate's hooks do to a cluster. It has no clock, no goroutines and no chance of
+// its own: the same calls on the same world lead to the same world.
 //
-// The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the scheduler
-// and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go), certificates (forge.go, certificates.go), containers of others in pods (mesh.go), etcd (etcd.go, client.go), what may go wrong (faults.go) and what must never (oracle.go).
+// The parts are by file: the API server (api.go), Metacontroller with its lagging caches (metacontroller.go), the
+// scheduler and the kubelets (kubelet.go), volumes (volumes.go) and nodes with directories (hostpath.go),
+// certificates (forge.go, certificates.go), containers of others in pods (mesh.go), etcd (etcd.go, client.go), what
+// may go wrong (faults.go) and what must never (oracle.go).
 package world
 
 import (
@@ -47,8 +49,8 @@ type World struct {
 	Full map[string]bool
 	// Unplaced are the priority classes of which no node takes a pod.
 	Unplaced map[string]bool
-	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and NoStorage the priority
-	// and storage classes that do not exist. Tried are the refusals that were told.
+	// Refused are the objects that the API server does not make, all of a kind where no name is given; NoPriority and
+	// NoStorage the priority and storage classes that do not exist. Tried are the refusals that were told.
 	Refused               map[Key]bool
 	NoPriority, NoStorage map[string]bool
 	Tried                 []Key
@@ -59,16 +61,16 @@ type World struct {
 	// Dirs are the data directories that exist, by place; Procs the running etcds, by the UID of their pod.
 	Dirs  map[string]Dir
 	Procs map[types.UID]Proc
-	// Files are the certificates in the pods, by the pods' UIDs. SlowFiles are the members whose kubelet does not bring them up to
-	// the Secrets.
+	// Files are the certificates in the pods, by the pods' UIDs. SlowFiles are the members whose kubelet does not
+	// bring them up to the Secrets.
 	Files     map[types.UID]Files
 	SlowFiles map[string]bool
 	// Forged counts certificates and keys, Authorities those of the clusters.
 	Forged, Authorities int
 	// Crashing are the members whose etcd ends as soon as it starts.
 	Crashing map[string]bool
-	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those. Certificates are
-	// those that were answered last.
+	// CertManager is set while the installation may make Certificates; stories keep the Secrets of those.
+	// Certificates are those that were answered last.
 	CertManager  bool
 	Certificates []*hooks.CertManagerCertificate
 	// Mesh is set while a mesh puts containers of its own into pods.
@@ -77,8 +79,8 @@ type World struct {
 	Starts int
 	// BadImages can't be pulled: whole repositories, or one image with its tag.
 	BadImages map[string]bool
-	// FixedClasses are the storage classes whose volumes can't grow; BrokenVolumes the claims whose volumes don't although they could. With
-	// OfflineVolumes a file system grows only when a pod starts on it.
+	// FixedClasses are the storage classes whose volumes can't grow; BrokenVolumes the claims whose volumes don't
+	// although they could. With OfflineVolumes a file system grows only when a pod starts on it.
 	FixedClasses, BrokenVolumes map[string]bool
 	OfflineVolumes              bool
 
@@ -88,13 +90,14 @@ type World struct {
 	Etcd Etcd
 	Net  Net
 
-	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server. That the status tells of another
-	// look counts for neither.
+	// Changes counts whatever has changed anywhere; Writes only what Metacontroller wrote to the API server. That the
+	// status tells of another look counts for neither.
 	Changes, Writes int
 	// Log is what Metacontroller wrote since somebody last took it.
 	Log    []string
 	Oracle Oracle
-	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified. Nil: the shipped one.
+	// Decide takes the place of hooks.Decide, to show that what is wrong is found; its decisions are not verified.
+	// Nil: the shipped one.
 	Decide func(hooks.Observation) hooks.Decision
 	// Watch makes every call prove that it left its input alone, and that who is said to be ready is; it costs time.
 	Watch bool
@@ -105,8 +108,9 @@ type World struct {
 // New is an empty world at the beginning of time.
 func New() *World {
 	return &World{
-		Now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Settings:  hooks.Settings{Images: objects.Images{Image: "quorate"}, AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
+		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Settings: hooks.Settings{Images: objects.Images{Image: "quorate"},
+			AllowedEndpoints: &hooks.AllowedEndpoints{Hosts: foreignHosts()}},
 		Resync:    30 * time.Second,
 		Objects:   map[Key]metav1.Object{},
 		Frozen:    map[Kind]map[string]metav1.Object{},
@@ -124,8 +128,9 @@ func New() *World {
 
 		Refused: map[Key]bool{}, NoPriority: map[string]bool{}, NoStorage: map[string]bool{},
 		FixedClasses: map[string]bool{}, BrokenVolumes: map[string]bool{}, Crashing: map[string]bool{},
-		Etcd:   Etcd{Clusters: map[uint64]Cluster{}},
-		Net:    Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{}, Twins: map[string]bool{}},
+		Etcd: Etcd{Clusters: map[uint64]Cluster{}},
+		Net: Net{Unreachable: map[string]bool{}, Isolated: map[string]bool{}, Strangers: map[string]bool{},
+			Twins: map[string]bool{}},
 		Oracle: newOracle(),
 	}
 }
@@ -134,11 +139,13 @@ func New() *World {
 func (w *World) Clone() *World {
 	c := *w
 	c.Objects, c.Frozen = maps.Clone(w.Objects), maps.Clone(w.Frozen)
-	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced), maps.Clone(w.BadImages)
+	c.Lost, c.Full, c.Unplaced, c.BadImages = maps.Clone(w.Lost), maps.Clone(w.Full), maps.Clone(w.Unplaced),
+		maps.Clone(w.BadImages)
 	c.Refused, c.NoPriority, c.NoStorage = maps.Clone(w.Refused), maps.Clone(w.NoPriority), maps.Clone(w.NoStorage)
 	c.Foreign = maps.Clone(w.Foreign)
 	c.Crashing = maps.Clone(w.Crashing)
-	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs), maps.Clone(w.Procs)
+	c.Markers, c.Prepared, c.Dirs, c.Procs = maps.Clone(w.Markers), maps.Clone(w.Prepared), maps.Clone(w.Dirs),
+		maps.Clone(w.Procs)
 	c.FixedClasses, c.BrokenVolumes = maps.Clone(w.FixedClasses), maps.Clone(w.BrokenVolumes)
 	c.Files, c.SlowFiles = maps.Clone(w.Files), maps.Clone(w.SlowFiles)
 	c.Etcd.Clusters = maps.Clone(w.Etcd.Clusters)
@@ -157,8 +164,8 @@ func (w *World) Pass() {
 	w.TickEtcd()
 }
 
-// Elapse lets time pass in which there is a call at every resync, and each sees what the last one saw: all that they write is that they have
-// looked.
+// Elapse lets time pass in which there is a call at every resync, and each sees what the last one saw: all that they
+// write is that they have looked.
 func (w *World) Elapse(d time.Duration) {
 	w.Now = w.Now.Add(d)
 	if c := w.Cluster(); c != nil && c.Status.Watched != nil {

@@ -43,7 +43,8 @@ func (p Part) Commands() ([]Command, error) {
 // age is how kubectl tells for how long something has been.
 var age = regexp.MustCompile(`\b(\d+[smhdy]){1,2}\b( ago)?`)
 
-// Same is a line without what differs from time to time: ages, the width of columns, and what the page says that it varies.
+// Same is a line without what differs from time to time: ages, the width of columns, and what the page says that it
+// varies.
 func (p Part) Same(line string) string {
 	for _, v := range p.varies {
 		line = v.ReplaceAllString(line, "~")
@@ -51,8 +52,8 @@ func (p Part) Same(line string) string {
 	return strings.Join(strings.Fields(age.ReplaceAllString(line, "~")), " ")
 }
 
-// Differs says which line of the output should be another; empty when it is as the page shows it. A line "..." in the page stands for any
-// number of lines.
+// Differs says which line of the output should be another; empty when it is as the page shows it. A line "..." in the
+// page stands for any number of lines.
 func (p Part) Differs(shown, printed []string) string {
 	printed = trimEnd(printed)
 	for i, want := range shown {

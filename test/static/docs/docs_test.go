@@ -30,8 +30,8 @@ func pages(t *testing.T) []Page {
 	return all
 }
 
-// TestEveryBlockCanBeRead: shells can read all commands, YAML is YAML, and what is ours has no field that does not exist. Blocks that are not
-// run are listed, with their reasons.
+// TestEveryBlockCanBeRead: shells can read all commands, YAML is YAML, and what is ours has no field that does not
+// exist. Blocks that are not run are listed, with their reasons.
 func TestEveryBlockCanBeRead(t *testing.T) {
 	blocks, played := 0, 0
 	for _, page := range pages(t) {
@@ -91,7 +91,8 @@ func readable(p Part) error {
 var placeholder = regexp.MustCompile(`<[a-z][a-z ]*>`)
 
 // verbs of kubectl, with its plugin. What is new is added here when a document uses it.
-var verbs = strings.Fields("annotate api-resources apply auth config cordon create debug delete describe drain edit exec explain get kustomize label logs patch " +
+var verbs = strings.Fields("annotate api-resources apply auth config cordon create debug delete describe drain edit " +
+	"exec explain get kustomize label logs patch " +
 	"port-forward quorate replace rollout scale top uncordon version wait")
 
 // kubectl finds its verb, behind flags such as -n NAMESPACE.
@@ -169,11 +170,14 @@ func strict(raw []byte, into any) error {
 
 // TestPagesAreRead: what a page may look like, and what is refused.
 func TestPagesAreRead(t *testing.T) {
-	page, err := readPage("page.md", "# A page\n\n<!-- setup: touch a -->\n<!-- varies: demo-[0-9] -->\n```console\n$ kubectl get pods\nNAME     AGE\ndemo-0   5s\n\n$ echo \\\n  two\n```\n\n- In a list:\n\n  <!-- not run: no disk -->\n  ```sh\n  if true; then\n    echo\n  fi\n  ```\n")
+	page, err := readPage("page.md", "# A page\n\n<!-- setup: touch a -->\n<!-- varies: demo-[0-9] "+
+		"-->\n```console\n$ kubectl get pods\nNAME     AGE\ndemo-0   5s\n\n$ echo \\\n  two\n```\n\n- In a list:\n\n "+
+		" <!-- not run: no disk -->\n  ```sh\n  if true; then\n    echo\n  fi\n  ```\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(page.Parts) != 3 || page.Parts[0].Setup != "touch a" || page.Parts[2].notRun != "no disk" || page.Parts[2].Text != "if true; then\n  echo\nfi\n" {
+	if len(page.Parts) != 3 || page.Parts[0].Setup != "touch a" || page.Parts[2].notRun != "no disk" ||
+		page.Parts[2].Text != "if true; then\n  echo\nfi\n" {
 		t.Errorf("%+v", page.Parts)
 	}
 	console := page.Parts[1]
@@ -259,7 +263,8 @@ func TestReasonsAreTrue(t *testing.T) {
 	}
 	for _, page := range pages(t) {
 		for _, part := range page.Parts {
-			for _, name := range regexp.MustCompile(`\bTest\w+|the story \w+`).FindAllString(part.notRun+" "+part.DryRun, -1) {
+			for _, name := range regexp.MustCompile(`\bTest\w+|the story \w+`).FindAllString(part.notRun+" "+
+				part.DryRun, -1) {
 				if !known[name] {
 					t.Errorf("%s:%d: there is no %s", page.Path, part.Line, name)
 				}
@@ -268,7 +273,8 @@ func TestReasonsAreTrue(t *testing.T) {
 	}
 }
 
-// TestEverySampleHasAStory: a file of manifests/samples is in the table beside it and is applied by TestSamples, or the table says why not.
+// TestEverySampleHasAStory: a file of manifests/samples is in the table beside it and is applied by TestSamples, or
+// the table says why not.
 func TestEverySampleHasAStory(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "manifests/samples/*.yaml"))
 	if err != nil || len(files) == 0 {

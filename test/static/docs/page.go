@@ -1,7 +1,9 @@
-// Package docs reads the blocks of the documents: the commands and manifests that a page shows, in their order, with what is said of them in
-// HTML comments. This package looks at each of them without running any. TestDocuments in test/real/e2e plays the pages on a real Kubernetes.
+// Package docs reads the blocks of the documents: the commands and manifests that a page shows, in their order, with
+// what is said of them in HTML comments. This package looks at each of them without running any. TestDocuments in
+// test/real/e2e plays the pages on a real Kubernetes.
 //
-// A page is played from top to bottom in a namespace of its own. Before a block, on a line of its own, a comment may say
+// A page is played from top to bottom in a namespace of its own. Before a block, on a line of its own, a comment may
+// say
 //
 //	<!-- not run: REASON -->     it can't be run there; the reason says why, and who runs it instead
 //	<!-- dry run: REASON -->     its kubectl changes nothing (--dry-run=server)

@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestServerSideApplyRefusesTheFieldThatSaysSo: the code by which an API server applies refuses every kind of child that carries the field
-// setApplyStrategyToDynamicApply, and names the field (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.
+// TestServerSideApplyRefusesTheFieldThatSaysSo: the code by which an API server applies refuses every kind of child
+// that carries the field setApplyStrategyToDynamicApply, and names the field
+// (docs/decisions/0029-server-side-apply.md). The children are those of a call's fixture.
 func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 	types := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	raw, err := os.ReadFile("../../../server/testdata/sync.json")
@@ -31,7 +32,8 @@ func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 	for group, objects := range call.Children {
 		for _, object := range objects {
 			metadata := object["metadata"].(map[string]any)
-			for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
+			for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp",
+				"generation"} {
 				delete(metadata, field) // as Metacontroller does
 			}
 			delete(object, "status")
@@ -39,7 +41,9 @@ func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 				t.Errorf("%s, as it is: %v", group, err)
 			}
 			metadata["setApplyStrategyToDynamicApply"] = true
-			if err := applied(types, object); err == nil || !strings.Contains(err.Error(), ".metadata.setApplyStrategyToDynamicApply: field not declared in schema") {
+			if err := applied(types, object); err == nil ||
+				!strings.Contains(err.Error(), ".metadata.setApplyStrategyToDynamicApply: field not declared in "+
+					"schema") {
 				t.Errorf("%s with the field: %v", group, err)
 			}
 			tried++
@@ -53,5 +57,6 @@ func TestServerSideApplyRefusesTheFieldThatSaysSo(t *testing.T) {
 
 func applied(types managedfields.TypeConverter, object map[string]any) error {
 	o := &unstructured.Unstructured{Object: object}
-	return managedfieldstest.NewTestFieldManager(types, o.GroupVersionKind()).Apply(o.DeepCopy(), "metacontroller", true)
+	return managedfieldstest.NewTestFieldManager(types, o.GroupVersionKind()).Apply(o.DeepCopy(), "metacontroller",
+		true)
 }

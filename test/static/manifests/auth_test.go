@@ -17,7 +17,8 @@ func TestAuthRefused(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
 		{`{}`, "spec.auth.enabled: Required"},
 		{`{enabled: true, users: [{name: a, roles: [x]}]}`, "names a role that auth.roles does not declare"},
-		{`{enabled: true, roles: [{name: y}], users: [{name: a, roles: [y, x]}]}`, "names a role that auth.roles does not declare"},
+		{`{enabled: true, roles: [{name: y}], users: [{name: a, roles: [y, x]}]}`,
+			"names a role that auth.roles does not declare"},
 		{`{enabled: true, users: [{name: root}]}`, "the user root is there always"},
 		{`{enabled: true, roles: [{name: root}]}`, "the role root is etcd's own"},
 		{`{enabled: true, roles: [{name: A}]}`, "a role's name is lower-case"},
@@ -25,11 +26,14 @@ func TestAuthRefused(t *testing.T) {
 		{`{enabled: true, users: [{name: a}, {name: a}]}`, "Duplicate"},
 		{`{enabled: true, users: [{name: a, certificate: true, passwordSecret: {name: x}}]}`, "has no password"},
 		{`{enabled: true, roles: [{name: a, permissions: [{access: Read}]}]}`, "exactly one of key, prefix and range"},
-		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, key: a, prefix: ""}]}]}`, "exactly one of key, prefix and range"},
+		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, key: a, prefix: ""}]}]}`,
+			"exactly one of key, prefix and range"},
 		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, key: ""}]}]}`, "should be at least 1"},
 		{`{enabled: true, roles: [{name: a, permissions: [{access: All, key: a}]}]}`, "supported values"},
-		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, range: {from: b, to: a}}]}]}`, "the range is empty"},
-		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, range: {from: b, to: b}}]}]}`, "the range is empty"},
+		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, range: {from: b, to: a}}]}]}`,
+			"the range is empty"},
+		{`{enabled: true, roles: [{name: a, permissions: [{access: Read, range: {from: b, to: b}}]}]}`,
+			"the range is empty"},
 		{`{enabled: true, token: Cookie}`, "supported values"},
 		{`{enabled: true, rootPasswordSecret: {}}`, "rootPasswordSecret.name"},
 	} {
@@ -41,12 +45,14 @@ func TestAuthRefused(t *testing.T) {
 	}
 }
 
-// TestAuthAdmitted: with the largest declaration among them, so that the CEL rules stay within what the API server lets them cost.
+// TestAuthAdmitted: with the largest declaration among them, so that the CEL rules stay within what the API server
+// lets them cost.
 func TestAuthAdmitted(t *testing.T) {
 	k := etcdCluster(t)
 	var roles, users, names, permissions []string
 	for i := range 64 {
-		permissions = append(permissions, fmt.Sprintf("{access: Read, range: {from: %s%da, to: %s%db}}", strings.Repeat("k", 500), i, strings.Repeat("k", 500), i))
+		permissions = append(permissions, fmt.Sprintf("{access: Read, range: {from: %s%da, to: %s%db}}",
+			strings.Repeat("k", 500), i, strings.Repeat("k", 500), i))
 		names = append(names, fmt.Sprintf("%s%d", strings.Repeat("r", 38), i+10))
 	}
 	for i, name := range names {

@@ -46,10 +46,11 @@ func withComponent(t *testing.T, component string) map[string]map[string]any {
 	return objects
 }
 
-// TestCertManager: the component adds one kind and the right to write it, and nothing else; quorate install --cert-manager adds the
-// same; and without either, nobody needs cert-manager.
+// TestCertManager: the component adds one kind and the right to write it, and nothing else; quorate install
+// --cert-manager adds the same; and without either, nobody needs cert-manager.
 func TestCertManager(t *testing.T) {
-	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"), install(t, own, "--cert-manager")
+	base, component, printed := render(t, "default"), withComponent(t, "components/cert-manager"),
+		install(t, own, "--cert-manager")
 	if got, want := slices.Sorted(maps.Keys(component)), slices.Sorted(maps.Keys(base)); !slices.Equal(got, want) {
 		t.Errorf("with the component there are %v, not %v", got, want)
 	}
@@ -57,8 +58,10 @@ func TestCertManager(t *testing.T) {
 		path []string
 		item string
 	}{
-		"CompositeController/quorate-etcdcluster": {[]string{"spec", "childResources"}, `{apiVersion: cert-manager.io/v1, resource: certificates, updateStrategy: {method: InPlace}}`},
-		"ClusterRole/quorate-metacontroller":      {[]string{"rules"}, `{apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch, create, update, delete]}`},
+		"CompositeController/quorate-etcdcluster": {[]string{"spec", "childResources"},
+			`{apiVersion: cert-manager.io/v1, resource: certificates, updateStrategy: {method: InPlace}}`},
+		"ClusterRole/quorate-metacontroller": {[]string{"rules"},
+			`{apiGroups: [cert-manager.io], resources: [certificates], verbs: [get, list, watch, create, update, delete]}`},
 	}
 	for name, text := range base {
 		o := parse(t, string(text))
@@ -67,10 +70,13 @@ func TestCertManager(t *testing.T) {
 			within := within(o, a.path[:len(a.path)-1]...)
 			last := a.path[len(a.path)-1]
 			within[last] = append(within[last].([]any), any(parse(t, a.item)))
-			if got := list(parse(t, string(printed[name])), a.path); !equality.Semantic.DeepEqual(got, list(o, a.path)) {
+			if got := list(parse(t, string(printed[name])), a.path); !equality.Semantic.DeepEqual(got,
+				list(o, a.path)) {
 				t.Errorf("quorate install --cert-manager: %s has %v, not %v", name, got, list(o, a.path))
 			}
-		} else if strings.Contains(string(text), "cert-manager") && !strings.HasPrefix(name, "CustomResourceDefinition/") && name != "ValidatingAdmissionPolicy/quorate-shared-issuers" {
+		} else if strings.Contains(string(text), "cert-manager") &&
+			!strings.HasPrefix(name, "CustomResourceDefinition/") &&
+			name != "ValidatingAdmissionPolicy/quorate-shared-issuers" {
 			t.Errorf("%s speaks of cert-manager without the component", name)
 		}
 		if !equality.Semantic.DeepEqual(asRead(t, component[name]), o) {

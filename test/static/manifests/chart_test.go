@@ -27,7 +27,8 @@ const chart = root + "/chart"
 // helm renders the chart, and returns its objects by "Kind/namespace/name", or what helm says against it.
 func helm(t *testing.T, args ...string) (map[string]map[string]any, error) {
 	t.Helper()
-	command := exec.Command("../../../bin/helm", append([]string{"template", "quorate", chart, "--kube-version=1.36", "--include-crds"}, args...)...)
+	command := exec.Command("../../../bin/helm",
+		append([]string{"template", "quorate", chart, "--kube-version=1.36", "--include-crds"}, args...)...)
 	var said bytes.Buffer
 	command.Stderr = &said
 	out, err := command.Output()
@@ -87,7 +88,8 @@ func withoutCredentials(o map[string]any) {
 			within(o, "data")[key] = "made"
 		}
 	case "Deployment":
-		if annotations, _ := within(o, "spec", "template", "metadata")["annotations"].(map[string]any); annotations != nil {
+		if annotations, _ := within(o, "spec", "template",
+			"metadata")["annotations"].(map[string]any); annotations != nil {
 			annotations["quorate.dev/certificate"] = "made"
 		}
 	case "CompositeController":
@@ -108,36 +110,55 @@ func withoutCredentials(o map[string]any) {
 // foreign is a Metacontroller that is there.
 const foreign = "--set metacontroller.enabled=false "
 
-// TestChartIsTheInstallation: whatever can be said to both, helm renders what quorate install prints, but for the namespace, which helm makes,
-// and the kinds' policy of staying.
+// TestChartIsTheInstallation: whatever can be said to both, helm renders what quorate install prints, but for the
+// namespace, which helm makes, and the kinds' policy of staying.
 func TestChartIsTheInstallation(t *testing.T) {
 	for flags, values := range map[string]string{
 		own: "",
-		own + " --metacontroller=4.18.0 --registry=registry.example:5000/mirror": "--set metacontroller.version=4.18.0 --set registry=registry.example:5000/mirror",
-		own + " --namespace=etcd-ops --cert-manager":                             "--namespace=etcd-ops --set certManager=true",
-		own + " --name=blue --selector=a=b,c=d --only-namespaces=shop":           "--namespace=quorate-blue --set name=blue --set selector.a=b --set selector.c=d --set onlyNamespaces={shop}",
+		own + " --metacontroller=4.18.0 " +
+			"--registry=registry.example:5000/mirror": "--set metacontroller.version=4.18.0 --set " +
+			"registry=registry.example:5000/mirror",
+		own + " --namespace=etcd-ops --cert-manager": "--namespace=etcd-ops --set " +
+			"certManager=true",
+		own + " --name=blue --selector=a=b,c=d --only-namespaces=shop": "--namespace=quorate-blue --set " +
+			"name=blue --set selector.a=b --set selector.c=d --set onlyNamespaces={shop}",
 		"":                        foreign,
 		"--metacontroller=1.5.20": foreign + "--set metacontroller.version=1.5.20",
 		"--metacontroller=4.0":    foreign + "--set metacontroller.version=4.0",
-		"--namespace=etcd-ops --metacontroller-namespace=mc": foreign + "--namespace=etcd-ops --set metacontroller.namespace=mc",
+		"--namespace=etcd-ops --metacontroller-namespace=mc": foreign +
+			"--namespace=etcd-ops --set metacontroller.namespace=mc",
 		"--cert-manager": foreign + "--set certManager=true",
-		"--allowed-image-repositories=r.example/etcd,mirror.example/a/":                          foreign + "--set allowedImageRepositories={r.example/etcd,mirror.example/a/}",
-		"--existing-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers":        foreign + "--set existingEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
-		"--existing-endpoints=fd00:1::/64 --selector=a=b":                                        foreign + "--set existingEndpoints={fd00:1::/64} --set selector.a=b",
-		"--only-namespaces=shop,billing":                                                         foreign + "--set onlyNamespaces={shop,billing}",
-		"--only-namespaces=shop --cert-manager --metacontroller=1.5":                             foreign + "--set onlyNamespaces={shop} --set certManager=true --set metacontroller.version=1.5",
-		"--registry=registry.example:5000/mirror":                                                foreign + "--set registry=registry.example:5000/mirror",
-		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": foreign + "--set image=example.com/quorate:v9 --set etcdRepository=example.com/etcd --set registry=r.example",
-		"--name=blue --selector=a=b,c=d --namespace=quorate-blue --only-namespaces=shop":         foreign + `--set name=blue --set selector.a=b --set selector.c=d --namespace=quorate-blue --set onlyNamespaces={shop}`,
+		"--allowed-image-repositories=r.example/etcd,mirror.example/a/": foreign +
+			"--set allowedImageRepositories={r.example/etcd,mirror.example/a/}",
+		"--existing-endpoints=10.1.0.0/16,.example.com,etcd.example.org --shared-issuers": foreign +
+			"--set existingEndpoints={10.1.0.0/16,.example.com,etcd.example.org} --set sharedIssuers=true",
+		"--existing-endpoints=fd00:1::/64 --selector=a=b": foreign +
+			"--set existingEndpoints={fd00:1::/64} --set selector.a=b",
+		"--only-namespaces=shop,billing": foreign +
+			"--set onlyNamespaces={shop,billing}",
+		"--only-namespaces=shop --cert-manager --metacontroller=1.5": foreign +
+			"--set onlyNamespaces={shop} --set certManager=true --set metacontroller.version=1.5",
+		"--registry=registry.example:5000/mirror": foreign +
+			"--set registry=registry.example:5000/mirror",
+		"--image=example.com/quorate:v9 --etcd-repository=example.com/etcd --registry=r.example": foreign +
+			"--set image=example.com/quorate:v9 --set etcdRepository=example.com/etcd --set registry=r.example",
+		"--name=blue --selector=a=b,c=d --namespace=quorate-blue --only-namespaces=shop": foreign +
+			`--set name=blue --set selector.a=b --set selector.c=d --namespace=quorate-blue --set onlyNamespaces={shop}`,
 	} {
 		t.Run(flags, func(t *testing.T) {
 			if !strings.Contains(values, "--namespace=") {
 				values = "--namespace=quorate-system " + values
 			}
 			want, got := printed(t, strings.Fields(flags)...), rendered(t, strings.Fields(values)...)
-			maps.DeleteFunc(want, func(name string, _ map[string]any) bool { return strings.HasPrefix(name, "Namespace/") })
+			maps.DeleteFunc(want, func(name string, _ map[string]any) bool {
+				return strings.HasPrefix(name,
+					"Namespace/")
+			})
 			if !strings.Contains(flags, own) { // helm leaves Metacontroller's kinds alone where they are
-				maps.DeleteFunc(got, func(name string, _ map[string]any) bool { return strings.HasSuffix(name, ".metacontroller.k8s.io") })
+				maps.DeleteFunc(got, func(name string, _ map[string]any) bool {
+					return strings.HasSuffix(name,
+						".metacontroller.k8s.io")
+				})
 			}
 			if w, g := slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)); !slices.Equal(w, g) {
 				t.Fatalf("helm renders\n\t%v\nand quorate install prints\n\t%v", g, w)
@@ -153,7 +174,8 @@ func TestChartIsTheInstallation(t *testing.T) {
 				withoutCredentials(o)
 				withoutCredentials(want[name])
 				if !equality.Semantic.DeepEqual(o, want[name]) {
-					t.Errorf("%s: the chart and quorate install (+) differ; make generate?\n%s", name, cmp.Diff(o, want[name]))
+					t.Errorf("%s: the chart and quorate install (+) differ; make generate?\n%s", name,
+						cmp.Diff(o, want[name]))
 				}
 			}
 		})
@@ -162,9 +184,11 @@ func TestChartIsTheInstallation(t *testing.T) {
 
 // TestChartMonitoring: with all of it switched on, helm renders what manifests/monitoring has, in its own namespace.
 func TestChartMonitoring(t *testing.T) {
-	got := rendered(t, "--namespace=quorate-system", "--set", "monitoring.podMonitors=true,monitoring.prometheusRules=true,monitoring.dashboard=true")
+	got := rendered(t, "--namespace=quorate-system", "--set",
+		"monitoring.podMonitors=true,monitoring.prometheusRules=true,monitoring.dashboard=true")
 	maps.DeleteFunc(got, func(name string, _ map[string]any) bool {
-		return !strings.HasPrefix(name, "PodMonitor/") && !strings.HasPrefix(name, "PrometheusRule/") && !strings.HasPrefix(name, "ConfigMap/")
+		return !strings.HasPrefix(name, "PodMonitor/") && !strings.HasPrefix(name, "PrometheusRule/") &&
+			!strings.HasPrefix(name, "ConfigMap/")
 	})
 	want := render(t, "monitoring")
 	if len(got) != len(want) {
@@ -179,8 +203,10 @@ func TestChartMonitoring(t *testing.T) {
 			t.Errorf("%s: the chart and manifests/monitoring (+) differ; make generate?\n%s", name, cmp.Diff(o, w))
 		}
 	}
-	moved := rendered(t, "--namespace=etcd-ops", "--set", "monitoring.podMonitors=true,metacontroller.enabled=false,metacontroller.namespace=mc,monitoring.labels.release=prometheus")["PodMonitor/etcd-ops/quorate-metacontroller"]
-	if text, _ := yaml.Marshal(moved); !strings.Contains(string(text), "matchNames:\n    - mc\n") || !strings.Contains(string(text), "release: prometheus\n") {
+	moved := rendered(t, "--namespace=etcd-ops", "--set",
+		"monitoring.podMonitors=true,metacontroller.enabled=false,metacontroller.namespace=mc,monitoring.labels.release=prometheus")["PodMonitor/etcd-ops/quorate-metacontroller"]
+	if text, _ := yaml.Marshal(moved); !strings.Contains(string(text), "matchNames:\n    - mc\n") ||
+		!strings.Contains(string(text), "release: prometheus\n") {
 		t.Errorf("the monitor of a Metacontroller elsewhere:\n%s", text)
 	}
 }
@@ -217,7 +243,8 @@ func TestChartForArtifactHub(t *testing.T) {
 	}
 	listed := func(annotation string) []map[string]string {
 		var all []map[string]string
-		if err := yaml.UnmarshalStrict([]byte(within(c, "annotations")["artifacthub.io/"+annotation].(string)), &all); err != nil {
+		if err := yaml.UnmarshalStrict([]byte(within(c, "annotations")["artifacthub.io/"+annotation].(string)),
+			&all); err != nil {
 			t.Fatal(annotation, err)
 		}
 		return all
@@ -227,9 +254,11 @@ func TestChartForArtifactHub(t *testing.T) {
 		kinds = append(kinds, fmt.Sprint(k["name"], " ", k["kind"], " ", k["version"]))
 	}
 	for name, o := range rendered(t) {
-		if kind, _ := o["spec"].(map[string]any); strings.HasPrefix(name, "CustomResourceDefinition/") && kind["group"] == "etcd.quorate.dev" {
+		if kind, _ := o["spec"].(map[string]any); strings.HasPrefix(name, "CustomResourceDefinition/") &&
+			kind["group"] == "etcd.quorate.dev" {
 			version := kind["versions"].([]any)[0].(map[string]any)["name"]
-			want = append(want, fmt.Sprint(within(o, "metadata")["name"], " ", within(kind, "names")["kind"], " ", version))
+			want = append(want, fmt.Sprint(within(o, "metadata")["name"], " ", within(kind, "names")["kind"], " ",
+				version))
 		}
 	}
 	slices.Sort(want)
@@ -238,7 +267,8 @@ func TestChartForArtifactHub(t *testing.T) {
 	}
 	for _, image := range listed("images") {
 		d := rendered(t)["Deployment/default/"+image["name"]]
-		if got := within(d, "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)["image"]; got != image["image"] {
+		if got := within(d, "spec", "template",
+			"spec")["containers"].([]any)[0].(map[string]any)["image"]; got != image["image"] {
 			t.Errorf("%s runs %s, not %s", image["name"], got, image["image"])
 		}
 	}
@@ -246,46 +276,76 @@ func TestChartForArtifactHub(t *testing.T) {
 
 // TestChartValues: each value does what it is for, and none is left out here.
 func TestChartValues(t *testing.T) {
-	deployment, cluster, metacontroller := "Deployment/default/quorate", "CompositeController//quorate-etcdcluster", "Deployment/default/metacontroller"
+	deployment, cluster, metacontroller := "Deployment/default/quorate", "CompositeController//quorate-etcdcluster",
+		"Deployment/default/metacontroller"
 	effects := map[string]struct{ set, object, want string }{
-		"metacontroller.enabled":                   {"--set metacontroller.enabled=false", metacontroller, ""},
-		"metacontroller.version":                   {"--set metacontroller.version=4.18.0", metacontroller, "image: ghcr.io/metacontroller/metacontroller:v4.18.0"},
-		"metacontroller.image":                     {"--set metacontroller.image=r.example/mc", metacontroller, "image: r.example/mc:v4.17.2"},
-		"metacontroller.namespace":                 {foreign + "--set metacontroller.namespace=mc", "ClusterRoleBinding//quorate-metacontroller", "namespace: mc"},
-		"metacontroller.goMemoryLimit":             {"--set metacontroller.goMemoryLimit=900MiB", metacontroller, "value: 900MiB"},
-		"metacontroller.resources.requests.cpu":    {"--set metacontroller.resources.requests.cpu=1", metacontroller, "cpu: 1"},
-		"metacontroller.resources.requests.memory": {"--set metacontroller.resources.requests.memory=99Mi", metacontroller, "memory: 99Mi"},
-		"metacontroller.resources.limits.memory":   {"--set metacontroller.resources.limits.memory=1Gi", metacontroller, "memory: 1Gi"},
-		"registry":                                 {"--set registry=r.example", deployment, "image: r.example/quorate-dev/quorate:"},
-		"image":                                    {"--set image=r.example/q:v9", deployment, "image: r.example/q:v9"},
-		"etcdRepository":                           {"--set etcdRepository=r.example/etcd", deployment, "value: r.example/etcd"},
-		"allowedImageRepositories":                 {"--set allowedImageRepositories={r.example/etcd,mirror.example/}", deployment, "QUORATE_ALLOWED_IMAGE_REPOSITORIES\n          value: mirror.example/,r.example/etcd"},
-		"existingEndpoints":                        {"--set existingEndpoints={10.1.0.0/16,.example.com}", deployment, "QUORATE_EXISTING_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
-		"sharedIssuers":                            {"--set sharedIssuers=true", "ValidatingAdmissionPolicy//quorate-shared-issuers", ""},
-		"imagePullSecrets":                         {"--set imagePullSecrets[0].name=pull", deployment, "imagePullSecrets:\n      - name: pull"},
-		"crds.install":                             {"--set crds.install=false", "CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
-		"credentials.existingSecret":               {"--set credentials.existingSecret=mine --set credentials.ca=PEM", deployment, "secretName: mine"},
-		"credentials.ca":                           {"--set credentials.existingSecret=mine --set credentials.ca=PEM", cluster, "inline: PEM"},
-		"onlyNamespaces":                           {"--set onlyNamespaces={shop}", deployment, "name: QUORATE_ONLY_NAMESPACES\n          value: shop"},
-		"selector":                                 {"--set selector.by=blue", cluster, "by: blue"},
-		"name":                                     {"--set selector.by=blue --set name=blue", cluster + "-blue", "kind: CompositeController"},
-		"certManager":                              {"--set certManager=true", cluster, "resource: certificates"},
-		"resyncPeriodSeconds":                      {"--set resyncPeriodSeconds=60", cluster, "resyncPeriodSeconds: 60"},
-		"logLevel":                                 {"--set logLevel=debug", deployment, "name: QUORATE_LOG_LEVEL\n          value: debug"},
-		"verify":                                   {"--set verify=true", deployment, "name: QUORATE_VERIFY\n          value: \"true\""},
-		"monitoring.podMonitors":                   {"--set monitoring.podMonitors=true", "PodMonitor/default/quorate", "port: metrics"},
-		"monitoring.prometheusRules":               {"--set monitoring.prometheusRules=true", "PrometheusRule/default/quorate", "alert: "},
-		"monitoring.dashboard":                     {"--set monitoring.dashboard=true", "ConfigMap/default/quorate-dashboard", "quorate.json"},
-		"monitoring.labels":                        {"--set monitoring.dashboard=true,monitoring.labels.release=x", "ConfigMap/default/quorate-dashboard", "release: x"},
-		"replicas":                                 {"--set replicas=3", deployment, "replicas: 3"},
-		"resources.requests.cpu":                   {"--set resources.requests.cpu=1", deployment, "cpu: 1"},
-		"resources.requests.memory":                {"--set resources.requests.memory=99Mi", deployment, "memory: 99Mi"},
-		"resources.limits.memory":                  {"--set resources.limits.memory=1Gi", deployment, "memory: 1Gi"},
-		"goMemoryLimit":                            {"--set goMemoryLimit=900MiB", deployment, "value: 900MiB"},
-		"priorityClassName":                        {"--set priorityClassName=high", deployment, "priorityClassName: high"},
-		"nodeSelector":                             {"--set nodeSelector.role=infra", deployment, "role: infra"},
-		"tolerations":                              {"--set tolerations[0].operator=Exists", deployment, "tolerations:\n      - operator: Exists"},
-		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {"--set affinity.nodeAffinity.x=y", deployment, "x: \"y\""},
+		"metacontroller.enabled": {"--set metacontroller.enabled=false", metacontroller, ""},
+		"metacontroller.version": {"--set metacontroller.version=4.18.0", metacontroller,
+			"image: ghcr.io/metacontroller/metacontroller:v4.18.0"},
+		"metacontroller.image": {"--set metacontroller.image=r.example/mc", metacontroller,
+			"image: r.example/mc:v4.17.2"},
+		"metacontroller.namespace": {foreign + "--set metacontroller.namespace=mc",
+			"ClusterRoleBinding//quorate-metacontroller", "namespace: mc"},
+		"metacontroller.goMemoryLimit": {"--set metacontroller.goMemoryLimit=900MiB", metacontroller,
+			"value: 900MiB"},
+		"metacontroller.resources.requests.cpu": {"--set metacontroller.resources.requests.cpu=1", metacontroller,
+			"cpu: 1"},
+		"metacontroller.resources.requests.memory": {"--set metacontroller.resources.requests.memory=99Mi",
+			metacontroller, "memory: 99Mi"},
+		"metacontroller.resources.limits.memory": {"--set metacontroller.resources.limits.memory=1Gi", metacontroller,
+			"memory: 1Gi"},
+		"registry": {"--set registry=r.example", deployment,
+			"image: r.example/quorate-dev/quorate:"},
+		"image": {"--set image=r.example/q:v9", deployment, "image: r.example/q:v9"},
+		"etcdRepository": {"--set etcdRepository=r.example/etcd", deployment,
+			"value: r.example/etcd"},
+		"allowedImageRepositories": {"--set allowedImageRepositories={r.example/etcd,mirror.example/}",
+			deployment, "QUORATE_ALLOWED_IMAGE_REPOSITORIES\n          value: mirror.example/,r.example/etcd"},
+		"existingEndpoints": {"--set existingEndpoints={10.1.0.0/16,.example.com}", deployment,
+			"QUORATE_EXISTING_ENDPOINTS\n          value: .example.com,10.1.0.0/16"},
+		"sharedIssuers": {"--set sharedIssuers=true",
+			"ValidatingAdmissionPolicy//quorate-shared-issuers", ""},
+		"imagePullSecrets": {"--set imagePullSecrets[0].name=pull", deployment,
+			"imagePullSecrets:\n      - name: pull"},
+		"crds.install": {"--set crds.install=false",
+			"CustomResourceDefinition//etcdclusters.etcd.quorate.dev", ""},
+		"credentials.existingSecret": {"--set credentials.existingSecret=mine --set credentials.ca=PEM",
+			deployment, "secretName: mine"},
+		"credentials.ca": {"--set credentials.existingSecret=mine --set credentials.ca=PEM",
+			cluster, "inline: PEM"},
+		"onlyNamespaces": {"--set onlyNamespaces={shop}", deployment,
+			"name: QUORATE_ONLY_NAMESPACES\n          value: shop"},
+		"selector": {"--set selector.by=blue", cluster, "by: blue"},
+		"name": {"--set selector.by=blue --set name=blue", cluster + "-blue",
+			"kind: CompositeController"},
+		"certManager": {"--set certManager=true", cluster, "resource: certificates"},
+		"resyncPeriodSeconds": {"--set resyncPeriodSeconds=60", cluster,
+			"resyncPeriodSeconds: 60"},
+		"logLevel": {"--set logLevel=debug", deployment,
+			"name: QUORATE_LOG_LEVEL\n          value: debug"},
+		"verify": {"--set verify=true", deployment,
+			"name: QUORATE_VERIFY\n          value: \"true\""},
+		"monitoring.podMonitors": {"--set monitoring.podMonitors=true", "PodMonitor/default/quorate",
+			"port: metrics"},
+		"monitoring.prometheusRules": {"--set monitoring.prometheusRules=true",
+			"PrometheusRule/default/quorate", "alert: "},
+		"monitoring.dashboard": {"--set monitoring.dashboard=true",
+			"ConfigMap/default/quorate-dashboard", "quorate.json"},
+		"monitoring.labels": {"--set monitoring.dashboard=true,monitoring.labels.release=x",
+			"ConfigMap/default/quorate-dashboard", "release: x"},
+		"replicas":               {"--set replicas=3", deployment, "replicas: 3"},
+		"resources.requests.cpu": {"--set resources.requests.cpu=1", deployment, "cpu: 1"},
+		"resources.requests.memory": {"--set resources.requests.memory=99Mi", deployment,
+			"memory: 99Mi"},
+		"resources.limits.memory": {"--set resources.limits.memory=1Gi", deployment, "memory: 1Gi"},
+		"goMemoryLimit":           {"--set goMemoryLimit=900MiB", deployment, "value: 900MiB"},
+		"priorityClassName": {"--set priorityClassName=high", deployment,
+			"priorityClassName: high"},
+		"nodeSelector": {"--set nodeSelector.role=infra", deployment, "role: infra"},
+		"tolerations": {"--set tolerations[0].operator=Exists", deployment,
+			"tolerations:\n      - operator: Exists"},
+		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {"--set affinity.nodeAffinity.x=y",
+			deployment, "x: \"y\""},
 	}
 	text, err := os.ReadFile(chart + "/values.yaml")
 	if err != nil {
@@ -326,29 +386,32 @@ func leaves(values map[string]any, prefix string) []string {
 // TestChartRefuses: a wrong value is refused before anything is installed, with its name.
 func TestChartRefuses(t *testing.T) {
 	for set, want := range map[string]string{
-		"--set replica=3":                                                  "replica",
-		"--set replicas=0":                                                 "replicas",
-		"--set replicas=two":                                               "replicas",
-		"--set-json metacontroller.version=4.16":                           "metacontroller/version", // a number
-		"--set metacontroller.version=newest":                              "metacontroller/version",
-		"--set image=https://example.com/quorate":                          "image",
-		"--set registry=registry.example/":                                 "registry",
-		"--set etcdRepository=example.com/etcd:v3":                         "etcdRepository",
-		"--set allowedImageRepositories={https://r.example}":               "allowedImageRepositories",
-		"--set existingEndpoints={*}":                                      "existingEndpoints",
-		"--set existingEndpoints={10.1.2.3}":                               "existingEndpoints",
-		"--set existingEndpoints={former.shop.svc}":                        "can't be allowed by its name",
-		"--set onlyNamespaces=shop":                                        "onlyNamespaces",
-		"--set onlyNamespaces={Shop}":                                      "onlyNamespaces",
-		"--set logLevel=verbose":                                           "logLevel",
-		"--set resyncPeriodSeconds=0":                                      "resyncPeriodSeconds",
-		"--set name=blue":                                                  "name needs selector",
-		"--set metacontroller.version=1.5.20":                              "metacontroller.enabled needs metacontroller.version 4.16.0 or later, not 1.5.20",
-		"--set metacontroller.version=4.17":                                "needs a whole metacontroller.version",
-		"--set metacontroller.image=r.example/mc:v1":                       "metacontroller/image",
-		foreign + "--set selector.a=b --set metacontroller.version=1.5.20": "selector needs metacontroller.version 4.16",
-		"--set credentials.existingSecret=mine":                            "set credentials.ca",
-		foreign + "--set credentials.existingSecret=mine --set metacontroller.version=1.5.20 --set credentials.ca=x": "needs its token in the URLs",
+		"--set replica=3":                                    "replica",
+		"--set replicas=0":                                   "replicas",
+		"--set replicas=two":                                 "replicas",
+		"--set-json metacontroller.version=4.16":             "metacontroller/version", // a number
+		"--set metacontroller.version=newest":                "metacontroller/version",
+		"--set image=https://example.com/quorate":            "image",
+		"--set registry=registry.example/":                   "registry",
+		"--set etcdRepository=example.com/etcd:v3":           "etcdRepository",
+		"--set allowedImageRepositories={https://r.example}": "allowedImageRepositories",
+		"--set existingEndpoints={*}":                        "existingEndpoints",
+		"--set existingEndpoints={10.1.2.3}":                 "existingEndpoints",
+		"--set existingEndpoints={former.shop.svc}":          "can't be allowed by its name",
+		"--set onlyNamespaces=shop":                          "onlyNamespaces",
+		"--set onlyNamespaces={Shop}":                        "onlyNamespaces",
+		"--set logLevel=verbose":                             "logLevel",
+		"--set resyncPeriodSeconds=0":                        "resyncPeriodSeconds",
+		"--set name=blue":                                    "name needs selector",
+		"--set metacontroller.version=1.5.20": "metacontroller.enabled needs " +
+			"metacontroller.version 4.16.0 or later, not 1.5.20",
+		"--set metacontroller.version=4.17":          "needs a whole metacontroller.version",
+		"--set metacontroller.image=r.example/mc:v1": "metacontroller/image",
+		foreign + "--set selector.a=b --set metacontroller.version=1.5.20": "selector needs metacontroller.version " +
+			"4.16",
+		"--set credentials.existingSecret=mine": "set credentials.ca",
+		foreign + "--set credentials.existingSecret=mine --set metacontroller.version=1.5.20 --set " +
+			"credentials.ca=x": "needs its token in the URLs",
 	} {
 		_, err := helm(t, strings.Fields(set)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -369,7 +432,8 @@ func TestChartCredentials(t *testing.T) {
 		t.Errorf("the server knows %d letters of a token, Metacontroller sends %d", len(token), len(caller["token"]))
 	}
 	roots := x509.NewCertPool()
-	inline := within(objects["CompositeController//quorate-etcdcluster"], "spec", "hooks", "sync", "webhook", "caBundle")["inline"].(string)
+	inline := within(objects["CompositeController//quorate-etcdcluster"], "spec", "hooks", "sync", "webhook",
+		"caBundle")["inline"].(string)
 	roots.AppendCertsFromPEM([]byte(inline))
 	block, _ := pem.Decode(hooks["tls.crt"])
 	certificate, err := x509.ParseCertificate(block.Bytes)
@@ -380,7 +444,8 @@ func TestChartCredentials(t *testing.T) {
 		t.Error(err)
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(hooks["tls.crt"]))[:16]
-	if got := within(objects["Deployment/etcd-ops/quorate"], "spec", "template", "metadata", "annotations")["quorate.dev/certificate"]; got != sum {
+	if got := within(objects["Deployment/etcd-ops/quorate"], "spec", "template", "metadata",
+		"annotations")["quorate.dev/certificate"]; got != sum {
 		t.Errorf("the pods' annotation is %v, and the certificate's sum %s", got, sum)
 	}
 	file, err := binary()

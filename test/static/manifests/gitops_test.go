@@ -42,23 +42,28 @@ func TestTools(t *testing.T) {
 		if verdict.Status == status.CurrentStatus && (!holds["Ready"] || r.Lacks != "") {
 			t.Errorf("%s: %s is current, with %v, and lacks: %s", r.At, r.Kind, holds, r.Lacks)
 		}
-		if failed := verdict.Status == status.FailedStatus; failed != (holds["Stalled"] && observed && u.GetDeletionTimestamp() == nil) {
+		if failed := verdict.Status == status.FailedStatus; failed != (holds["Stalled"] && observed &&
+			u.GetDeletionTimestamp() == nil) {
 			t.Errorf("%s: %s is %s, with %v", r.At, r.Kind, verdict.Status, holds)
 		}
 		want := map[status.Status]string{
-			status.CurrentStatus: "Healthy", status.InProgressStatus: "Progressing", status.FailedStatus: "Degraded", status.TerminatingStatus: "Progressing",
+			status.CurrentStatus: "Healthy", status.InProgressStatus: "Progressing", status.FailedStatus: "Degraded",
+			status.TerminatingStatus: "Progressing",
 		}[verdict.Status]
-		if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended && observed && u.GetDeletionTimestamp() == nil {
+		if suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend"); suspended && observed &&
+			u.GetDeletionTimestamp() == nil {
 			want = "Suspended"
 		}
 		health, message := argo(u.Object)
 		if health != want || message == "" {
-			t.Errorf("%s: %s is %s (%q) for Argo CD, and %s by kstatus: want %s", r.At, r.Kind, health, message, verdict.Status, want)
+			t.Errorf("%s: %s is %s (%q) for Argo CD, and %s by kstatus: want %s", r.At, r.Kind, health, message,
+				verdict.Status, want)
 		}
 		healths[r.Kind+" "+health]++
 	}
 	for _, all := range []string{
-		"EtcdCluster Current", "EtcdCluster InProgress", "EtcdCluster Failed", "EtcdSnapshot Current", "EtcdSnapshot InProgress", "EtcdSnapshot Failed",
+		"EtcdCluster Current", "EtcdCluster InProgress", "EtcdCluster Failed", "EtcdSnapshot Current",
+		"EtcdSnapshot InProgress", "EtcdSnapshot Failed",
 		"EtcdSnapshotSchedule Current", "EtcdSnapshotSchedule Failed", "EtcdSnapshotSchedule InProgress",
 	} {
 		if verdicts[all] == 0 {
@@ -74,7 +79,8 @@ func TestTools(t *testing.T) {
 
 // alone are the verbs of stories by which only time passes and Quorate acts; looked those of them that end with a
 // status of what is there.
-var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look", "kubelet", "collect", "clients", "certificates", "space"},
+var alone, looked = []string{"sync", "two-syncs", "stabilize", "pass", "tick", "check", "call", "apply", "look",
+	"kubelet", "collect", "clients", "certificates", "space"},
 	[]string{"sync", "two-syncs", "stabilize"}
 
 // follow insists that what is Stalled stays so until a person or another controller acts. (A claim that the API server
@@ -99,7 +105,8 @@ func follow(t *testing.T, stalled map[string]string, r recorded, holds map[strin
 func tellStories(t *testing.T) []recorded {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "recorded")
-	stories := exec.Command("go", "test", "-C", "../../..", "-count=1", "-run=^Test(Snapshot|Schedule)?Stories$", "./test/simulated/scenario")
+	stories := exec.Command("go", "test", "-C", "../../..", "-count=1", "-run=^Test(Snapshot|Schedule)?Stories$",
+		"./test/simulated/scenario")
 	stories.Env = append(os.Environ(), "QUORATE_RECORD="+path)
 	if out, err := stories.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", stories.Args, err, out)
@@ -148,7 +155,8 @@ func healthByLua(t *testing.T, path string) func(object map[string]any) (health,
 	return func(object map[string]any) (string, string) {
 		l := lua.NewState(lua.Options{SkipOpenLibs: true})
 		defer l.Close()
-		for name, open := range map[string]lua.LGFunction{lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString} {
+		for name, open := range map[string]lua.LGFunction{lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable,
+			lua.StringLibName: lua.OpenString} {
 			l.Push(l.NewFunction(open))
 			l.Push(lua.LString(name))
 			l.Call(1, 0)

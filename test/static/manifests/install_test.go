@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ways are those that quorate install knows apart: with a Metacontroller of its own, and for others that are there, of these versions.
+// ways are those that quorate install knows apart: with a Metacontroller of its own, and for others that are there,
+// of these versions.
 var ways = []string{own, "--metacontroller=4.16", "--metacontroller=4.0", "--metacontroller=1.5.20"}
 
 const own = "--with-metacontroller"
@@ -84,7 +85,8 @@ func everything(t *testing.T) map[string]map[string][]byte {
 
 // TestInstall: the API server takes every object as it is.
 func TestInstall(t *testing.T) {
-	controller := newKind(t, readCRD(t, render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	controller := newKind(t, readCRD(t,
+		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
 	for _, way := range ways {
 		for name, text := range install(t, way) {
 			switch kind, _, _ := strings.Cut(name, "/"); kind {
@@ -100,7 +102,8 @@ func TestInstall(t *testing.T) {
 					t.Errorf("%s by install %s: unknown: %s", name, way, field)
 				}
 			case "Service":
-				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 || port.TargetPort.String() != "hooks" {
+				if port := native(t, text).(*corev1.Service).Spec.Ports[0]; port.Port != 443 ||
+					port.TargetPort.String() != "hooks" {
 					t.Errorf("by install %s the Service's port is %d -> %s", way, port.Port, port.TargetPort.String())
 				}
 			default:
@@ -110,8 +113,9 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallIsTheBase: except what is named here, quorate install prints what kubectl apply -k applies: manifests/crds and manifests/default, or
-// for a Metacontroller that is there, Quorate's kinds and manifests/without-metacontroller.
+// TestInstallIsTheBase: except what is named here, quorate install prints what kubectl apply -k applies:
+// manifests/crds and manifests/default, or for a Metacontroller that is there, Quorate's kinds and
+// manifests/without-metacontroller.
 func TestInstallIsTheBase(t *testing.T) {
 	controller := func(o map[string]any) {
 		delete(within(o, "metadata"), "annotations")
@@ -136,7 +140,8 @@ func TestInstallIsTheBase(t *testing.T) {
 			delete(c, "volumeMounts")
 			c["env"] = slices.DeleteFunc(c["env"].([]any), func(e any) bool {
 				name := e.(map[string]any)["name"].(string)
-				return strings.HasPrefix(name, "QUORATE_TLS_") || name == "QUORATE_TOKEN_FILE" || name == "QUORATE_METACONTROLLER" && !knownVersion
+				return strings.HasPrefix(name, "QUORATE_TLS_") || name == "QUORATE_TOKEN_FILE" ||
+					name == "QUORATE_METACONTROLLER" && !knownVersion
 			})
 			slices.SortFunc(c["env"].([]any), func(a, b any) int {
 				return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
@@ -148,7 +153,8 @@ func TestInstallIsTheBase(t *testing.T) {
 			delete(port, "port")
 		},
 	}
-	forBearer := []string{"Role/quorate-caller", "RoleBinding/quorate-caller", "Secret/quorate-caller", "Secret/quorate-hooks"}
+	forBearer := []string{"Role/quorate-caller", "RoleBinding/quorate-caller", "Secret/quorate-caller",
+		"Secret/quorate-hooks"}
 	forOld := []string{"ConfigMap/quorate-hook-ca", "Secret/quorate-hooks"}
 	for _, way := range ways {
 		base, added := render(t, "crds"), forOld
@@ -156,14 +162,19 @@ func TestInstallIsTheBase(t *testing.T) {
 		if knownVersion = way == own; knownVersion {
 			folder = "default"
 		} else {
-			maps.DeleteFunc(base, func(name string, _ []byte) bool { return strings.HasSuffix(name, ".metacontroller.k8s.io") })
+			maps.DeleteFunc(base, func(name string,
+				_ []byte) bool {
+				return strings.HasSuffix(name, ".metacontroller.k8s.io")
+			})
 		}
 		if way == own || way == "--metacontroller=4.16" {
 			added = forBearer
 		}
 		maps.Copy(base, render(t, folder))
 		printed := install(t, way)
-		if got, want := slices.Sorted(maps.Keys(printed)), slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(base)), added))); !slices.Equal(got, want) {
+		if got, want := slices.Sorted(maps.Keys(printed)),
+			slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(base)), added))); !slices.Equal(got,
+			want) {
 			t.Errorf("install %s: %v, not %v", way, got, want)
 		}
 		for name, text := range base {
@@ -207,7 +218,8 @@ func TestInstallElsewhere(t *testing.T) {
 			args = append(args, "--metacontroller-namespace=mc")
 		}
 		for name, text := range install(t, args...) {
-			for _, left := range []string{"quorate-system", "namespace: metacontroller", "metadata.name: metacontroller"} {
+			for _, left := range []string{"quorate-system", "namespace: metacontroller",
+				"metadata.name: metacontroller"} {
 				if strings.Contains(string(text), left) && !strings.HasPrefix(name, "CustomResourceDefinition/") {
 					t.Errorf("%s by install %s still says %q:\n%s", name, way, left, text)
 				}
@@ -225,7 +237,8 @@ func TestNoCredentials(t *testing.T) {
 			switch kind, _, _ := strings.Cut(name, "/"); kind {
 			case "ServiceAccount":
 				account := native(t, text).(*corev1.ServiceAccount)
-				if account.Name == "quorate" && (account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken) {
+				if account.Name == "quorate" && (account.AutomountServiceAccountToken == nil ||
+					*account.AutomountServiceAccountToken) {
 					t.Errorf("%s: the service account's token is mounted", way)
 				}
 			case "Deployment":
@@ -252,7 +265,8 @@ func TestNoCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dependency := range strings.Lines(string(out)) {
-		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/kubectl", "k8s.io/cli-runtime"} {
+		for _, client := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/kubectl",
+			"k8s.io/cli-runtime"} {
 			if strings.HasPrefix(dependency, client) {
 				t.Errorf("the binary has a client of the Kubernetes API: %s", dependency)
 			}
@@ -262,7 +276,8 @@ func TestNoCredentials(t *testing.T) {
 
 func noToken(t *testing.T, way string, pod corev1.PodSpec) {
 	t.Helper()
-	if pod.ServiceAccountName != "quorate" || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+	if pod.ServiceAccountName != "quorate" || pod.AutomountServiceAccountToken == nil ||
+		*pod.AutomountServiceAccountToken {
 		t.Errorf("%s: the pods of %q have its token mounted", way, pod.ServiceAccountName)
 	}
 	for _, volume := range pod.Volumes {
@@ -284,8 +299,8 @@ func noRights(t *testing.T, way, binding string, subjects []rbacv1.Subject) {
 	}
 }
 
-// TestWhoReaches: Metacontroller reaches the hooks' port and no other; scrapers reach the metrics' port and no other; the
-// kubelet's probes are where no secret is needed.
+// TestWhoReaches: Metacontroller reaches the hooks' port and no other; scrapers reach the metrics' port and no other;
+// the kubelet's probes are where no secret is needed.
 func TestWhoReaches(t *testing.T) {
 	for way, objects := range everything(t) {
 		text := objects["NetworkPolicy/quorate"]

@@ -29,7 +29,8 @@ const root = "../../../manifests"
 // render builds one kustomization and returns its objects as YAML by "Kind/name".
 func render(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(root, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +50,15 @@ func native(t *testing.T, text []byte) runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, admissionv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+		corev1.AddToScheme, admissionv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+		rbacv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text, nil, nil)
+	object, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode(text,
+		nil, nil)
 	if err != nil {
 		t.Fatalf("%v in:\n%s", err, text)
 	}
@@ -85,7 +88,8 @@ func kustomizations(t *testing.T) []string {
 
 // TestKustomizations: everything that they render is an object that the API server takes, without unknown fields.
 func TestKustomizations(t *testing.T) {
-	controller := newKind(t, readCRD(t, render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
+	controller := newKind(t, readCRD(t,
+		render(t, "crds")["CustomResourceDefinition/compositecontrollers.metacontroller.k8s.io"]))
 	for _, dir := range kustomizations(t) {
 		t.Run(dir, func(t *testing.T) {
 			for name, text := range render(t, dir) {
@@ -144,7 +148,8 @@ func restricted(t *testing.T, name string, object runtime.Object) {
 
 // TestSameImage: members' pods prepare with the image that the server runs.
 func TestSameImage(t *testing.T) {
-	server := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+	server := native(t, render(t,
+		"default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
 	for _, env := range server.Env {
 		if env.Name == "QUORATE_IMAGE" {
 			if env.Value != server.Image {
@@ -194,7 +199,8 @@ func TestMetacontrollerMay(t *testing.T) {
 		t.Helper()
 		for _, verb := range verbs {
 			if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-				return slices.Contains(rule.APIGroups, r.group) && slices.Contains(rule.Resources, r.name) && slices.Contains(rule.Verbs, verb)
+				return slices.Contains(rule.APIGroups, r.group) && slices.Contains(rule.Resources, r.name) &&
+					slices.Contains(rule.Verbs, verb)
 			}) {
 				t.Errorf("Metacontroller may not %s %s", verb, r.name)
 			}
@@ -207,14 +213,16 @@ func TestMetacontrollerMay(t *testing.T) {
 		c := readController(t, text)
 		may(c.parent, "get", "list", "watch", "update") // update: the finalizer
 		may(resource{c.parent.group, c.parent.name + "/status"}, "update")
-		may(resource{c.parent.group, c.parent.name + "/finalizers"}, "update") // blockOwnerDeletion, where that is enforced
+		// blockOwnerDeletion, where that is enforced
+		may(resource{c.parent.group, c.parent.name + "/finalizers"}, "update")
 		for _, child := range c.children {
 			may(child, "get", "list", "watch", "create", "update", "delete")
 		}
 	}
 }
 
-// TestRightsSayWhy: every rule that gives Metacontroller a right has a comment above it, and its service account has no other.
+// TestRightsSayWhy: every rule that gives Metacontroller a right has a comment above it, and its service account has
+// no other.
 func TestRightsSayWhy(t *testing.T) {
 	for _, file := range []string{"base/rbac-metacontroller.yaml", "metacontroller/rbac.yaml"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -235,13 +243,14 @@ func TestRightsSayWhy(t *testing.T) {
 		}
 	}
 	slices.Sort(bound)
-	if want := []string{"quorate-metacontroller", "quorate-metacontroller-core", "quorate-metacontroller-leader"}; !slices.Equal(bound, want) {
+	if want := []string{"quorate-metacontroller", "quorate-metacontroller-core",
+		"quorate-metacontroller-leader"}; !slices.Equal(bound, want) {
 		t.Errorf("rights are given by %v, not %v", bound, want)
 	}
 }
 
-// TestMetacontrollerServesQuorate: the label by which Metacontroller chooses is that of all CompositeControllers, and its flags are such that quorate
-// check is content.
+// TestMetacontrollerServesQuorate: the label by which Metacontroller chooses is that of all CompositeControllers, and
+// its flags are such that quorate check is content.
 func TestMetacontrollerServesQuorate(t *testing.T) {
 	objects := render(t, "default")
 	d := native(t, objects["Deployment/metacontroller"]).(*appsv1.Deployment)
@@ -256,7 +265,8 @@ func TestMetacontrollerServesQuorate(t *testing.T) {
 			}
 		}
 	}
-	if *d.Spec.Replicas < 2 || !slices.Contains(args, "--leader-election") || !slices.Contains(args, "--zap-log-level=info") {
+	if *d.Spec.Replicas < 2 || !slices.Contains(args, "--leader-election") ||
+		!slices.Contains(args, "--zap-log-level=info") {
 		t.Errorf("%d replicas with %v", *d.Spec.Replicas, args)
 	}
 }
@@ -292,7 +302,8 @@ func TestPodMonitorsFindPods(t *testing.T) {
 	quorate := native(t, render(t, "default")["Deployment/quorate"]).(*appsv1.Deployment).Spec.Template
 	metacontroller := native(t, render(t, "default")["Deployment/metacontroller"]).(*appsv1.Deployment).Spec.Template
 	monitors := render(t, "monitoring")
-	for name, pods := range map[string]corev1.PodTemplateSpec{"quorate": quorate, "quorate-metacontroller": metacontroller} {
+	for name, pods := range map[string]corev1.PodTemplateSpec{"quorate": quorate,
+		"quorate-metacontroller": metacontroller} {
 		var monitor struct {
 			Spec struct {
 				Selector            struct{ MatchLabels map[string]string }
@@ -313,7 +324,8 @@ func TestPodMonitorsFindPods(t *testing.T) {
 		if !slices.ContainsFunc(pods.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool {
 			return p.Name == monitor.Spec.PodMetricsEndpoints[0].Port
 		}) {
-			t.Errorf("the PodMonitor %s scrapes the port %q, which the pods don't have", name, monitor.Spec.PodMetricsEndpoints[0].Port)
+			t.Errorf("the PodMonitor %s scrapes the port %q, which the pods don't have", name,
+				monitor.Spec.PodMetricsEndpoints[0].Port)
 		}
 	}
 }

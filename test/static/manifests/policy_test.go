@@ -49,7 +49,8 @@ func judged(t *testing.T, policy []byte, operation admission.Operation, before, 
 	}
 	kind := about.GroupVersionKind()
 	attributes := &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(object, old, kind, about.GetNamespace(), about.GetName(), schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
+		Attributes: admission.NewAttributesRecord(object, old, kind, about.GetNamespace(), about.GetName(),
+			schema.GroupVersionResource{Group: kind.Group, Version: kind.Version},
 			"", operation, nil, false, nil),
 		VersionedKind: kind,
 	}
@@ -59,16 +60,20 @@ func judged(t *testing.T, policy []byte, operation admission.Operation, before, 
 	if object != nil {
 		attributes.VersionedObject.Set(object)
 	}
-	request := plugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource{}, metav1.GroupVersionKind(kind))
+	request := plugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource{},
+		metav1.GroupVersionKind(kind))
 	raw, err := json.Marshal(parse(t, options))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Options = runtime.RawExtension{Raw: raw}
-	compiler := plugin.NewConditionCompiler(environment.MustBaseEnvSet(utilversion.MustParse("1.30"))) // the first that has policies without being told to
+	// the first that has policies without being told to
+	compiler := plugin.NewConditionCompiler(environment.MustBaseEnvSet(utilversion.MustParse("1.30")))
 	evaluate := func(text string, is *cel.Type) any {
-		results, _, err := compiler.CompileCondition([]plugin.ExpressionAccessor{expression{text, is}}, plugin.OptionalVariableDeclarations{}, environment.NewExpressions).
-			ForInput(t.Context(), attributes, request, plugin.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+		results, _, err := compiler.CompileCondition([]plugin.ExpressionAccessor{expression{text, is}},
+			plugin.OptionalVariableDeclarations{}, environment.NewExpressions).
+			ForInput(t.Context(), attributes, request, plugin.OptionalVariableBindings{}, nil,
+				celconfig.RuntimeCELCostBudget)
 		if err != nil || results[0].Error != nil {
 			t.Fatal(err, results[0].Error)
 		}
@@ -89,29 +94,38 @@ func judged(t *testing.T, policy []byte, operation admission.Operation, before, 
 func TestPolicies(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
 	ours := func(annotations string) string {
-		return crd + "metadata: {name: etcdclusters.etcd.quorate.dev" + annotations + "}\nspec: {group: etcd.quorate.dev}\n"
+		return crd + "metadata: {name: etcdclusters.etcd.quorate.dev" + annotations +
+			"}\nspec: {group: etcd.quorate.dev}\n"
 	}
-	const refused = "deleting the kind etcdclusters.etcd.quorate.dev would delete all its objects, in all namespaces, and with EtcdClusters their members and their data; " +
-		"if that is what you want: kubectl annotate crd etcdclusters.etcd.quorate.dev etcd.quorate.dev/allow-deletion=true"
+	const refused = "deleting the kind etcdclusters.etcd.quorate.dev would delete all its objects, in all " +
+		"namespaces, and with EtcdClusters their members and their data; " +
+		"if that is what you want: kubectl annotate crd etcdclusters.etcd.quorate.dev " +
+		"etcd.quorate.dev/allow-deletion=true"
 	cluster := func(spec string) string {
-		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: shop}\nspec: {" + spec + "}\n"
+		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
+			"shop}\nspec: {" + spec + "}\n"
 	}
 	schedule := func(spec string) string {
-		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshotSchedule\nmetadata: {name: nightly, namespace: shop}\nspec: {" + spec + "}\n"
+		return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdSnapshotSchedule\nmetadata: {name: nightly, " +
+			"namespace: shop}\nspec: {" + spec + "}\n"
 	}
 	for _, c := range []struct{ policy, object, options, want string }{
 		{"quorate-kind-protection", ours(""), "{}", refused},
 		{"quorate-kind-protection", ours(", annotations: {a: b}"), "{}", refused},
 		{"quorate-kind-protection", ours(`, annotations: {etcd.quorate.dev/allow-deletion: "false"}`), "{}", refused},
 		{"quorate-kind-protection", ours(`, annotations: {etcd.quorate.dev/allow-deletion: "true"}`), "{}", ""},
-		{"quorate-kind-protection", crd + "metadata: {name: others.example.com}\nspec: {group: example.com}\n", "{}", ""},
-		{"quorate-deletion-protection", cluster("deletionProtection: true"), "{}", "EtcdCluster shop/orders is protected against deletion; set spec.deletionProtection to false first"},
+		{"quorate-kind-protection", crd + "metadata: {name: others.example.com}\nspec: {group: example.com}\n", "{}",
+			""},
+		{"quorate-deletion-protection", cluster("deletionProtection: true"), "{}",
+			"EtcdCluster shop/orders is protected against deletion; set spec.deletionProtection to false first"},
 		{"quorate-deletion-protection", cluster("deletionProtection: false"), "{}", ""},
 		{"quorate-deletion-protection", cluster(""), "{}", ""},
 		{"quorate-schedule-retention", schedule(""), "{}", ""},
 		{"quorate-schedule-retention", schedule("deletionPolicy: Delete"), "{propagationPolicy: Foreground}", ""},
-		{"quorate-schedule-retention", schedule("deletionPolicy: Retain"), "{propagationPolicy: Foreground}", "deleting EtcdSnapshotSchedule shop/nightly in the foreground would delete its EtcdSnapshots, " +
-			"and spec.deletionPolicy is to leave them; delete it without --cascade=foreground, or set spec.deletionPolicy to Delete first"},
+		{"quorate-schedule-retention", schedule("deletionPolicy: Retain"), "{propagationPolicy: Foreground}",
+			"deleting EtcdSnapshotSchedule shop/nightly in the foreground would delete its EtcdSnapshots, " +
+				"and spec.deletionPolicy is to leave them; delete it without --cascade=foreground, or set " +
+				"spec.deletionPolicy to Delete first"},
 	} {
 		if got := deletion(t, c.policy, c.object, c.options); got != c.want {
 			t.Errorf("%s of\n%s%s: %q, not %q", c.policy, c.object, c.options, got, c.want)

@@ -15,14 +15,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// takenAway are fields that are gone on purpose. Nothing is published yet; with the first release this is empty, and stays so.
+// takenAway are fields that are gone on purpose. Nothing is published yet; with the first release this is empty, and
+// stays so.
 var takenAway = []string{
-	"EtcdSnapshot.spec: there is no field unlessRevision any more", // spec.unless: a revision says nothing of which cluster
+	// spec.unless: a revision says nothing of which cluster
+	"EtcdSnapshot.spec: there is no field unlessRevision any more",
 	"EtcdSnapshotSchedule.spec.template: there is no field unlessRevision any more",
 }
 
-// TestKindsOfThePreviousRelease: whatever was written for the previous release can be written for this one, and nothing that it has
-// stored is dropped. Rules in CEL are not compared: the stories of an upgrade would find one that has become stricter.
+// TestKindsOfThePreviousRelease: whatever was written for the previous release can be written for this one, and
+// nothing that it has stored is dropped. Rules in CEL are not compared: the stories of an upgrade would find one that
+// has become stricter.
 func TestKindsOfThePreviousRelease(t *testing.T) {
 	dir := t.TempDir()
 	out, err := exec.Command("../../tools/previous.sh", dir, "manifests/crds").CombinedOutput()
@@ -49,7 +52,8 @@ func TestKindsOfThePreviousRelease(t *testing.T) {
 				t.Errorf("%s: %s is not served any more", filepath.Base(file), version.Name)
 				continue
 			}
-			for _, lost := range incompatible(before.Names.Kind, version.Schema.OpenAPIV3Schema, now.Versions[i].Schema.OpenAPIV3Schema) {
+			for _, lost := range incompatible(before.Names.Kind, version.Schema.OpenAPIV3Schema,
+				now.Versions[i].Schema.OpenAPIV3Schema) {
 				if !slices.Contains(takenAway, lost) {
 					t.Error(lost)
 				}
@@ -79,7 +83,8 @@ func incompatible(path string, before, now *apiextensionsv1.JSONSchemaProps) []s
 		say("it is of type %q and was %q", now.Type, before.Type)
 	}
 	for _, value := range before.Enum {
-		if len(now.Enum) > 0 && !slices.ContainsFunc(now.Enum, func(v apiextensionsv1.JSON) bool { return string(v.Raw) == string(value.Raw) }) {
+		if len(now.Enum) > 0 && !slices.ContainsFunc(now.Enum,
+			func(v apiextensionsv1.JSON) bool { return string(v.Raw) == string(value.Raw) }) {
 			say("it can't be %s any more", value.Raw)
 		}
 	}
@@ -87,7 +92,8 @@ func incompatible(path string, before, now *apiextensionsv1.JSONSchemaProps) []s
 		say("it is one of a few values, and could be any")
 	}
 	for _, field := range now.Required {
-		if !slices.Contains(before.Required, field) && now.Properties[field].Default == nil && before.Properties != nil {
+		if !slices.Contains(before.Required, field) && now.Properties[field].Default == nil &&
+			before.Properties != nil {
 			say("%s is required, and was not", field)
 		}
 	}
@@ -103,7 +109,8 @@ func incompatible(path string, before, now *apiextensionsv1.JSONSchemaProps) []s
 	if before.Items != nil && now.Items != nil {
 		lost = append(lost, incompatible(path+"[]", before.Items.Schema, now.Items.Schema)...)
 	}
-	if b, n := before.AdditionalProperties, now.AdditionalProperties; b != nil && n != nil && b.Schema != nil && n.Schema != nil {
+	if b, n := before.AdditionalProperties, now.AdditionalProperties; b != nil && n != nil && b.Schema != nil &&
+		n.Schema != nil {
 		lost = append(lost, incompatible(path+".*", b.Schema, n.Schema)...)
 	}
 	return lost
@@ -120,7 +127,8 @@ func TestIncompatible(t *testing.T) {
 		`{type: object, required: [a], properties: {a: {type: string, enum: [g]}, b: {type: string, enum: [v, w]}, c: {type: array, items: {type: object, properties: {d: {type: integer}}}}}}`:                           "K.a: it is one of a few values, and could be any",
 	} {
 		var b, n apiextensionsv1.JSONSchemaProps
-		if err := errors.Join(yaml.UnmarshalStrict([]byte(before), &b), yaml.UnmarshalStrict([]byte(now), &n)); err != nil {
+		if err := errors.Join(yaml.UnmarshalStrict([]byte(before), &b),
+			yaml.UnmarshalStrict([]byte(now), &n)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(incompatible("K", &b, &n), "; "); got != want {

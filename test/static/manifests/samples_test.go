@@ -88,13 +88,15 @@ func drifts(at string, applied, stored any) (all []string) {
 // etcd-druid has a kind Etcd), and etcdclus and ec (earlier operators) are not ours. The category quorate lists all
 // of ours.
 func TestNames(t *testing.T) {
-	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap", "etcdsnapshotschedules": "qsched"} {
+	for file, short := range map[string]string{"etcdclusters": "qetcd", "etcdsnapshots": "qsnap",
+		"etcdsnapshotschedules": "qsched"} {
 		text, err := os.ReadFile("../../../manifests/crds/etcd.quorate.dev_" + file + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
 		names := readCRD(t, text).Spec.Names
-		if !reflect.DeepEqual(names.ShortNames, []string{short}) || !reflect.DeepEqual(names.Categories, []string{"all", "quorate"}) {
+		if !reflect.DeepEqual(names.ShortNames, []string{short}) ||
+			!reflect.DeepEqual(names.Categories, []string{"all", "quorate"}) {
 			t.Errorf("%s: short names %v, categories %v", file, names.ShortNames, names.Categories)
 		}
 	}

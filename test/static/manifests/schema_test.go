@@ -42,7 +42,8 @@ func readCRD(t *testing.T, text []byte) *apiextensions.CustomResourceDefinition 
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
 	external.Status.StoredVersions = []string{external.Spec.Versions[0].Name} // as the API server sets it
 	var crd apiextensions.CustomResourceDefinition
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external, &crd, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&external,
+		&crd, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), &crd) {
@@ -84,11 +85,12 @@ func kindOf(t *testing.T, name string) kind {
 
 // unknown fields of the object, which the API server would drop with a warning.
 func (k kind) unknown(object map[string]any) []string {
-	return pruning.PruneWithOptions(object, k.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	return pruning.PruneWithOptions(object, k.structural, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
-// admit defaults the object in place and says what is wrong with it; old is nil for a new object. What has not changed is not judged again, as
-// by API servers since Kubernetes 1.30.
+// admit defaults the object in place and says what is wrong with it; old is nil for a new object. What has not
+// changed is not judged again, as by API servers since Kubernetes 1.30.
 func (k kind) admit(object, old map[string]any) field.ErrorList {
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, k.structural)
 	defaulting.Default(object, k.structural)
@@ -104,7 +106,8 @@ func (k kind) admit(object, old map[string]any) field.ErrorList {
 		errs = validation.ValidateCustomResourceUpdate(nil, object, old, k.schema, validation.WithRatcheting(beside))
 	}
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
-	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, before, celconfig.RuntimeCELCostBudget, unchanged...)
+	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, before,
+		celconfig.RuntimeCELCostBudget, unchanged...)
 	return append(errs, broken...)
 }
 

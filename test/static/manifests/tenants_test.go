@@ -11,7 +11,8 @@ import (
 )
 
 func ordersWith(spec string) string {
-	return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: shop}\nspec: {version: 3.6.16" + spec + "}\n"
+	return "apiVersion: etcd.quorate.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {name: orders, namespace: " +
+		"shop}\nspec: {version: 3.6.16" + spec + "}\n"
 }
 
 func joining(endpoints ...string) string {
@@ -22,7 +23,8 @@ func joining(endpoints ...string) string {
 // object has already stays.
 func TestPolicyForExistingEndpoints(t *testing.T) {
 	const policy = "ValidatingAdmissionPolicy/quorate-existing-endpoints"
-	if base := render(t, "base")[policy]; judged(t, base, admission.Create, "", joining("https://10.1.2.3:2379"), "{}") == "" {
+	if base := render(t, "base")[policy]; judged(t, base, admission.Create, "", joining("https://10.1.2.3:2379"),
+		"{}") == "" {
 		t.Error("manifests/base lets an etcd be joined")
 	} else if why := judged(t, base, admission.Create, "", ordersWith(""), "{}"); why != "" {
 		t.Error(why)
@@ -42,14 +44,17 @@ func TestPolicyForExistingEndpoints(t *testing.T) {
 		}
 		text, url := policies[c.Allowed], "https://"+c.Host+":2379"
 		said := judged(t, text, admission.Create, "", joining(url), "{}")
-		unknown := strings.HasPrefix(c.Host, "[::ffff:") || strings.HasPrefix(c.Host, "[64:") || strings.HasPrefix(c.Host, "0.1.") || strings.HasSuffix(c.Host, ".") // to Kubernetes' functions
+		// to Kubernetes' functions
+		unknown := strings.HasPrefix(c.Host, "[::ffff:") || strings.HasPrefix(c.Host, "[64:") ||
+			strings.HasPrefix(c.Host, "0.1.") || strings.HasSuffix(c.Host, ".")
 		if (c.Refused == "") != (said == "") && !unknown {
 			t.Errorf("the server says %+v, the policy %q", c, said)
 		}
 		if said := judged(t, text, admission.Update, joining(url), joining(url), "{}"); said != "" {
 			t.Errorf("%+v was there already: %s", c, said)
 		}
-		if got := judged(t, text, admission.Update, joining("https://10.9.9.9:2379"), joining("https://10.9.9.9:2379", url), "{}"); got != said {
+		if got := judged(t, text, admission.Update, joining("https://10.9.9.9:2379"),
+			joining("https://10.9.9.9:2379", url), "{}"); got != said {
 			t.Errorf("%+v, added: %q", c, got)
 		}
 	}
@@ -62,8 +67,10 @@ func TestPolicyForSharedIssuers(t *testing.T) {
 		return ordersWith(fmt.Sprintf(", tls: {mode: CertManager, certManager: {issuerRef: {name: ours%s}}}", ref))
 	}
 	for ref, refused := range map[string]bool{
-		"": false, ", kind: Issuer": false, ", kind: Issuer, group: cert-manager.io": false, ", kind: '', group: ''": false,
-		", kind: ClusterIssuer": true, ", kind: ClusterIssuer, group: cert-manager.io": true, ", kind: Issuer, group: example.com": true, ", kind: VaultIssuer, group: example.com": true,
+		"": false, ", kind: Issuer": false, ", kind: Issuer, group: cert-manager.io": false,
+		", kind: '', group: ''": false,
+		", kind: ClusterIssuer": true, ", kind: ClusterIssuer, group: cert-manager.io": true,
+		", kind: Issuer, group: example.com": true, ", kind: VaultIssuer, group: example.com": true,
 	} {
 		said := judged(t, policy, admission.Create, "", from(ref), "{}")
 		if refused != strings.Contains(said, "other namespaces can have certificates of this issuer too") {

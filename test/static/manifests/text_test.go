@@ -78,12 +78,14 @@ func TestStoreURLs(t *testing.T) {
 var free = map[string]string{
 	// Kubernetes' own types, which the API server judges when the pod is made. None of them is an
 	// argument or a variable of a container.
-	"affinity": "", "nodeSelector": "", "tolerations": "", "topologySpreadConstraints": "", "resources": "", "scratchSize": "", "size": "",
+	"affinity": "", "nodeSelector": "", "tolerations": "", "topologySpreadConstraints": "", "resources": "",
+	"scratchSize": "", "size": "",
 	"networkPolicy.clients": "", "networkPolicy.metrics": "", "image.pullSecrets.name": "",
 	// Labels and annotations of what is made.
 	"additionalMetadata": "",
 	// Keys in etcd, and what is declared of them. They go to etcd alone, as they are.
-	"auth.roles.permissions.key": "", "auth.roles.permissions.prefix": "", "auth.roles.permissions.range.from": "", "auth.roles.permissions.range.to": "",
+	"auth.roles.permissions.key": "", "auth.roles.permissions.prefix": "", "auth.roles.permissions.range.from": "",
+	"auth.roles.permissions.range.to": "",
 	// Names of roles that auth.roles declares, which a rule compares.
 	"auth.users.roles": "",
 }
@@ -116,7 +118,8 @@ func TestEveryTextHasAForm(t *testing.T) {
 // among is the name in free that a field has, or a part of one; empty for none.
 func among(path string) string {
 	for name := range free {
-		if path == name || strings.HasPrefix(path, name+".") || strings.HasSuffix(path, "."+name) || strings.Contains(path, "."+name+".") {
+		if path == name || strings.HasPrefix(path, name+".") || strings.HasSuffix(path, "."+name) ||
+			strings.Contains(path, "."+name+".") {
 			return name
 		}
 	}
@@ -165,7 +168,8 @@ func form(s *schema.Structural) string {
 		return "may say anything"
 	}
 	for _, pattern := range patterns {
-		if !strings.HasPrefix(pattern, "^") || !strings.HasSuffix(pattern, "$") || strings.Contains(strings.TrimSuffix(pattern, "$"), "$") {
+		if !strings.HasPrefix(pattern, "^") || !strings.HasSuffix(pattern, "$") ||
+			strings.Contains(strings.TrimSuffix(pattern, "$"), "$") {
 			return "has a pattern that does not hold for all of it: " + pattern
 		}
 	}
@@ -179,19 +183,27 @@ func TestRefusedTexts(t *testing.T) {
 		{"EtcdSnapshot", `{cluster: "../demo", store: {url: "s3://b"}}`, "spec.cluster"},
 		{"EtcdSnapshot", `{cluster: "$(KEY)", store: {url: "s3://b"}}`, "spec.cluster"},
 		{"EtcdSnapshot", `{cluster: "a.b", store: {url: "s3://b"}}`, "spec.cluster"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b/$(tls.key)", credentialsSecret: demo-ca}}`, "the URL of a store must look like s3://bucket/folder"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "azblob://b?domain=evil.example", credentialsSecret: keys}}`, "one of Microsoft's clouds"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b", credentialsSecret: "a/b"}}`, "spec.store.credentialsSecret"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, job: {serviceAccountName: "$(x)"}}`, "spec.job.serviceAccountName"},
-		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, encryption: {recipients: ["age1x$(KEY)"]}}`, "spec.encryption.recipients[0]"},
+		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b/$(tls.key)", credentialsSecret: demo-ca}}`,
+			"the URL of a store must look like s3://bucket/folder"},
+		{"EtcdSnapshot", `{cluster: demo, store: {url: "azblob://b?domain=evil.example", credentialsSecret: keys}}`,
+			"one of Microsoft's clouds"},
+		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b", credentialsSecret: "a/b"}}`,
+			"spec.store.credentialsSecret"},
+		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, job: {serviceAccountName: "$(x)"}}`,
+			"spec.job.serviceAccountName"},
+		{"EtcdSnapshot", `{cluster: demo, store: {url: "s3://b"}, encryption: {recipients: ["age1x$(KEY)"]}}`,
+			"spec.encryption.recipients[0]"},
 		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", timeZone: "../x$", template: {cluster: demo, store: {url: "s3://b"}}}`, "spec.timeZone"},
-		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {cluster: "x/y", store: {url: "s3://b"}}}`, "spec.template.cluster"},
+		{"EtcdSnapshotSchedule", `{schedule: "0 * * * *", template: {cluster: "x/y", store: {url: "s3://b"}}}`,
+			"spec.template.cluster"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/$(KEY)"}}`, "spec.image.repository"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/etcd:v3"}}`, "spec.image.repository"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/etcd@sha256:0"}}`, "spec.image.repository"},
 		{"EtcdCluster", `{version: 3.6.16, image: {repository: "r.example/../etcd"}}`, "spec.image.repository"},
-		{"EtcdCluster", `{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://me:secret@etcd:2379"]}}}`, "spec.bootstrap.existing.endpoints[0]"},
-		{"EtcdCluster", `{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://$(KEY):2379"]}}}`, "spec.bootstrap.existing.endpoints[0]"},
+		{"EtcdCluster", `{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://me:secret@etcd:2379"]}}}`,
+			"spec.bootstrap.existing.endpoints[0]"},
+		{"EtcdCluster", `{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://$(KEY):2379"]}}}`,
+			"spec.bootstrap.existing.endpoints[0]"},
 		{"EtcdCluster", `{version: 3.6.16, tls: {extraSANs: ["$(KEY)"]}}`, "spec.tls.extraSANs[0]"},
 	} {
 		errs := kindOf(t, c.kind).admit(object(t, c.kind, c.spec), nil)
@@ -200,8 +212,11 @@ func TestRefusedTexts(t *testing.T) {
 		}
 	}
 	for _, spec := range []string{
-		`{version: 3.6.16, image: {repository: "localhost:5000/etcd-development/etcd"}}`, `{version: 3.6.16, image: {repository: etcd}}`, `{version: 3.6.16, image: {repository: Registry.example/a_b/c-d}}`,
-		`{version: 3.6.16, tls: {extraSANs: ["*.example.com", "10.0.0.1", "fd00::1"]}}`, `{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://etcd-0.etcd:2379", "http://[fd00::1]:2379"]}}}`,
+		`{version: 3.6.16, image: {repository: "localhost:5000/etcd-development/etcd"}}`,
+		`{version: 3.6.16, image: {repository: etcd}}`,
+		`{version: 3.6.16, image: {repository: Registry.example/a_b/c-d}}`,
+		`{version: 3.6.16, tls: {extraSANs: ["*.example.com", "10.0.0.1", "fd00::1"]}}`,
+		`{version: 3.6.16, bootstrap: {existing: {endpoints: ["http://etcd-0.etcd:2379", "http://[fd00::1]:2379"]}}}`,
 		`{version: 3.6.16, priorityClassName: "", storage: {storageClassName: ""}}`,
 	} {
 		if errs := kindOf(t, "EtcdCluster").admit(object(t, "EtcdCluster", spec), nil); len(errs) > 0 {

@@ -1,6 +1,7 @@
-// Package monitoring holds manifests/monitoring against Prometheus' own parsers and the types of its operator: rules and queries parse
-// and name metrics that there are, and every alert has its section in docs/alerts.md and a case in testdata/alerts*.yaml. Whether the
-// cases pass is for promtool to say: `make alerts`, which builds it first, in minutes.
+// Package monitoring holds manifests/monitoring against Prometheus' own parsers and the types of its operator: rules
+// and queries parse and name metrics that there are, and every alert has its section in docs/alerts.md and a case in
+// testdata/alerts*.yaml. Whether the cases pass is for promtool to say: `make alerts`, which builds it first, in
+// minutes.
 package monitoring
 
 import (
@@ -37,7 +38,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// groups are the rules of a PrometheusRule, read as Prometheus reads them: expressions, templates and durations are checked.
+// groups are the rules of a PrometheusRule, read as Prometheus reads them: expressions, templates and durations are
+// checked.
 func groups(t *testing.T, file string) []rulefmt.RuleGroup {
 	t.Helper()
 	var object struct{ Spec yaml.Node }
@@ -105,8 +107,8 @@ func TestEveryAlertHasASection(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTried: testdata/alerts*.yaml has a case in which it fires, and no case is about an alert that there is not, which
-// would pass for ever by not firing.
+// TestEveryAlertIsTried: testdata/alerts*.yaml has a case in which it fires, and no case is about an alert that there
+// is not, which would pass for ever by not firing.
 func TestEveryAlertIsTried(t *testing.T) {
 	cases := read(t, "testdata/alerts.yaml") + read(t, "testdata/alerts-days.yaml")
 	all := rules(t)
@@ -116,14 +118,17 @@ func TestEveryAlertIsTried(t *testing.T) {
 		}
 	}
 	for _, r := range all {
-		if r.Alert != "" && !regexp.MustCompile(`labels: ALERTS\{[^}]*alertname="`+r.Alert+`".*severity="`+r.Labels["severity"]+`"`).MatchString(cases) {
-			t.Errorf("testdata/alerts*.yaml: there is no case in which %s fires with severity %s", r.Alert, r.Labels["severity"])
+		if r.Alert != "" && !regexp.MustCompile(`labels: ALERTS\{[^}]*alertname="`+r.Alert+`".*severity="`+
+			r.Labels["severity"]+`"`).MatchString(cases) {
+			t.Errorf("testdata/alerts*.yaml: there is no case in which %s fires with severity %s", r.Alert,
+				r.Labels["severity"])
 		}
 	}
 }
 
-// TestGroupsHaveAnOrder: both files of cases name every group of rules, with what is recorded first. promtool takes a group that is not named at
-// any time, and an alert before the series that it reads never fires in a case that is evaluated every ten minutes.
+// TestGroupsHaveAnOrder: both files of cases name every group of rules, with what is recorded first. promtool takes a
+// group that is not named at any time, and an alert before the series that it reads never fires in a case that is
+// evaluated every ten minutes.
 func TestGroupsHaveAnOrder(t *testing.T) {
 	var recording, alerting []string
 	for _, file := range []string{"prometheusrule.yaml", "prometheusrule-etcd.yaml"} {
@@ -209,7 +214,8 @@ func TestRulesNameMetrics(t *testing.T) {
 	}
 }
 
-// TestRulesNameReasons: rules, conditions and reasons that a query chooses are words of the hooks: after a rename an alert would stay silent.
+// TestRulesNameReasons: rules, conditions and reasons that a query chooses are words of the hooks: after a rename an
+// alert would stay silent.
 func TestRulesNameReasons(t *testing.T) {
 	var source strings.Builder
 	files, err := filepath.Glob(root + "/hooks/*.go")
@@ -270,7 +276,8 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// TestDashboardAsksForMetrics: every query, those of the choices at the top too, parses and names metrics that there are.
+// TestDashboardAsksForMetrics: every query, those of the choices at the top too, parses and names metrics that there
+// are.
 func TestDashboardAsksForMetrics(t *testing.T) {
 	d := readDashboard(t)
 	known := metrics(t)
@@ -303,7 +310,8 @@ func TestDashboardAsksForMetrics(t *testing.T) {
 	}
 }
 
-// TestDashboardHasRoom: its panels have ids of their own, and lie beside each other in Grafana's grid, which has 24 columns.
+// TestDashboardHasRoom: its panels have ids of their own, and lie beside each other in Grafana's grid, which has 24
+// columns.
 func TestDashboardHasRoom(t *testing.T) {
 	d := readDashboard(t)
 	taken, ids := map[[2]int]string{}, map[int]bool{}

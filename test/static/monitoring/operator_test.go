@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestOperatorReads: Prometheus' operator knows every field of what we give it. An unknown one would be dropped by its API server
-// without a word, and a relabeling with it.
+// TestOperatorReads: Prometheus' operator knows every field of what we give it. An unknown one would be dropped by
+// its API server without a word, and a relabeling with it.
 func TestOperatorReads(t *testing.T) {
 	kinds := map[string]func() any{
 		"PodMonitor":     func() any { return new(monitoringv1.PodMonitor) },

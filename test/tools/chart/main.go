@@ -1,10 +1,11 @@
-// Chart makes the templates of the Helm chart from what quorate install prints and the manifests for monitoring, so that they can't drift: it takes the objects and puts
-// template expressions in the places that values decide. A place that is not there is an error.
+// Chart makes the templates of the Helm chart from what quorate install prints and the manifests for monitoring, so
+// that they can't drift: it takes the objects and puts template expressions in the places that values decide. A place
+// that is not there is an error.
 //
 //	chart QUORATE MONITORING FOLDER
 //
-// QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets quorate.yaml, crds.yaml and
-// monitoring.yaml, crds gets metacontroller.yaml.
+// QUORATE is the binary, MONITORING has the files of manifests/monitoring, FOLDER is the chart: templates gets
+// quorate.yaml, crds.yaml and monitoring.yaml, crds gets metacontroller.yaml.
 package main
 
 import (
@@ -78,7 +79,8 @@ func run(quorate, monitoring, folder string) (err error) {
 	return nil
 }
 
-// install are the objects that quorate install prints for Metacontroller 4.16, unless the arguments say another version.
+// install are the objects that quorate install prints for Metacontroller 4.16, unless the arguments say another
+// version.
 func install(quorate string, args ...string) (installed, error) {
 	out, err := exec.Command(quorate, append([]string{"install"}, args...)...).Output()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 func (t *templates) monitoring(folder string) (string, error) {
 	var all []string
 	for _, part := range []struct{ value, file string }{
-		{"podMonitors", "podmonitor.yaml"}, {"prometheusRules", "prometheusrule.yaml"}, {"prometheusRules", "prometheusrule-etcd.yaml"},
+		{"podMonitors", "podmonitor.yaml"}, {"prometheusRules", "prometheusrule.yaml"},
+		{"prometheusRules", "prometheusrule-etcd.yaml"},
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, part.file))
 		if err != nil {
@@ -40,13 +41,15 @@ func (t *templates) monitoring(folder string) (string, error) {
 	return strings.Join(all, ""), nil
 }
 
-// monitor is one of them. The labels are those of the kustomization, and the user's, by which their Prometheus finds it.
+// monitor is one of them. The labels are those of the kustomization, and the user's, by which their Prometheus finds
+// it.
 func (t *templates) monitor(o object, value string) string {
 	meta := at(o, "metadata")
 	t.set(meta, "namespace", release)
 	labels := at(meta, "labels")
 	labels["app.kubernetes.io/part-of"] = "quorate"
-	t.add(labels, "of the user", "{{- with .Values.monitoring.labels }}", "{{- toYaml . | nindent INDENT }}", "{{- end }}")
+	t.add(labels, "of the user", "{{- with .Values.monitoring.labels }}", "{{- toYaml . | nindent INDENT }}",
+		"{{- end }}")
 	if meta["name"] == "quorate-metacontroller" {
 		at(o, "spec", "namespaceSelector")["matchNames"] = []any{t.value(metaNamespace)} // the one of two that it is
 	}

@@ -42,7 +42,8 @@ func (t *templates) write() (kinds, rest string) {
 		}
 	}
 	second = append(second, t.forOld(), t.forNamespaces(), t.policy())
-	return "{{- if .Values.crds.install }}\n---\n" + strings.Join(first, "---\n") + "{{- end }}\n", "---\n" + strings.Join(second, "---\n")
+	return "{{- if .Values.crds.install }}\n---\n" + strings.Join(first, "---\n") + "{{- end }}\n",
+		"---\n" + strings.Join(second, "---\n")
 }
 
 func isShared(kind object) bool { return at(kind, "spec")["group"] == "metacontroller.k8s.io" }
@@ -132,7 +133,8 @@ func (t *templates) suffix() string { return t.value(suffix) }
 
 func (t *templates) deployment(spec object) {
 	t.set(spec, "replicas", ".Values.replicas")
-	t.set(at(spec, "template", "metadata", "annotations"), "quorate.dev/certificate", `include "quorate.certificateSum" . | quote`)
+	t.set(at(spec, "template", "metadata", "annotations"), "quorate.dev/certificate",
+		`include "quorate.certificateSum" . | quote`)
 	pod := at(spec, "template", "spec")
 	t.put(pod, "affinity", "{{- with .Values.affinity }}", "affinity: {{- toYaml . | nindent INDENT+2 }}", "{{- end }}")
 	for _, field := range []string{"imagePullSecrets", "nodeSelector", "tolerations", "priorityClassName"} {
@@ -145,7 +147,8 @@ func (t *templates) deployment(spec object) {
 	if !is {
 		panic(missing("the image of the container"))
 	}
-	own := fmt.Sprintf(`include "quorate.image" (dict "own" .Values.image "registry" .Values.registry "default" %q)`, image)
+	own := fmt.Sprintf(`include "quorate.image" (dict "own" .Values.image "registry" .Values.registry "default" %q)`,
+		image)
 	c["image"] = t.value(own)
 	env := map[string]string{
 		"QUORATE_IMAGE": own,
@@ -166,15 +169,19 @@ func (t *templates) deployment(spec object) {
 		}
 	}
 	for _, setting := range []struct{ value, env, expression string }{
-		{".Values.allowedImageRepositories", "QUORATE_ALLOWED_IMAGE_REPOSITORIES", `.Values.allowedImageRepositories | uniq | sortAlpha | join "," | quote`},
-		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES", `.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
+		{".Values.allowedImageRepositories", "QUORATE_ALLOWED_IMAGE_REPOSITORIES",
+			`.Values.allowedImageRepositories | uniq | sortAlpha | join "," | quote`},
+		{".Values.onlyNamespaces", "QUORATE_ONLY_NAMESPACES",
+			`.Values.onlyNamespaces | uniq | sortAlpha | join "," | quote`},
 		{".Values.selector", "QUORATE_SELECTOR", `include "quorate.selector" . | quote`},
-		{".Values.existingEndpoints", "QUORATE_EXISTING_ENDPOINTS", `.Values.existingEndpoints | uniq | sortAlpha | join "," | quote`},
+		{".Values.existingEndpoints", "QUORATE_EXISTING_ENDPOINTS",
+			`.Values.existingEndpoints | uniq | sortAlpha | join "," | quote`},
 		{".Values.sharedIssuers", "QUORATE_SHARED_ISSUERS", ".Values.sharedIssuers | quote"},
 		{".Values.logLevel", "QUORATE_LOG_LEVEL", ".Values.logLevel | quote"},
 		{".Values.verify", "QUORATE_VERIFY", ".Values.verify | quote"},
 	} {
-		list = append(list, t.line(when(setting.value, "- name: "+setting.env+"\n  value: {{ "+setting.expression+" }}")))
+		list = append(list, t.line(when(setting.value, "- name: "+setting.env+"\n  value: {{ "+setting.expression+
+			" }}")))
 	}
 	c["env"] = list
 }
@@ -237,7 +244,8 @@ func (t *templates) controller(o object, name string) {
 	t.set(at(o, "metadata", "annotations"), "quorate.dev/credentials", `include "quorate.credentialsSum" . | quote`)
 	spec := at(o, "spec")
 	t.add(at(spec, "parentResource"), "labelSelector",
-		"{{- with .Values.selector }}", "labelSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}", "{{- end }}")
+		"{{- with .Values.selector }}", "labelSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
+		"{{- end }}")
 	if name == "quorate-etcdcluster" {
 		t.set(spec, "resyncPeriodSeconds", ".Values.resyncPeriodSeconds")
 		children := t.certManager.get("CompositeController", name)["spec"].(object)["childResources"].([]any)
@@ -250,7 +258,8 @@ func (t *templates) controller(o object, name string) {
 		if !is {
 			panic(missing("the URL of a hook"))
 		}
-		webhook["url"] = "https://" + t.value(`include "quorate.user" .`) + "quorate." + t.value(release) + ".svc/" + path
+		webhook["url"] = "https://" + t.value(`include "quorate.user" .`) + "quorate." + t.value(release) + ".svc/" +
+			path
 		t.put(webhook, "caBundle", when(isBearer, "caBundle:\n  inline: {{ include \"quorate.ca\" . | toJson }}"))
 		t.set(at(webhook, "authorization", "secretRef"), "name", `include "quorate.callerSecret" .`)
 		t.set(at(webhook, "authorization", "secretRef"), "namespace", release)
@@ -279,7 +288,8 @@ func (t *templates) forNamespaces() string {
 	t.set(at(binding, "subjects", 0), "namespace", `include "quorate.metacontrollerNamespace" $`)
 	rules := role["rules"].([]any)
 	t.put(role, "rules", "rules:", strings.ReplaceAll(t.optionalLast(rules), ".Values", "$.Values"))
-	return "{{- range .Values.onlyNamespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) + "{{- end }}\n"
+	return "{{- range .Values.onlyNamespaces | uniq | sortAlpha }}\n---\n" + t.yaml(role) + "---\n" + t.yaml(binding) +
+		"{{- end }}\n"
 }
 
 // The policies that refuse what the values do not allow.
@@ -294,7 +304,8 @@ func (t *templates) tenants(policy object, name string) {
 		return
 	}
 	t.add(at(policy, "spec", "matchConstraints"), "objectSelector",
-		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}", "{{- end }}")
+		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
+		"{{- end }}")
 	if name == sharedIssuers {
 		return
 	}
@@ -322,7 +333,8 @@ func (t *templates) policy() string {
 	spec := at(binding, "spec")
 	spec["policyName"] = fmt.Sprint(spec["policyName"]) + t.suffix()
 	t.add(at(policy, "spec", "matchConstraints"), "objectSelector",
-		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}", "{{- end }}")
+		"{{- with .Values.selector }}", "objectSelector:", "  matchLabels: {{- toYaml . | nindent INDENT+4 }}",
+		"{{- end }}")
 	validation := at(policy, "spec", "validations", 0)
 	for key, name := range map[string]string{
 		"expression":        `.Values.onlyNamespaces | uniq | sortAlpha | join "', '"`,

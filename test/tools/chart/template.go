@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// texts are what stands for a value, or in place of a line, in the YAML of an object. A mark in the object holds the place of each until the
-// object is YAML.
+// texts are what stands for a value, or in place of a line, in the YAML of an object. A mark in the object holds the
+// place of each until the object is YAML.
 type texts struct {
 	inline []string // for a value or a part of it
 	lines  []string // for a whole line, with its indentation; by the index of a mark
@@ -18,7 +18,8 @@ type texts struct {
 
 var (
 	inlineMark = regexp.MustCompile(`INLINE(\d+)MARK`)
-	lineMark   = regexp.MustCompile(`(?m)^( *)(?:- )?zzzLINE(\d+)MARK(?:: null)?\n`) // behind all other keys: the first one of an element has its dash
+	// behind all other keys: the first one of an element has its dash
+	lineMark = regexp.MustCompile(`(?m)^( *)(?:- )?zzzLINE(\d+)MARK(?:: null)?\n`)
 )
 
 // value is a mark for an expression.
@@ -62,7 +63,8 @@ func (t *texts) add(o object, key string, lines ...string) {
 	o[t.line(lines...)] = nil
 }
 
-// yaml is an object with its texts in place. Within lines, INDENT is as many spaces as there are before them, INDENT+2 and INDENT+4 are more.
+// yaml is an object with its texts in place. Within lines, INDENT is as many spaces as there are before them,
+// INDENT+2 and INDENT+4 are more.
 func (t *texts) yaml(o any) string {
 	raw, err := yaml.Marshal(o)
 	if err != nil { // it was read from YAML
@@ -73,7 +75,8 @@ func (t *texts) yaml(o any) string {
 		text = lineMark.ReplaceAllStringFunc(text, func(found string) string {
 			m := lineMark.FindStringSubmatch(found)
 			n, _ := strconv.Atoi(m[2])
-			lines := strings.NewReplacer("INDENT+2", strconv.Itoa(len(m[1])+2), "INDENT+4", strconv.Itoa(len(m[1])+4), "INDENT", strconv.Itoa(len(m[1]))).Replace(t.lines[n])
+			lines := strings.NewReplacer("INDENT+2", strconv.Itoa(len(m[1])+2), "INDENT+4", strconv.Itoa(len(m[1])+4),
+				"INDENT", strconv.Itoa(len(m[1]))).Replace(t.lines[n])
 			return m[1] + strings.ReplaceAll(lines, "\n", "\n"+m[1]) + "\n"
 		})
 	}

@@ -52,9 +52,10 @@ func (m *module) ids() []string {
 	return slices.Compact(all)
 }
 
-// compatible are licences under which a module may be linked into a binary that is passed on under Apache-2.0. (MPL-2.0 asks that
-// changes of its own files be published: there are none.)
-var compatible = []string{"Apache-2.0", "MIT", "MIT-0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "MPL-2.0", "Unlicense", "CC0-1.0", "Zlib"}
+// compatible are licences under which a module may be linked into a binary that is passed on under Apache-2.0.
+// (MPL-2.0 asks that changes of its own files be published: there are none.)
+var compatible = []string{"Apache-2.0", "MIT", "MIT-0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "MPL-2.0",
+	"Unlicense", "CC0-1.0", "Zlib"}
 
 var (
 	licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([.-].*)?$`)
@@ -63,7 +64,8 @@ var (
 
 // readLicences fills in the modules' licences from the files of Go's module cache, which go.sum vouches for.
 func readLicences(source string, modules map[string]*module) error {
-	download := exec.Command("go", append([]string{"mod", "download", "-json"}, slices.Sorted(maps.Keys(modules))...)...)
+	download := exec.Command("go",
+		append([]string{"mod", "download", "-json"}, slices.Sorted(maps.Keys(modules))...)...)
 	download.Dir = source
 	var errs bytes.Buffer
 	download.Stderr = &errs
@@ -142,7 +144,8 @@ func identify(text []byte) ([]string, error) {
 // listed is the text that goes with the binaries: each licence once, behind the modules that it is of.
 func listed(modules map[string]*module) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Quorate is made by %s, whose licence is BSD-3-Clause, and links the modules below.\n", runtime.Version())
+	fmt.Fprintf(&b, "Quorate is made by %s, whose licence is BSD-3-Clause, and links the modules below.\n",
+		runtime.Version())
 	of := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(modules[name].ids(), ", "))

@@ -1,5 +1,6 @@
-// release makes what lies beside the binaries of a release: for each an SBOM, for each quorate the plugin kubectl-quorate in an archive, the
-// plugin's manifest for krew, one file with the licences of all that is linked, and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
+// release makes what lies beside the binaries of a release: for each an SBOM, for each quorate the plugin
+// kubectl-quorate in an archive, the plugin's manifest for krew, one file with the licences of all that is linked,
+// and the Helm chart. The same binaries give the same bytes. See test/tools/release.sh.
 package main
 
 import (
@@ -65,7 +66,8 @@ func release(source, version string, created time.Time, binaries []string) error
 		}
 		if err == nil && !strings.HasPrefix(filepath.Base(file), "quorate-snapshot-") {
 			var a archive
-			a, err = pluginOf(file, created, content, []packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
+			a, err = pluginOf(file, created, content,
+				[]packed{{"LICENSE", 0o644, own}, {licencesFile, 0o644, licences}})
 			archives = append(archives, a)
 		}
 		if err != nil {
@@ -124,7 +126,8 @@ func pack(created time.Time, files []packed) ([]byte, error) {
 	zip := gzip.NewWriter(&b)
 	w := tar.NewWriter(zip)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: created}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)),
+			ModTime: created}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {

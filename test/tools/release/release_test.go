@@ -26,7 +26,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func TestEveryLinkedModuleHasALicence(t *testing.T) {
 	linked := map[string]*module{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
-		list := exec.Command("go", "list", "-deps", "-tags", "disable_grpc_modules,grpcnotrace,nomsgpack", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", ".", "./etcdops/quorate-snapshot")
+		list := exec.Command("go", "list", "-deps", "-tags", "disable_grpc_modules,grpcnotrace,nomsgpack", "-f",
+			"{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}}{{end}}{{end}}", ".", "./etcdops/quorate-snapshot")
 		list.Dir = "../../.."
 		list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOWORK=off")
 		list.Stderr = os.Stderr
@@ -67,7 +68,8 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestRelease: what lies beside a binary, here this very test's, is whole, says what the binary says, and is the same again.
+// TestRelease: what lies beside a binary, here this very test's, is whole, says what the binary says, and is the same
+// again.
 func TestRelease(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,7 +83,8 @@ func TestRelease(t *testing.T) {
 		t.Helper()
 		dir := t.TempDir()
 		var binaries []string
-		for _, name := range []string{"quorate-linux-amd64", "quorate-snapshot-linux-amd64", "quorate-windows-amd64.exe"} {
+		for _, name := range []string{"quorate-linux-amd64", "quorate-snapshot-linux-amd64",
+			"quorate-windows-amd64.exe"} {
 			binaries = append(binaries, filepath.Join(dir, name))
 			if err := os.WriteFile(binaries[len(binaries)-1], content, 0o700); err != nil {
 				t.Fatal(err)
@@ -89,7 +92,8 @@ func TestRelease(t *testing.T) {
 		}
 		// Its modules are those of the tools' go.sum; its LICENSE is ours.
 		tools := filepath.Join(dir, "tools")
-		for from, to := range map[string]string{"../go.mod": "go.mod", "../go.sum": "go.sum", "../../../LICENSE": "LICENSE"} {
+		for from, to := range map[string]string{"../go.mod": "go.mod", "../go.sum": "go.sum",
+			"../../../LICENSE": "LICENSE"} {
 			text, err := os.ReadFile(from)
 			if err == nil {
 				if err = os.MkdirAll(tools, 0o700); err == nil {
@@ -121,12 +125,14 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s is another one the second time", name)
 		}
 	}
-	for archive, plugin := range map[string]string{"kubectl-quorate-linux-amd64.tar.gz": "kubectl-quorate", "kubectl-quorate-windows-amd64.tar.gz": "kubectl-quorate.exe"} {
+	for archive, plugin := range map[string]string{"kubectl-quorate-linux-amd64.tar.gz": "kubectl-quorate",
+		"kubectl-quorate-windows-amd64.tar.gz": "kubectl-quorate.exe"} {
 		if got := names(t, first[archive]); !slices.Equal(got, []string{plugin, "LICENSE", licencesFile}) {
 			t.Errorf("%s holds %v", archive, got)
 		}
 	}
-	if got := names(t, first[chartFile]); !slices.Contains(got, "quorate/Chart.yaml") || !slices.Contains(got, "quorate/templates/_helpers.tpl") || !slices.Contains(got, "quorate/values.schema.json") {
+	if got := names(t, first[chartFile]); !slices.Contains(got, "quorate/Chart.yaml") ||
+		!slices.Contains(got, "quorate/templates/_helpers.tpl") || !slices.Contains(got, "quorate/values.schema.json") {
 		t.Errorf("the chart holds %v", got)
 	}
 	checkSPDX(t, first["quorate-linux-amd64.spdx.json"], content)
@@ -156,8 +162,10 @@ func checkKrew(t *testing.T, files map[string][]byte) {
 	if err := yaml.UnmarshalStrict(files[krewFile], &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" || m.Metadata.Name != "quorate" || m.Spec.Version != "v1.2.3" ||
-		m.Spec.Description == "" || len(m.Spec.ShortDescription) > 60 || strings.HasSuffix(m.Spec.ShortDescription, ".") {
+	if m.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || m.Kind != "Plugin" ||
+		m.Metadata.Name != "quorate" || m.Spec.Version != "v1.2.3" ||
+		m.Spec.Description == "" || len(m.Spec.ShortDescription) > 60 || strings.HasSuffix(m.Spec.ShortDescription,
+		".") {
 		t.Errorf("%+v", m)
 	}
 	if len(m.Spec.Platforms) != 2 {
@@ -169,7 +177,8 @@ func checkKrew(t *testing.T, files map[string][]byte) {
 			t.Errorf("%s is %s, and the archive %s", p.URI, p.Sha256, sum)
 		}
 		labels := p.Selector.MatchLabels
-		if name != "kubectl-quorate-"+labels.OS+"-"+labels.Arch+".tar.gz" || !slices.Contains(names(t, files[name]), p.Bin) {
+		if name != "kubectl-quorate-"+labels.OS+"-"+labels.Arch+".tar.gz" ||
+			!slices.Contains(names(t, files[name]), p.Bin) {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -203,13 +212,15 @@ func checkSPDX(t *testing.T, text, binary []byte) {
 	if err := decoder.Decode(&d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" || d.Creation.Created != "2026-03-01T12:00:00Z" {
+	if d.Version != "SPDX-2.3" || d.License != "CC0-1.0" || d.ID != "SPDXRef-DOCUMENT" ||
+		d.Creation.Created != "2026-03-01T12:00:00Z" {
 		t.Errorf("%+v", d)
 	}
 	ids := map[string]bool{d.ID: true}
 	id, purl := regexp.MustCompile(`^SPDXRef-[A-Za-z0-9.-]+$`), regexp.MustCompile(`^pkg:golang/[^@\s]+@[^@\s]+$`)
 	for _, p := range d.Packages {
-		if !id.MatchString(p.ID) || ids[p.ID] || !purl.MatchString(p.Refs[0].Locator) || p.Concluded == "" || p.Version == "" || p.Download == "" {
+		if !id.MatchString(p.ID) || ids[p.ID] || !purl.MatchString(p.Refs[0].Locator) || p.Concluded == "" ||
+			p.Version == "" || p.Download == "" {
 			t.Errorf("package %+v", p)
 		}
 		ids[p.ID] = true
@@ -223,7 +234,8 @@ func checkSPDX(t *testing.T, text, binary []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(info.Deps) + 2; len(d.Packages) != want || len(d.Relationships) != want { // and the binary itself, and Go's library
+	// and the binary itself, and Go's library
+	if want := len(info.Deps) + 2; len(d.Packages) != want || len(d.Relationships) != want {
 		t.Errorf("%d packages and %d relationships, not %d", len(d.Packages), len(d.Relationships), want)
 	}
 }

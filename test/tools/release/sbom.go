@@ -63,7 +63,8 @@ const (
 )
 
 // sbom is the SPDX document of a binary, from what Go has written into it.
-func sbom(name, version string, created time.Time, content []byte, info *debug.BuildInfo, linked map[string]*module) []byte {
+func sbom(name, version string, created time.Time, content []byte, info *debug.BuildInfo,
+	linked map[string]*module) []byte {
 	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 	own := goPackage(ownPath, version, []string{"Apache-2.0"})
 	own.Purpose, own.Checksums = "APPLICATION", []spdxChecksum{{"SHA256", sum}}
@@ -75,8 +76,9 @@ func sbom(name, version string, created time.Time, content []byte, info *debug.B
 	d := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name + " " + version,
 		Namespace: "https://" + ownPath + "/spdx/" + version + "/" + name + "/" + sum,
-		Creation:  spdxCreation{created.Format(time.RFC3339), []string{"Organization: Quorate", "Tool: quorate-release"}},
-		Packages:  []spdxPackage{own}, Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", own.ID}},
+		Creation: spdxCreation{created.Format(time.RFC3339),
+			[]string{"Organization: Quorate", "Tool: quorate-release"}},
+		Packages: []spdxPackage{own}, Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", own.ID}},
 	}
 	depends := func(p spdxPackage) {
 		d.Packages = append(d.Packages, p)
@@ -106,13 +108,16 @@ func goPackage(path, version string, licences []string) spdxPackage {
 		download = "https://proxy.golang.org/" + escaped(path) + "/@v/" + escaped(version) + ".zip"
 	}
 	return spdxPackage{
-		ID: "SPDXRef-" + notInIDs.ReplaceAllString(path+"-"+version, "-"), Name: path, Version: version, Supplier: none, Download: download,
+		ID: "SPDXRef-" + notInIDs.ReplaceAllString(path+"-"+version, "-"), Name: path, Version: version, Supplier: none,
+		Download:  download,
 		Concluded: expression, Declared: expression, Copyright: none,
-		Refs: []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + strings.ToLower(path) + "@" + strings.ReplaceAll(version, "+", "%2B")}},
+		Refs: []spdxReference{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + strings.ToLower(path) + "@" +
+			strings.ReplaceAll(version, "+", "%2B")}},
 	}
 }
 
 // escaped writes capitals as Go's module proxies want them.
 func escaped(s string) string {
-	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(s, func(c string) string { return "!" + strings.ToLower(c) })
+	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(s,
+		func(c string) string { return "!" + strings.ToLower(c) })
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/rhysd/actionlint"
 )
 
-// TestWorkflows: what runs at GitHub is of the form that GitHub takes, and runs nothing of others but at a commit that can't change.
+// TestWorkflows: what runs at GitHub is of the form that GitHub takes, and runs nothing of others but at a commit
+// that can't change.
 func TestWorkflows(t *testing.T) {
 	files, _ := filepath.Glob("../../../.github/workflows/*.yml")
 	if len(files) < 2 {

@@ -10,8 +10,9 @@ import (
 
 const product = "github.com/quorate-dev/quorate"
 
-// again says how a test of a step is repeated alone: its package for an empty test, the whole step for an empty package.
-// STEPS_AGAIN is such a command with TEST for the test's name, where `go test` does not do: a story wants its lab.
+// again says how a test of a step is repeated alone: its package for an empty test, the whole step for an empty
+// package. STEPS_AGAIN is such a command with TEST for the test's name, where `go test` does not do: a story wants
+// its lab.
 func again(command, pkg, test string) string {
 	story, part, _ := strings.Cut(test, "/")
 	if how := os.Getenv("STEPS_AGAIN"); how != "" {
@@ -56,7 +57,8 @@ func kept(arguments string) []string {
 			continue
 		}
 		options = append(options, word)
-		if i+1 < len(words) && slices.Contains([]string{"-C", "-tags", "-timeout", "-seed", "-steps", "-wanderings"}, word) {
+		if i+1 < len(words) && slices.Contains([]string{"-C", "-tags", "-timeout", "-seed", "-steps", "-wanderings"},
+			word) {
 			options = append(options, words[i+1])
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // failure is a test that failed, or a step's command, what it said, and the command that repeats it.
 type failure struct{ what, said, again string }
 
-// Of a CI run that failed, the last lines may be all that one gets to see: a failure is told in at most so many entries, each of
-// at most so many lines of so many characters, and only the first failures at all.
+// Of a CI run that failed, the last lines may be all that one gets to see: a failure is told in at most so many
+// entries, each of at most so many lines of so many characters, and only the first failures at all.
 const (
 	entriesShown  = 8
 	linesShown    = 6
@@ -22,16 +22,17 @@ const (
 	failuresShown = 3
 )
 
-// entryBegins matches the first line of what a test logs at once; its further lines are indented. An assertion's first line is but
-// where it stands, and what it expected follows. Go's own lines about a test (=== RUN and --- FAIL) are none of its entries.
+// entryBegins matches the first line of what a test logs at once; its further lines are indented. An assertion's
+// first line is but where it stands, and what it expected follows. Go's own lines about a test (=== RUN and --- FAIL)
+// are none of its entries.
 var (
 	entryBegins = regexp.MustCompile(`^ *[\w-]+\.go:\d+: `)
 	asserts     = regexp.MustCompile(`^[\w-]+\.go:\d+:$`)
 	goSays      = regexp.MustCompile(`^ *(=== |--- (PASS|FAIL|SKIP)|PASS$|FAIL$|FAIL\t)`)
 )
 
-// brief is the failure in a few lines: the assertions that did not hold, and the last of what was said, with long entries (the state
-// of a cluster, a log) cut to their beginning.
+// brief is the failure in a few lines: the assertions that did not hold, and the last of what was said, with long
+// entries (the state of a cluster, a log) cut to their beginning.
 func (f failure) brief() string {
 	var b strings.Builder
 	b.WriteString(f.named())
@@ -52,7 +53,8 @@ func (f failure) named() string {
 	return fmt.Sprintf("FAIL %s\n  again: %s\n", f.what, f.again)
 }
 
-// beginning is an entry without what is too much of it. The first line of a long one says what the rest is; that of an assertion does not.
+// beginning is an entry without what is too much of it. The first line of a long one says what the rest is; that of
+// an assertion does not.
 func beginning(entry []string) []string {
 	n, shown := len(entry), 1
 	if asserts.MatchString(entry[0]) {
@@ -70,7 +72,8 @@ func (f failure) entries() [][]string {
 	for line := range strings.Lines(f.said) {
 		line = strings.TrimRight(line, "\n")
 		switch {
-		case goSays.MatchString(line) || strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line), "Error Trace:"):
+		case goSays.MatchString(line) || strings.TrimSpace(line) == "" || strings.HasPrefix(strings.TrimSpace(line),
+			"Error Trace:"):
 			continue
 		case len(entries) == 0 || entryBegins.MatchString(line) || !strings.HasPrefix(line, " "):
 			entries = append(entries, nil)
@@ -97,7 +100,8 @@ func briefly(failures []failure, before int) string {
 	return b.String()
 }
 
-// record adds to the files `counts` and `failures` in a folder, from which the end of a run over several targets is made.
+// record adds to the files `counts` and `failures` in a folder, from which the end of a run over several targets is
+// made.
 func record(folder string, sum result) error {
 	told, err := os.ReadFile(filepath.Join(folder, "failures"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -87,7 +87,8 @@ func TestATestThatDoesNotEnd(t *testing.T) {
 `))
 	require.NoError(t, err)
 	require.Equal(t, "FAIL p\n  again: go test p -count=1\n  panic: test timed out\n"+
-		"FAIL TestA did not end\n  again: go test p -run '^TestA$' -count=1\n  a_test.go:3: waits\n", briefly(log.finish(errors.New("exit status 1")).failures, 0))
+		"FAIL TestA did not end\n  again: go test p -run '^TestA$' -count=1\n  a_test.go:3: waits\n",
+		briefly(log.finish(errors.New("exit status 1")).failures, 0))
 }
 
 func TestRecord(t *testing.T) {
@@ -102,23 +103,32 @@ func TestRecord(t *testing.T) {
 	failures, err := os.ReadFile(filepath.Join(folder, "failures"))
 	require.NoError(t, err)
 	said := "  again: go test\n  a_test.go:3: said\n"
-	require.Equal(t, "FAIL TestA\n"+said+"FAIL TestB\n"+said+"FAIL TestC\n"+said+"FAIL TestD\n  again: go test\n", string(failures))
+	require.Equal(t, "FAIL TestA\n"+said+"FAIL TestB\n"+said+"FAIL TestC\n"+said+"FAIL TestD\n  again: go test\n",
+		string(failures))
 }
 
 // Each failure is told with the one command that repeats it.
 func TestAgain(t *testing.T) {
 	for _, c := range []struct{ command, pkg, test, again string }{
-		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/simulated/scenario", "TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/simulated/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
-		{"go test -tags releases -json ./test/real/conformance", product + "/test/real/conformance", "TestFlags/3.5.35/defaults", `go test ./test/real/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
-		{"go test -C test/static/manifests -json -short ./...", product + "/test/static/manifests", "TestChart", "go test -C test/static/manifests . -short -run '^TestChart$' -count=1"},
+		{"QUORATE_VERIFY=1 go test -json $(go list ./...)", product + "/test/simulated/scenario",
+			"TestStories/a_pod.txt", `QUORATE_VERIFY=1 go test ./test/simulated/scenario -run '^TestStories$/^a_pod\.txt$' -count=1`},
+		{"go test -tags releases -json ./test/real/conformance", product + "/test/real/conformance",
+			"TestFlags/3.5.35/defaults",
+			`go test ./test/real/conformance -tags releases -run '^TestFlags$/^3\.5\.35$' -count=1`},
+		{"go test -C test/static/manifests -json -short ./...", product + "/test/static/manifests", "TestChart",
+			"go test -C test/static/manifests . -short -run '^TestChart$' -count=1"},
 		{"go test -json ./...", product, "TestA/it's", `go test . -run '^TestA$/^it'\''s$' -count=1`},
-		{"go test -json ./test/simulated/scenario -run 'Wander' -wanderings 60", product + "/test/simulated/scenario", "TestWander/45", `go test ./test/simulated/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
-		{"packages=$(go list ./... | grep -vE '/seed') && go test -json $packages", product + "/hooks", "", "go test ./hooks -count=1"},
+		{"go test -json ./test/simulated/scenario -run 'Wander' -wanderings 60", product + "/test/simulated/scenario",
+			"TestWander/45", `go test ./test/simulated/scenario -wanderings 60 -run '^TestWander$/^45$' -count=1`},
+		{"packages=$(go list ./... | grep -vE '/seed') && go test -json $packages", product + "/hooks", "",
+			"go test ./hooks -count=1"},
 		{"make -s lint", "", "", "make -s lint"},
 	} {
 		require.Equal(t, c.again, again(c.command, c.pkg, c.test))
 	}
 	t.Setenv("STEPS_AGAIN", "make story RUN=TEST")
-	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/real/e2e", product+"/test/real/e2e", "TestGrow/more"))
-	require.Equal(t, "make story RUN='.*'", again("go test -json ./test/real/e2e", product+"/test/real/e2e", ""), "no test failed, but the package")
+	require.Equal(t, "make story RUN='^TestGrow$'", again("go test -json ./test/real/e2e", product+"/test/real/e2e",
+		"TestGrow/more"))
+	require.Equal(t, "make story RUN='.*'", again("go test -json ./test/real/e2e", product+"/test/real/e2e", ""),
+		"no test failed, but the package")
 }

@@ -1,9 +1,10 @@
-// steps runs the steps of a make target one after the other, all of them even if one fails, and ends with a table and a
-// line "N passed, N failed". Each argument is a step: "NAME: COMMAND", for a shell. A command that prints `go test -json`
-// counts with its tests, any other as one. Only failures are shown in full; with V=1 everything is, as it happens.
-// Each failure is named again at the end, with the command that repeats it.
+// steps runs the steps of a make target one after the other, all of them even if one fails, and ends with a table and
+// a line "N passed, N failed". Each argument is a step: "NAME: COMMAND", for a shell. A command that prints `go test
+// -json` counts with its tests, any other as one. Only failures are shown in full; with V=1 everything is, as it
+// happens. Each failure is named again at the end, with the command that repeats it.
 //
-// With STEPS_RESULTS set to a folder, the counts and the failures are added to files in it, for the end of a run over several targets.
+// With STEPS_RESULTS set to a folder, the counts and the failures are added to files in it, for the end of a run over
+// several targets.
 package main
 
 import (

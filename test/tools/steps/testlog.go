@@ -28,7 +28,8 @@ type testLog struct {
 }
 
 func newTestLog(command string, verbose bool) *testLog {
-	return &testLog{command: command, verbose: verbose, to: os.Stdout, said: map[string]string{}, ended: map[string]string{}, failing: map[string]bool{}}
+	return &testLog{command: command, verbose: verbose, to: os.Stdout, said: map[string]string{},
+		ended: map[string]string{}, failing: map[string]bool{}}
 }
 
 // Write takes whole lines out of what the step prints.

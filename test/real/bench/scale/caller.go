@@ -45,11 +45,12 @@ type tally struct {
 }
 
 func newCaller(hook, at string, trust *tls.Config) *caller {
-	return &caller{hook: hook, dial: at, trust: trust, queue: newQueue(), tries: map[int]int{}, tally: tally{refused: map[int]int{}}}
+	return &caller{hook: hook, dial: at, trust: trust, queue: newQueue(), tries: map[int]int{},
+		tally: tally{refused: map[int]int{}}}
 }
 
-// transport is http.DefaultTransport, by which Metacontroller calls: no more than two idle connections are kept, so that most
-// calls of many workers begin with a handshake.
+// transport is http.DefaultTransport, by which Metacontroller calls: no more than two idle connections are kept, so
+// that most calls of many workers begin with a handshake.
 func (c *caller) transport(workers int) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as documented
 	t.Proxy, t.TLSClientConfig = nil, c.trust
@@ -83,8 +84,10 @@ func (c *caller) work(ctx context.Context, workers int) *sync.WaitGroup {
 	return &wg
 }
 
-// call makes one call. One that fails is repeated after 5 ms, and twice as long each time, as client-go's rate limiter does.
-func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent int, since time.Time, body *bytes.Buffer) {
+// call makes one call. One that fails is repeated after 5 ms, and twice as long each time, as client-go's rate
+// limiter does.
+func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent int, since time.Time,
+	body *bytes.Buffer) {
 	c.body(body, parent)
 	began := time.Now()
 	code, later, answer, err := post(ctx, transport, c.hook, body.Bytes())
@@ -112,12 +115,14 @@ func (c *caller) call(ctx context.Context, transport http.RoundTripper, parent i
 	}
 	delete(c.tries, parent)
 	c.mu.Unlock()
-	if err := c.answers(parent, answer, func(after time.Duration) { time.AfterFunc(after, func() { c.queue.add(parent) }) }); err != nil {
+	if err := c.answers(parent, answer,
+		func(after time.Duration) { time.AfterFunc(after, func() { c.queue.add(parent) }) }); err != nil {
 		fmt.Println("scale: an answer can't be used:", err)
 	}
 }
 
-func post(ctx context.Context, transport http.RoundTripper, url string, body []byte) (code int, later time.Duration, answer []byte, err error) {
+func post(ctx context.Context, transport http.RoundTripper, url string, body []byte) (code int, later time.Duration,
+	answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, 0, nil, err

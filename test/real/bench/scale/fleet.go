@@ -31,9 +31,9 @@ import (
 	"github.com/quorate-dev/quorate/hooks/objects"
 )
 
-// A fleet is many clusters that look like the one that was recorded. All have its name and namespace, because certificates and
-// hashes are made for them; the server tells clusters apart by their UID. Identity, addresses, certificates, keys and status are each
-// cluster's own.
+// A fleet is many clusters that look like the one that was recorded. All have its name and namespace, because
+// certificates and hashes are made for them; the server tells clusters apart by their UID. Identity, addresses,
+// certificates, keys and status are each cluster's own.
 type fleet struct {
 	parts    []string // text, name of a hole, text, ..., text
 	parent   v1alpha1.EtcdCluster
@@ -42,7 +42,8 @@ type fleet struct {
 	clusters []*cluster
 }
 
-// A cluster of the fleet. The status and what was answered last change with the answers; only one call at a time is about it.
+// A cluster of the fleet. The status and what was answered last change with the answers; only one call at a time is
+// about it.
 type cluster struct {
 	values map[string]string // what fills the holes
 	shown  map[string][]byte // the members' Secret
@@ -104,7 +105,8 @@ func newFleet(file string, n int) (*fleet, error) {
 	}
 	f.pods = slices.Sorted(maps.Keys(c.Children.Pods))
 	if len(f.pods) != len(f.parent.Status.Members) || len(f.pods) == 0 {
-		return nil, fmt.Errorf("%s: the cluster is not at rest: %d pods, %d members", file, len(f.pods), len(f.parent.Status.Members))
+		return nil, fmt.Errorf("%s: the cluster is not at rest: %d pods, %d members", file, len(f.pods),
+			len(f.parent.Status.Members))
 	}
 	f.image = c.Children.Pods[f.pods[0]].Spec.InitContainers[0].Image
 	f.parts = strings.Split(holes(compact.String(), string(f.parent.UID), string(status.Status), c), hole)

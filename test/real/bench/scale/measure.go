@@ -111,9 +111,9 @@ func (q *quorate) most(ctx context.Context, during time.Duration) (usage, error)
 	return most, err
 }
 
-// noise are the calls about snapshots. The rule by which a snapshot gets its EtcdCluster has neither names nor labels, and such a rule
-// tells Metacontroller 1.5.20 to ask about every snapshot, in whatever namespace, when any EtcdCluster is written (matchesRelatedRule in
-// pkg/controller/common/customize). Nil when there are no snapshots.
+// noise are the calls about snapshots. The rule by which a snapshot gets its EtcdCluster has neither names nor
+// labels, and such a rule tells Metacontroller 1.5.20 to ask about every snapshot, in whatever namespace, when any
+// EtcdCluster is written (matchesRelatedRule in pkg/controller/common/customize). Nil when there are no snapshots.
 func (o options) noise(ctx context.Context, q *quorate) (*caller, error) {
 	if o.snapshots == 0 {
 		return nil, nil //nolint:nilnil // no snapshots, no calls
@@ -157,23 +157,30 @@ func (r *result) row(o options) string {
 	} else if len(r.tally.since) > 0 {
 		round += fmt.Sprintf(", each asked about every %.0f s", quantile(r.tally.since, 0.5).Seconds())
 	}
-	line := fmt.Sprintf("| %d | %d | %s | %.0f | %s | %.1f ms, %.0f ms | %.2f ms | %.0f%% | %.0f, %.0f MiB | %d | %.0f | %v | %d | %.0f%% |\n",
+	line := fmt.Sprintf("| %d | %d | %s | %.0f | %s | %.1f ms, %.0f ms | %.2f ms | %.0f%% | %.0f, %.0f MiB | %d | "+
+		"%.0f | %v | %d | %.0f%% |\n",
 		o.clusters, o.workers, o.latency, float64(len(r.tally.took))/r.over.Seconds(), round,
 		quantile(r.tally.took, 0.5).Seconds()*1000, quantile(r.tally.took, 0.99).Seconds()*1000,
-		r.server.cpu.Seconds()*1000/float64(max(calls, 1)), 100*r.server.cpu.Seconds()/r.over.Seconds(), r.server.anonymous, r.server.peak, r.server.files, r.server.goroutines,
+		r.server.cpu.Seconds()*1000/float64(max(calls, 1)), 100*r.server.cpu.Seconds()/r.over.Seconds(),
+		r.server.anonymous, r.server.peak, r.server.files, r.server.goroutines,
 		r.tally.refused, r.tally.writes, 100*r.stub.Seconds()/r.over.Seconds())
 	if o.silent > 0 {
 		var busy time.Duration
 		for _, took := range r.tally.silent {
 			busy += took
 		}
-		line += fmt.Sprintf("| %d silent clusters of one other namespace besides: %.1f calls a second about them, p50 %.1f s, p99 %.1f s, %.1f workers busy with them; the times above are those of the others |\n",
-			o.silent, float64(len(r.tally.silent))/r.over.Seconds(), quantile(r.tally.silent, 0.5).Seconds(), quantile(r.tally.silent, 0.99).Seconds(), busy.Seconds()/r.over.Seconds())
+		line += fmt.Sprintf("| %d silent clusters of one other namespace besides: %.1f calls a second about them, "+
+			"p50 %.1f s, p99 %.1f s, %.1f workers busy with them; the times above are those of the others |\n",
+			o.silent, float64(len(r.tally.silent))/r.over.Seconds(), quantile(r.tally.silent, 0.5).Seconds(),
+			quantile(r.tally.silent, 0.99).Seconds(), busy.Seconds()/r.over.Seconds())
 	}
-	line += fmt.Sprintf("| from the queue to the answer: p50 %.0f ms, p99 %.0f ms |\n", quantile(r.tally.late, 0.5).Seconds()*1000, quantile(r.tally.late, 0.99).Seconds()*1000)
+	line += fmt.Sprintf("| from the queue to the answer: p50 %.0f ms, p99 %.0f ms |\n",
+		quantile(r.tally.late, 0.5).Seconds()*1000, quantile(r.tally.late, 0.99).Seconds()*1000)
 	if o.snapshots > 0 {
-		line += fmt.Sprintf("| with %d snapshots, one cluster written every %s: %.0f calls a second about them, p50 %.1f ms, p99 %.0f ms, a round %.1f s |\n", o.snapshots, o.writes,
-			float64(len(r.snapshots.took))/r.over.Seconds(), quantile(r.snapshots.took, 0.5).Seconds()*1000, quantile(r.snapshots.took, 0.99).Seconds()*1000,
+		line += fmt.Sprintf("| with %d snapshots, one cluster written every %s: %.0f calls a second about them, p50 "+
+			"%.1f ms, p99 %.0f ms, a round %.1f s |\n", o.snapshots, o.writes,
+			float64(len(r.snapshots.took))/r.over.Seconds(), quantile(r.snapshots.took, 0.5).Seconds()*1000,
+			quantile(r.snapshots.took, 0.99).Seconds()*1000,
 			quantile(r.snapshots.drained, 0.5).Seconds())
 	}
 	return line + fmt.Sprintf("<!-- a call has %d bytes -->\n", r.sent)

@@ -47,7 +47,8 @@ func (m *members) listen(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: m.configFor})))
+	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12,
+		GetConfigForClient: m.configFor})))
 	pb.RegisterMaintenanceServer(s, m)
 	pb.RegisterClusterServer(s, m)
 	go func() { _ = s.Serve(l) }()
@@ -93,7 +94,8 @@ func (m *members) asked(ctx context.Context) (int, error) {
 
 func (m *members) header(member int) *pb.ResponseHeader {
 	s := m.fleet.parent.Status
-	return &pb.ResponseHeader{ClusterId: hexadecimal(s.ClusterID), MemberId: hexadecimal(s.Members[member].ID), RaftTerm: term, Revision: index}
+	return &pb.ResponseHeader{ClusterId: hexadecimal(s.ClusterID), MemberId: hexadecimal(s.Members[member].ID),
+		RaftTerm: term, Revision: index}
 }
 
 // Status is what the recorded status says of the member.
@@ -125,7 +127,8 @@ func (m *members) MemberList(ctx context.Context, _ *pb.MemberListRequest) (*pb.
 	for _, other := range m.fleet.parent.Status.Members {
 		answer.Members = append(answer.Members, &pb.Member{
 			ID: hexadecimal(other.ID), Name: other.Name,
-			PeerURLs: []string{objects.PeerURL(&m.fleet.parent, other.Name)}, ClientURLs: []string{objects.ClientURL(&m.fleet.parent, other.Name)},
+			PeerURLs:   []string{objects.PeerURL(&m.fleet.parent, other.Name)},
+			ClientURLs: []string{objects.ClientURL(&m.fleet.parent, other.Name)},
 		})
 	}
 	return answer, nil

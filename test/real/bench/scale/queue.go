@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A queue hands out numbers as client-go's work queue does: what is added twice before it is handed out is handed out once, and what
-// is added while somebody works on it comes back when he is done.
+// A queue hands out numbers as client-go's work queue does: what is added twice before it is handed out is handed out
+// once, and what is added while somebody works on it comes back when he is done.
 type queue struct {
 	mu         sync.Mutex
 	waits      sync.Cond

@@ -37,7 +37,8 @@ type quorate struct {
 	trust        *tls.Config
 }
 
-// startQuorate starts `quorate serve` on its core, with what `quorate install` makes for Metacontroller 1.5, and waits until it is ready.
+// startQuorate starts `quorate serve` on its core, with what `quorate install` makes for Metacontroller 1.5, and
+// waits until it is ready.
 func startQuorate(ctx context.Context, o options, f *fleet) (*quorate, error) {
 	dir, err := os.MkdirTemp("", "scale")
 	if err != nil {
@@ -53,9 +54,11 @@ func startQuorate(ctx context.Context, o options, f *fleet) (*quorate, error) {
 	if q.pages, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	q.cmd = exec.CommandContext(ctx, "taskset", "-c", o.core, o.quorate, "serve", "--listen", q.hooks, "--metrics-listen", q.pages,
+	q.cmd = exec.CommandContext(ctx, "taskset", "-c", o.core, o.quorate, "serve", "--listen", q.hooks,
+		"--metrics-listen", q.pages,
 		"--image", f.image, "--namespace", "quorate-system", "--drain-delay", "-1ns",
-		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--token-file", filepath.Join(dir, "tokens"))
+		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--token-file",
+		filepath.Join(dir, "tokens"))
 	q.cmd.Env = append(os.Environ(), "GOMEMLIMIT="+o.memory)
 	q.cmd.Cancel = func() error { return q.cmd.Process.Signal(syscall.SIGTERM) }
 	q.cmd.WaitDelay = 10 * time.Second

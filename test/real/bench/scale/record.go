@@ -29,8 +29,8 @@ type recordedObject struct {
 // recordingFile has the call that is recorded and repeated, from the root of the project.
 const recordingFile = "test/real/bench/scale/testdata/call.json"
 
-// record writes the call that Metacontroller makes about a cluster that is at rest, with all fields that the API server has, and
-// without what is secret in it: private keys, and the token of the hooks.
+// record writes the call that Metacontroller makes about a cluster that is at rest, with all fields that the API
+// server has, and without what is secret in it: private keys, and the token of the hooks.
 func record(ctx context.Context, args []string) error {
 	var namespace, name, out string
 	flags := flag.NewFlagSet("scale record", flag.ContinueOnError)
@@ -58,7 +58,8 @@ func record(ctx context.Context, args []string) error {
 	}
 	whole, err := json.Marshal(map[string]any{
 		"controller": json.RawMessage(controller), "parent": json.RawMessage(parent), "children": children,
-		"related": map[string]any{"Secret.v1": struct{}{}, "EtcdSnapshot.etcd.quorate.dev/v1alpha1": struct{}{}}, "finalizing": false,
+		"related":    map[string]any{"Secret.v1": struct{}{}, "EtcdSnapshot.etcd.quorate.dev/v1alpha1": struct{}{}},
+		"finalizing": false,
 	})
 	if err != nil {
 		return err
@@ -67,7 +68,8 @@ func record(ctx context.Context, args []string) error {
 }
 
 // childrenOf are the children by group and name, and the Secrets among them.
-func childrenOf(ctx context.Context, namespace, uid string) (map[string]map[string]json.RawMessage, []recordedObject, error) {
+func childrenOf(ctx context.Context, namespace, uid string) (map[string]map[string]json.RawMessage, []recordedObject,
+	error) {
 	children := map[string]map[string]json.RawMessage{}
 	for _, group := range wire.Groups() {
 		children[group] = map[string]json.RawMessage{}

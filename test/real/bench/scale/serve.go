@@ -19,8 +19,8 @@ import (
 	"github.com/quorate-dev/quorate/server/metrics"
 )
 
-// serve is `quorate serve` with a profile of its processor time in $SCALE_PROFILE, which the product has no door for. It takes the flags that
-// startQuorate passes.
+// serve is `quorate serve` with a profile of its processor time in $SCALE_PROFILE, which the product has no door for.
+// It takes the flags that startQuorate passes.
 func serve(ctx context.Context, args []string) error {
 	var callers server.CallerFiles
 	var listen, pages, image, namespace string

@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command tenants measures what one tenant costs all others: `quorate serve` in a control group with the memory limit of the Deployment, the calls
-// of a hostile tenant, and meanwhile those of another. It needs root, for the control group.
+// Command tenants measures what one tenant costs all others: `quorate serve` in a control group with the memory limit
+// of the Deployment, the calls of a hostile tenant, and meanwhile those of another. It needs root, for the control
+// group.
 //
 //	go run ./test/real/bench/tenants -quorate bin/quorate
 package main
@@ -59,7 +60,8 @@ func (o options) run() error {
 	if err := json.Unmarshal(raw, &request); err != nil {
 		return err
 	}
-	fmt.Println("| the hostile tenant | its calls answered, by code | Quorate | memory at most, of " + o.limit + " MiB | the other tenant's calls, p50, p99, and failed |")
+	fmt.Println("| the hostile tenant | its calls answered, by code | Quorate | memory at most, of " + o.limit +
+		" MiB | the other tenant's calls, p50, p99, and failed |")
 	fmt.Println("| --- | --- | --- | --- | --- |")
 	for _, tenant := range tenants(request) {
 		if err := o.measure(tenant, mustJSON(request)); err != nil {
@@ -79,12 +81,14 @@ func tenants(request map[string]any) []tenant {
 	eleven := hostile(request, 11, func(name string) map[string]any { return secret(name, keys(60_000, "")) })
 	var twenty [][]byte
 	for i := range 20 {
-		twenty = append(twenty, hostile(request, 11, func(name string) map[string]any { return secret(name, keys(55_000, strconv.Itoa(i))) }))
+		twenty = append(twenty, hostile(request, 11,
+			func(name string) map[string]any { return secret(name, keys(55_000, strconv.Itoa(i))) }))
 	}
 	rules := hostile(request, 0, nil)
 	policy := map[string]any{
-		"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": map[string]any{"name": "p", "namespace": "hostile", "uid": "p"},
-		"spec": map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 2_500_000) + "{}]")},
+		"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+		"metadata": map[string]any{"name": "p", "namespace": "hostile", "uid": "p"},
+		"spec":     map[string]any{"ingress": json.RawMessage("[" + strings.Repeat("{},", 2_500_000) + "{}]")},
 	}
 	var r map[string]any
 	_ = json.Unmarshal(rules, &r)
@@ -114,7 +118,8 @@ func hostile(request map[string]any, n int, made func(name string) map[string]an
 }
 
 func secret(name string, data json.RawMessage) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": "hostile", "uid": name}, "data": data}
+	return map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": name, "namespace": "hostile", "uid": name}, "data": data}
 }
 
 func keys(n int, mark string) json.RawMessage {
@@ -178,7 +183,8 @@ func (o options) measure(t tenant, quiet []byte) error {
 	return nil
 }
 
-// harass makes the hostile tenant's calls until ctx ends, with all workers but one. What it returns says then how they were answered.
+// harass makes the hostile tenant's calls until ctx ends, with all workers but one. What it returns says then how
+// they were answered.
 func (o options) harass(ctx context.Context, t tenant, s *server) (told func() string) {
 	if t.body == nil {
 		return func() string { return "" }
@@ -238,7 +244,8 @@ func (o options) start(g group) (*server, error) {
 		return nil, err
 	}
 	// The shell enters the group and becomes the server.
-	s.cmd = exec.Command("sh", "-c", `echo $$ > "$0/cgroup.procs" && exec taskset -c "$1" "$2" serve --listen "$3" --metrics-listen "$4" --image x/y:v1 --drain-delay -1ns`,
+	s.cmd = exec.Command("sh", "-c",
+		`echo $$ > "$0/cgroup.procs" && exec taskset -c "$1" "$2" serve --listen "$3" --metrics-listen "$4" --image x/y:v1 --drain-delay -1ns`,
 		g.dir, o.core, o.quorate, s.hooks, s.pages)
 	s.cmd.Env = append(os.Environ(), "GOMEMLIMIT="+o.goLimit)
 	if err := s.cmd.Start(); err != nil {

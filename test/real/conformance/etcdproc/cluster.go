@@ -37,7 +37,8 @@ func Start(t testing.TB, version, name string, n int, extra ...string) *Cluster 
 	return StartTLS(t, version, name, n, nil, extra...)
 }
 
-// StartTLS is Start for members that ask clients for a certificate of this authority; without one, they serve in plain text.
+// StartTLS is Start for members that ask clients for a certificate of this authority; without one, they serve in
+// plain text.
 func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name, extra: extra, ca: ca}
@@ -51,9 +52,10 @@ func StartTLS(t testing.TB, version, name string, n int, ca *Authority, extra ..
 	return c
 }
 
-// StartSeeded bootstraps n members whose data directories are made by somebody else first: fill gets the member, its initial cluster and
-// token. They may not serve yet.
-func StartSeeded(t testing.TB, version, name string, n int, fill func(m *Member, initialCluster, token string), extra ...string) *Cluster {
+// StartSeeded bootstraps n members whose data directories are made by somebody else first: fill gets the member, its
+// initial cluster and token. They may not serve yet.
+func StartSeeded(t testing.TB, version, name string, n int, fill func(m *Member, initialCluster, token string),
+	extra ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, version: version, dir: t.TempDir(), token: name + "-seeded", extra: extra}
 	for i := range n {
@@ -148,7 +150,8 @@ func (m *Member) Client() *clientv3.Client {
 	return m.ClientOf(clientv3.Config{}, "root")
 }
 
-// ClientOf is etcd's own client to this member alone, as configured, with a certificate in this name when the member asks for one.
+// ClientOf is etcd's own client to this member alone, as configured, with a certificate in this name when the member
+// asks for one.
 func (m *Member) ClientOf(config clientv3.Config, name string) *clientv3.Client {
 	m.t.Helper()
 	config.Endpoints, config.Logger = []string{m.ClientURL}, zap.NewNop()

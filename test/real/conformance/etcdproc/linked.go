@@ -10,7 +10,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
-// Versions that the tests run against: the one etcd that go.mod names. Build tag releases takes the released programs instead.
+// Versions that the tests run against: the one etcd that go.mod names. Build tag releases takes the released programs
+// instead.
 var Versions = []string{version.Version}
 
 // envMember tells the program of a test that it is a member.

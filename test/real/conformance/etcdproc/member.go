@@ -111,8 +111,8 @@ func (m *Member) Restart() {
 	m.start("existing", "ignored", m.Name+"="+m.PeerURL)
 }
 
-// RestartAlone runs the member again on the data that it has, as the only member of a new cluster: what a restored snapshot is, users and
-// roles among it. It may be told more flags.
+// RestartAlone runs the member again on the data that it has, as the only member of a new cluster: what a restored
+// snapshot is, users and roles among it. It may be told more flags.
 func (m *Member) RestartAlone(extra ...string) {
 	m.t.Helper()
 	kept := m.extra

@@ -31,7 +31,8 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir(), key: newKey(t)}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority", SerialNumber: rand.Text()}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority", SerialNumber: rand.Text()},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
@@ -76,7 +77,8 @@ func must(t testing.TB, err error) {
 func (a *Authority) sign(name string, at ...net.IP) tls.Certificate {
 	key := newKey(a.t)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name, Organization: []string{"test"}}, IPAddresses: at,
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: name, Organization: []string{"test"}}, IPAddresses: at,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
@@ -95,7 +97,8 @@ func (a *Authority) Client(name string) *tls.Config {
 
 // JWT is etcd's flag for tokens that are signed with a key pair of this authority.
 func (a *Authority) JWT() string {
-	return "--auth-token=jwt,pub-key=" + filepath.Join(a.dir, "jwt.pub") + ",priv-key=" + filepath.Join(a.dir, "jwt.key") + ",sign-method=ES256,ttl=10m"
+	return "--auth-token=jwt,pub-key=" + filepath.Join(a.dir, "jwt.pub") + ",priv-key=" +
+		filepath.Join(a.dir, "jwt.key") + ",sign-method=ES256,ttl=10m"
 }
 
 // flags make a member ask clients for certificates of this authority.
@@ -112,7 +115,8 @@ func (a *Authority) flags() []string {
 // PeerFlags let a member dial its peers by TLS, although it listens to them in plain text.
 func (a *Authority) PeerFlags() []string {
 	return []string{
-		"--peer-cert-file=" + filepath.Join(a.dir, "server.crt"), "--peer-key-file=" + filepath.Join(a.dir, "server.key"),
+		"--peer-cert-file=" + filepath.Join(a.dir, "server.crt"),
+		"--peer-key-file=" + filepath.Join(a.dir, "server.key"),
 		"--peer-trusted-ca-file=" + filepath.Join(a.dir, "ca.crt"), "--peer-client-cert-auth=true",
 	}
 }
