@@ -315,7 +315,9 @@ func (s *story) mayEnd() bool {
 	unusable := progress != nil && (strings.Contains(progress.Message, "could not be filled") ||
 		strings.Contains(progress.Message, "is left to seed") ||
 		strings.Contains(progress.Message, "no volume can be used"))
-	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) || unusable
+	refused := c.Status.Phase == "Upgrade" && meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.Stalled)
+	return slices.Contains([]string{"Converged", "QuorumLost", "Recover", "PrepareRestore"}, c.Status.Phase) ||
+		unusable || refused
 }
 
 // alive reports whether a majority of the voters of the epoch that runs still has data to come back with.
