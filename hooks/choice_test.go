@@ -167,6 +167,7 @@ func TestAMemberIsChosenBeforeItIsRemoved(t *testing.T) {
 	}{
 		{"chosen", "demo-1 removal", func(*corev1.Pod) {}, "", ""},
 		{"chosen, and the restart of its pod was withdrawn", "demo-1 removal", withdrawnAgo(0), "", ""},
+		{"withdrawn at no time that can be read", "demo-1 removal withdrawn nonsense", func(*corev1.Pod) {}, "", ""},
 		{"not chosen", "", func(*corev1.Pod) {}, "why; recording that first", "demo-1 removal"},
 		{"not chosen, and its pod goes", "", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} },
 			"why; recording that first", "demo-1 removal"},

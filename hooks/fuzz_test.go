@@ -210,7 +210,7 @@ var mishaps = []func(o *Observation, n int){
 		a[objects.AnnotationChosen] = objects.MemberName("demo", n%3) + []string{"", fmt.Sprintf(" uid-pod-%d", n%3),
 			fmt.Sprintf(" uid-pod-%d containerd://1", n%3), fmt.Sprintf(" uid-pod-%d -", n%3), " another", " a b c d",
 			fmt.Sprintf(" uid-pod-%d down", n%3), " removal", " removal withdrawn " + ago(0),
-			" removal withdrawn " + ago(CallsEnd)}[n/3%10]
+			" removal withdrawn " + ago(CallsEnd), " removal withdrawn nonsense"}[n/3%11]
 	}),
 	func(o *Observation, n int) {
 		for _, p := range o.Children.Pods {

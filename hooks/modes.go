@@ -61,7 +61,7 @@ var modes = []mode{
 	{
 		name: "HeldBack",
 		why:  "A person holds every change back, or an answer could not be followed: every child stays as it is.",
-		is:   isHeldBack,
+		is:   (*view).heldBack,
 		rules: rule.List[*view, *verdict]{
 			rule.New("Suspended", "spec.suspend holds every change back; members run on as they are.", suspended),
 			rule.New("Unsupported",
@@ -267,8 +267,6 @@ func modeOf(v *view, among []mode) *mode {
 }
 
 // ---- when which mode holds
-
-func isHeldBack(v *view) bool { return v.heldBack() }
 
 func (v *view) unrecorded() bool    { return v.epoch == nil || v.epoch.record == nil }
 func (v *view) unprovisioned() bool { return !v.epoch.provisioned() }

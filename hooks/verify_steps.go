@@ -135,11 +135,13 @@ func (j *judgement) remove(s Remove) {
 	j.require(len(j.v.removedPods()) == 0, "S3", "%s while a removed member's pod runs", s)
 }
 
-// chosenForRemoval requires that the record names a member that is removed.
+// chosenForRemoval requires that the record names a member that is removed, and says of no time that this was withdrawn.
 func (j *judgement) chosenForRemoval(m *member) {
-	named := j.v.epoch.record.Annotations[objects.AnnotationChosen]
-	j.require(named == m.displayName()+" removal", "S3", "%s is removed, and the record names %q", m.displayName(),
-		named)
+	said := j.v.epoch.record.Annotations[objects.AnnotationChosen]
+	named := append(strings.Fields(said), "", "", "", "")
+	_, unreadable := time.Parse(time.RFC3339, named[3])
+	j.require(named[0] == m.displayName() && named[1] == "removal" && unreadable != nil, "S3",
+		"%s is removed, and the record names %q", m.displayName(), said)
 }
 
 // removalPending reports whether a late call may remove the member: the record names it, and has not withdrawn that
